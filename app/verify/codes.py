@@ -84,5 +84,25 @@ class FindingCode(StrEnum):
     BARE_FILES_FASTER = "bare_files_faster"
 
     # Rows and keys
+    MARKER_NULL = "marker_null"
+    MARKER_UNKNOWN = "marker_unknown"
+    MARKER_WITHOUT_KEYS = "marker_without_keys"
+    KEY_NULL = "key_null"
+    DUPLICATE_INSERT = "duplicate_insert"
+    DUPLICATE_IN_FILE = "duplicate_in_file"
+    UPDATE_OF_MISSING_ROW = "update_of_missing_row"
+    DELETE_OF_MISSING_ROW = "delete_of_missing_row"
+    UPDATE_WITHOUT_VALUES = "update_without_values"
+    ROWS_UNREADABLE = "rows_unreadable"
 
     # Comparison
+    AGAINST_TABLE_MISSING = "against_table_missing"
+    AGAINST_UNREADABLE = "against_unreadable"
+    AGAINST_SCHEMA_DIFFERS = "against_schema_differs"
+    AGAINST_MISSING_ROW = "against_missing_row"
+    AGAINST_EXTRA_ROW = "against_extra_row"
+    AGAINST_DIFFERS = "against_differs"
+    AGAINST_NOT_COMPARED = "against_not_compared"
+    AGAINST_STOPPED = "against_stopped"
+    AGAINST_INCOMPLETE = "against_incomplete"
+    AGAINST_BEHIND = "against_behind"

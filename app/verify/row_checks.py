@@ -8,6 +8,7 @@ from app.published.table_folders import PublishedTable
 from app.published.table_metadata import TableMetadata
 from app.verify.checked_file import CheckedFile
 from app.verify.finding import Finding
+from app.verify.rows.row_check import RowCheck
 
 
 class RowChecks(Protocol):
@@ -38,5 +39,5 @@ class RowCheckFactory(Protocol):
         ...
 
 
-ROW_CHECKS: Final[tuple[RowCheckFactory, ...]] = ()
+ROW_CHECKS: Final[tuple[RowCheckFactory, ...]] = (RowCheck,)
 """The checks that every run makes."""

@@ -1,0 +1,136 @@
+"""The rows of a file as change events: row number, marker, hash of the key, and what is wrong with the row alone.
+
+Row numbers are within the file, from 1. A row without a usable marker or key has no hash, so nothing is concluded from
+it. Invariant: one pass over the file, in chunks of `MAX_CHUNK_ROWS` rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.model.names import ROW_MARKER
+from app.published.data_file import MARKERS
+from app.published.table_metadata import TableMetadata
+from app.verify.codes import FindingCode
+from app.verify.rows.duckdb_session import registered
+from app.verify.rows.row_identity import any_null, comparable, key_hash, quoted, quoted_text
+
+_INSERT: Final = 0
+_UPSERT: Final = 4
+_MIN_VALUE_COLUMNS: Final = 2
+"""Columns beside the key from which a row of NULLs is suspicious. A single column can be NULL for good reasons."""
+
+_POSITION: Final = "__position__"
+_EFFECT: Final = "__effect__"
+_STATED: Final = "__stated__"
+
+CREATE_EVENTS: Final = """
+CREATE TEMP TABLE {events} (file INTEGER, row BIGINT, marker TINYINT, key UHUGEINT, fault VARCHAR)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEvents:
+    """The table of a DuckDB connection that collects the events of files which are not judged yet."""
+
+    connection: duckdb.DuckDBPyConnection
+    name: str
+
+    def create(self) -> None:
+        """Create the table, empty."""
+        self.connection.execute(CREATE_EVENTS.format(events=self.name))
+
+    def add(self, file: int, chunks: Iterator[pa.Table], metadata: TableMetadata, *, follows: bool) -> int:
+        """Add the rows of a file, without key hashes unless it follows the files before. Return their count.
+
+        Raise what reading a chunk raises, and duckdb.Error for values that DuckDB cannot read.
+        """
+        position = 0
+        for chunk in chunks:
+            if chunk.num_rows:
+                self._add_chunk(file, position, chunk, metadata, follows)
+            position += chunk.num_rows
+        return position
+
+    def remove(self, file: int) -> None:
+        """Forget the rows of a file."""
+        self.connection.execute(f"DELETE FROM {self.name} WHERE file = {file}")  # noqa: S608  # a name of ours
+
+    def clear(self) -> None:
+        """Forget all events."""
+        self.connection.execute(f"DELETE FROM {self.name}")  # noqa: S608  # a name of ours
+
+    def _add_chunk(self, file: int, position: int, chunk: pa.Table, metadata: TableMetadata, follows: bool) -> None:
+        columns, markers, stated = split_effects(chunk, metadata)
+        rows = comparable(columns)
+        keys = columns_named(rows, metadata.key_columns)
+        numbers = pa.array(range(position + 1, position + 1 + rows.num_rows), pa.int64())
+        rows = rows.append_column(_POSITION, numbers).append_column(_EFFECT, markers).append_column(_STATED, stated)
+        key = f"CASE WHEN {any_null(keys)} THEN NULL ELSE {key_hash(rows.schema, keys)} END"
+        if not keys or not follows:
+            key = "NULL::UHUGEINT"
+        fault = _fault(columns, keys, metadata)
+        with registered(self.connection, rows) as source:
+            self.connection.execute(
+                f"INSERT INTO {self.name} SELECT * FROM ("  # noqa: S608  # quoted names and constants
+                f"SELECT {file} AS file, {_POSITION} AS row, {_EFFECT} AS marker, {key} AS key, {fault} AS fault "
+                f"FROM {source}) WHERE key IS NOT NULL OR fault IS NOT NULL"
+            )
+
+
+def split_effects(chunk: pa.Table, metadata: TableMetadata) -> tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]:
+    """Return the columns without the marker, the effective markers (int8), and the stated ones (int64).
+
+    An effective marker is NULL if the stated one is unusable. A row of a file without a marker column is an insert, or
+    an upsert by the metadata's default.
+    """
+    default = _UPSERT if metadata.upsert_by_default else _INSERT
+    position = _index(chunk, ROW_MARKER)
+    if position is None:
+        constant = pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), chunk.num_rows)])
+        return chunk, constant, constant.cast(pa.int64())
+    stated = _whole_numbers(chunk.column(position))
+    usable = pc.is_in(stated, value_set=pa.array(MARKERS, pa.int64()))
+    effects = pc.if_else(usable, stated, pa.scalar(None, pa.int64())).cast(pa.int8())
+    return chunk.remove_column(position), effects, stated
+
+
+def columns_named(rows: pa.Table, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns with these names in the file's letter case; empty if one is missing."""
+    found = [_index(rows, name) for name in names]
+    return tuple(rows.column_names[index] for index in found if index is not None) if None not in found else ()
+
+
+def _index(rows: pa.Table, name: str) -> int | None:
+    """Return the position of a column, without regard to letter case."""
+    folded = [column.casefold() for column in rows.column_names]
+    return folded.index(name.casefold()) if name.casefold() in folded else None
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return markers as int64; -1 for all that are not NULL if one is no whole number."""
+    try:
+        return column.cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pc.if_else(pc.is_null(column), pa.scalar(None, pa.int64()), pa.scalar(-1, pa.int64()))
+
+
+def _fault(columns: pa.Table, keys: tuple[str, ...], metadata: TableMetadata) -> str:
+    """Return SQL for the code of what is wrong with a row alone, NULL for nothing."""
+    cases = [
+        (FindingCode.MARKER_NULL, f"{_STATED} IS NULL"),
+        (FindingCode.MARKER_UNKNOWN, f"{_EFFECT} IS NULL"),
+    ]
+    if not metadata.key_columns:
+        cases.append((FindingCode.MARKER_WITHOUT_KEYS, f"{_EFFECT} <> {_INSERT}"))
+    elif keys:
+        cases.append((FindingCode.KEY_NULL, any_null(keys)))
+        values = [quoted(name) for name in columns.column_names if name not in keys]
+        if len(values) >= _MIN_VALUE_COLUMNS:
+            empty = " AND ".join(f"{name} IS NULL" for name in values)
+            cases.append((FindingCode.UPDATE_WITHOUT_VALUES, f"{_EFFECT} IN (1, 4) AND {empty}"))
+    return "CASE " + " ".join(f"WHEN {test} THEN {quoted_text(code)}" for code, test in cases) + " END"
