@@ -1,4 +1,4 @@
-"""Run the demo. It exits with 0 only if every posted change has landed once and in order."""
+"""Run the demo. It exits with 0 only if every posted change has landed once and in order, and is mirrored."""
 
 import argparse
 import shutil
@@ -23,6 +23,7 @@ from app.client.http import GatewayClient, RejectedByGateway
 from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
 from demo.landing_reader import ROW_MARKER, all_rows, landing_files, landing_rows, table_folder
+from demo.mirror_checks import MirrorDiffers, compare_mirror, show_mirror, wait_until_mirrored
 from demo.poster import Poster, with_retries
 from demo.samples import REJECTED, SAMPLE_TABLES, sample_posts
 from demo.workload import Row, stock_metadata, stream, stream_tables
@@ -33,6 +34,7 @@ PER_POST = 1_000
 MAX_PUBLISH_SECONDS = 180.0
 MAX_SHOWN_ROWS = 3
 MAX_SHOWN_FILES = 20
+SHOWN_TABLE = "shop.orders"
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -48,28 +50,32 @@ def main() -> int:
         "--data-dir", type=Path, default=HOME, help="deleted first; its landing zone is kept for you to look at"
     )
     parser.add_argument("--changes", type=int, default=CHANGES, help="length of the stream")
+    parser.add_argument("--no-mirror", dest="mirror", action="store_false", help="run without the Delta mirror")
     arguments = parser.parse_args()
     shutil.rmtree(arguments.data_dir, ignore_errors=True)
     try:
         with ExitStack() as stack:
-            with console.status("Starting the gateway: private Postgres, API, Spark drain …"):
+            with console.status("Starting the gateway: private Postgres, API, Spark drain and mirror …"):
                 started = time.monotonic()
-                url = stack.enter_context(running_gateway(arguments.data_dir))
+                url = stack.enter_context(running_gateway(arguments.data_dir, mirror=arguments.mirror))
             say(f"The gateway is ready at {url} after {time.monotonic() - started:.1f} s.")
             client = stack.enter_context(GatewayClient(url, admin_key(arguments.data_dir)))
-            run(client, arguments.data_dir / "landing-zone", arguments.changes)
-    except (DoesNotAddUp, GatewayDidNotStart, MirrorgateError) as error:
+            mirror = arguments.data_dir / "mirror" if arguments.mirror else None
+            run(client, arguments.data_dir / "landing-zone", mirror, arguments.changes)
+    except (DoesNotAddUp, MirrorDiffers, GatewayDidNotStart, MirrorgateError) as error:
         console.print(f"[bold red]The demo failed:[/bold red] {error}")
         return 1
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130
     say(f"The landing zone is kept in {arguments.data_dir / 'landing-zone'}. Next: `make up` and README.md.")
+    if arguments.mirror:
+        say(f"The Delta tables too: `mirrorgate mirror history {SHOWN_TABLE} --data-dir {arguments.data_dir}`.")
     return 0
 
 
-def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
-    """Post everything, wait for publication and compare. Raise DoesNotAddUp for any difference."""
+def run(client: GatewayClient, landing_zone: Path, mirror: Path | None, changes: int) -> None:
+    """Post everything, wait for publication and compare. Raise DoesNotAddUp or MirrorDiffers for any difference."""
     expected: dict[str, list[Row]] = {}
     poster = Poster(client)
     post_samples(client, poster, expected)
@@ -82,6 +88,8 @@ def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
     tables = table_states(client)
     status_grid(tables, wide=True).print(console)
     check_reconciliation(tables, expected)
+    if mirror is not None:
+        check_mirror(landing_zone, mirror, expected)
     rows = sum(len(rows) for rows in expected.values())
     if poster.interruptions:
         say(f"The gateway was interrupted {poster.interruptions} times; nothing was lost or landed twice.")
@@ -204,6 +212,15 @@ def check_reconciliation(tables: list[dict[str, Any]], expected: dict[str, list[
         rows = {table[stage]["rows"] for stage in ("accepted", "staged", "published")}
         if rows != {len(expected.get(table["table"], []))}:
             raise DoesNotAddUp(f"{table['table']}: accepted, staged, published and posted rows differ")
+
+
+def check_mirror(landing_zone: Path, mirror: Path, expected: dict[str, list[Row]]) -> None:
+    """Compare the mirrored tables with what was posted, and show one of them. Raise MirrorDiffers."""
+    with console.status("Waiting for the mirror, and comparing its tables with what was posted …"):
+        wait_until_mirrored(landing_zone, mirror, expected)
+        rows = compare_mirror(mirror, expected)
+    show_mirror(console, mirror, SHOWN_TABLE)
+    say(f"Mirrored as Fabric does it: {rows:,} rows in {len(expected)} Delta tables are what the posted changes make.")
 
 
 def show_landing_zone(landing_zone: Path, tables: Iterable[str]) -> None:
