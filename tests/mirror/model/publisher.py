@@ -49,6 +49,7 @@ FOLDERS: Final = (
     "50% off",
     "a+b.schema/UPPER=x",
     "t@g1",
+    "[x] ^ a|b ~23",
 )
 """Folders of tables: with and without a schema, with blanks, Unicode, and characters that mean something in a URL."""
 
