@@ -1,9 +1,10 @@
-"""A mirror in its own process, which is killed: it advances every table of a zone until then.
+"""Mirrors in processes of their own: one advances every table of a zone until it is killed, one has a full disk.
 
-It is forked from a server that has imported everything, so that it works within milliseconds.
+They are forked from a server that has imported everything, so that they work within milliseconds.
 """
 
 import os
+import resource
 import threading
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,7 +18,7 @@ from app.errors import TemporarilyUnavailable
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
-from app.published.table_folders import list_tables
+from app.published.table_folders import PublishedTable, list_tables
 
 _fork_server = get_context("forkserver")
 _fork_server.set_forkserver_preload(["tests.mirror.chaos.mirror_process"])
@@ -59,6 +60,27 @@ def _mirror(order: MirrorOrder, begins: Connection, parent: int) -> None:
             idle = idle and report.state is not MirrorState.BEHIND
         if idle:
             threading.Event().wait(_IDLE_SECONDS)
+
+
+def advance_with_small_files(order: MirrorOrder, folder: str, max_bytes: int) -> int | str:
+    """Advance one table in a process whose files cannot grow beyond a size; return its last file, or the OSError."""
+    ours, theirs = _fork_server.Pipe(duplex=False)
+    process = _fork_server.Process(target=_advance_with_small_files, args=(order, folder, max_bytes, theirs))
+    process.start()
+    theirs.close()
+    assert ours.poll(60), "no answer within 60 s"
+    answer: int | str = ours.recv()
+    process.join()
+    return answer
+
+
+def _advance_with_small_files(order: MirrorOrder, folder: str, max_bytes: int, answers: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
+    zone, target = LocalZone(order.root), MirrorTarget(str(order.location))
+    try:
+        answers.send(advance_table(zone, target, PublishedTable.at(folder), order.limits).file_number)
+    except OSError as error:
+        answers.send(str(error))
 
 
 def _is_alive(pid: int) -> bool:

@@ -46,7 +46,7 @@ FOLDERS: Final = (
     "sales.schema/Order Lines",
     "plain",
     "dbo.schema/größe ✓",
-    "50% off",
+    "50% off #1",
     "a+b.schema/UPPER=x",
     "t@g1",
     "[x] ^ a|b ~23",

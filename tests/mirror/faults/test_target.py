@@ -1,0 +1,108 @@
+"""A full or lost target is "try again": the mirror raises OSError, changes nothing, and continues when it can."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.domain.mirror.table_report import MirrorState
+from tests.mirror.chaos.mirror_process import MirrorOrder, advance_with_small_files
+from tests.mirror.faults.conftest import FaultyTable, rows_file, some_file
+from tests.mirror.model.history import Mirror
+from tests.mirror.model.landed import INSERT, LandedFile
+
+
+def wide_file(number: int) -> LandedFile:
+    return rows_file(*((INSERT, number * 10_000 + row, f"{row:060d}" * 3) for row in range(2_000)))
+
+
+@pytest.mark.parametrize("max_bytes", [0, 200, 2_000, 8_000])
+def test_a_target_that_cannot_take_the_data_keeps_what_it_has(
+    table: FaultyTable, tmp_path: Path, max_bytes: int
+) -> None:
+    before = table.rows()
+    table.land(wide_file(3))
+    order = MirrorOrder(table.mirror.root, table.mirror.location, tmp_path / "log", table.mirror.limits)
+    for _ in range(2):
+        assert isinstance(advance_with_small_files(order, table.writer.folder, max_bytes), str)
+        assert table.rows() == before
+    table.finish()
+
+
+@contextmanager
+def small_file_system(path: Path) -> Iterator[None]:
+    """Mount a file system of 1 MiB."""
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def test_a_full_disk_stops_nothing_for_good(mirror: Mirror, other: FaultyTable) -> None:
+    with small_file_system(mirror.location):
+        other.catch_up()
+        filler = mirror.location / "filler"
+        with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as full:
+            while full.write(b"\0" * 4_096):
+                pass
+        other.land(wide_file(2))
+        for _ in range(2):
+            with pytest.raises(OSError, match="other"):
+                other.advance()
+            assert other.check().last_file == 1
+        filler.unlink()
+        other.finish()
+
+
+def test_a_target_that_becomes_read_only_is_tried_again(mirror: Mirror, table: FaultyTable, tmp_path: Path) -> None:
+    table.land(some_file(3))
+    before = table.rows()
+    small = tmp_path / "small"
+    with small_file_system(small):
+        subprocess.run(["cp", "-a", str(mirror.location), str(small / "mirror")], check=True)
+        mirror.location = small / "mirror"
+        subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+        with pytest.raises(OSError, match="Order Lines"):
+            table.advance()
+        assert table.rows() == before
+        subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
+        table.finish()
+
+
+def test_a_lost_target_is_tried_again(mirror: Mirror, table: FaultyTable, tmp_path: Path) -> None:
+    table.land(some_file(3))
+    aside = mirror.location.rename(tmp_path / "aside")
+    mirror.location.write_bytes(b"")
+    with pytest.raises(OSError, match=r".+"):
+        table.advance()
+    mirror.location.unlink()
+    aside.rename(mirror.location)
+    table.finish()
+
+
+def test_a_lost_zone_is_a_dropped_table_until_it_is_back(mirror: Mirror, table: FaultyTable, tmp_path: Path) -> None:
+    before = table.rows()
+    table.land(some_file(3))
+    aside = mirror.root.rename(tmp_path / "aside")
+    assert table.advance().state is MirrorState.DROPPED
+    assert table.rows() == before
+    aside.rename(mirror.root)
+    table.finish()
+
+
+def test_a_log_with_a_broken_commit_does_not_start_the_table_anew(table: FaultyTable) -> None:
+    log = Path(table.mirror.target.uri(table.writer.table)) / "_delta_log"
+    last = max(log.glob("*.json"))
+    whole = last.read_bytes()
+    last.write_bytes(whole[: len(whole) // 2])
+    table.land(some_file(3))
+    with pytest.raises(OSError, match="Order Lines"):
+        table.advance()
+    last.write_bytes(whole)
+    table.finish()
