@@ -9,6 +9,7 @@ from app.cli import dead_letters, keys, landing_zone, processes
 from app.cli.audit import audit
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
+from app.cli.mirror import maintenance
 from app.cli.mirror.difference import diff
 from app.cli.mirror.history import history
 from app.cli.mirror.query import query
@@ -77,6 +78,8 @@ mirror.command("run")(run_mirror)
 mirror.command("history")(history)
 mirror.command("diff")(diff)
 mirror.command("query")(query)
+mirror.command("optimize")(maintenance.optimize)
+mirror.command("vacuum")(maintenance.vacuum)
 app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)
 
 key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)

@@ -19,6 +19,9 @@ from app.mirror.inspection.table_store import table_store
 from app.mirror.table_mirror import APPENDED_ROWS, DELETED_KEYS, FILES, GENERATION, KEY_COLUMNS, ROWS
 from app.mirror.target import MirrorTarget
 
+CLUSTERED_BY: Final = "mirrorgate.clustered_by"
+"""Key of the custom metadata of an `optimize --cluster`: the columns as a JSON list."""
+
 MIRROR: Final = "mirror"
 OPTIMIZE: Final = "optimize"
 VACUUM: Final = "vacuum"
@@ -43,8 +46,8 @@ class TableVersion:
     deleted_keys: int | None
     appended_rows: int | None
     key_columns: tuple[str, ...] | None
-    clustered: bool
-    """Whether an `optimize` sorted the rows by columns."""
+    clustered_by: tuple[str, ...] | None
+    """The columns by which an `optimize` sorted the rows."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as `mirror history --json` prints it."""
@@ -105,8 +108,7 @@ def _entry(version: int, commit: Mapping[str, Any]) -> TableVersion:
     first, _, last = str(commit.get(FILES, "")).partition("-")
     files = (int(first), int(last)) if first.isdigit() and last.isdigit() else None
     operation = str(commit.get("operation", "unknown"))
-    parameters = commit.get("operationParameters") or {}
-    rows, keys = _json(commit.get(ROWS)), _json(commit.get(KEY_COLUMNS))
+    rows, keys, clustered = (_json(commit.get(name)) for name in (ROWS, KEY_COLUMNS, CLUSTERED_BY))
     return TableVersion(
         version=version,
         time=datetime.fromtimestamp(int(commit.get("timestamp", 0)) / 1000, UTC),
@@ -117,7 +119,7 @@ def _entry(version: int, commit: Mapping[str, Any]) -> TableVersion:
         deleted_keys=_number(commit.get(DELETED_KEYS)),
         appended_rows=_number(commit.get(APPENDED_ROWS)),
         key_columns=tuple(map(str, keys)) if isinstance(keys, list) else None,
-        clustered="zOrderBy" in parameters,
+        clustered_by=tuple(map(str, clustered)) if isinstance(clustered, list) else None,
     )
 
 

@@ -163,3 +163,25 @@ def test_the_commands_say_what_does_not_exist(root: str, tmp_path: Path) -> None
         assert error.code is Code.UNKNOWN_TABLE
         assert "sales.orders" in error.detail
         assert failed(*command, "--to", str(tmp_path / "nowhere")).code is Code.MIRROR_MISSING
+
+
+def test_maintenance_is_printed_for_people_and_for_scripts(root: str) -> None:
+    to = ("--to", root)
+    assert printed("optimize", *to, "--json")[0]["files"] == 1
+    assert "nothing to do (1 file)" in run("optimize", "orders", *to).stdout
+    assert "clustered by id" in run("optimize", "orders", "--cluster", *to).stdout
+    assert run("vacuum", *to).stdout == "sales.orders: 0 files deleted\n"
+    assert run("vacuum", "--retention", "1", *to).exit_code == 2
+    listed = run("vacuum", "--retention", "0", "--force", "--dry-run", *to).stdout.splitlines()
+    assert listed[0].endswith("files to delete")
+    assert len(listed) > 1
+    deleted = printed("vacuum", "orders", "--retention", "0", "--force", *to, "--json")[0]
+    assert [f"  {path}" for path in deleted["files"]] == listed[1:]
+    assert printed("query", "SELECT count(*) AS n FROM orders", *to, "--json") == [{"n": 3}]
+    assert "vacuum" in failed("diff", "orders", "0", "1", *to).detail
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum"])
+def test_maintenance_of_an_unknown_table_changes_nothing(root: str, command: str) -> None:
+    assert failed(command, "orders", "ordrs", "--to", root).code is Code.UNKNOWN_TABLE
+    assert len(printed("history", "orders", "--to", root, "--json")) == 2

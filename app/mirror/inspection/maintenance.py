@@ -1,0 +1,173 @@
+"""Compacts, clusters and vacuums mirrored tables, beside a running mirror.
+
+Each operation is a Delta commit that changes no row and no application transaction, so the mirror continues where it
+was. If a commit of the mirror gets in between, the operation starts again with the new version. Repeating an operation
+that has nothing to do commits nothing. What a vacuum can delete is decided in
+docs/decisions/0042-commands-on-mirrored-tables.md.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, WriterProperties
+from deltalake.exceptions import CommitFailedError
+
+from app.errors import Code, TemporarilyUnavailable
+from app.mirror.commit import MAX_ROW_GROUP_ROWS
+from app.mirror.inspection.history import CLUSTERED_BY, read_history, read_key_columns
+from app.mirror.inspection.opening import open_table, reading
+from app.mirror.inspection.table_log import data_files, read_checkpoint
+from app.mirror.target import MirrorTarget
+
+TARGET_FILE_BYTES: Final = 1 << 30
+"""Direct Lake loads few large files fastest (decision 0042)."""
+DEFAULT_RETENTION_HOURS: Final = 168
+MIN_ORPHAN_AGE_HOURS: Final = 24
+"""Files that no version names are deleted only from this age: a younger one can be of a commit that is not done."""
+
+_MAX_TRIES: Final = 5
+_MAX_MEMORY: Final = 512 << 20
+_WRITER: Final = WriterProperties(compression="ZSTD", max_row_group_size=MAX_ROW_GROUP_ROWS)
+_TOMBSTONE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """What `optimize` did with one table. Equal versions mean that there was nothing to do."""
+
+    table: str
+    version_before: int
+    version: int
+    files_before: int
+    files: int
+    bytes_before: int
+    bytes: int
+    clustered_by: tuple[str, ...]
+    """The key columns, if the rows are clustered; empty without a key or without --cluster."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as `mirror optimize --json` prints it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What `vacuum` deleted in one table, or would delete in a dry run."""
+
+    table: str
+    version: int
+    files: tuple[str, ...]
+    dry_run: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as `mirror vacuum --json` prints it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def optimize_table(target: MirrorTarget, name: str, *, cluster: bool = False) -> Optimized:
+    """Rewrite small files as large ones, sorted by key with `cluster`, and write a checkpoint.
+
+    Raises TemporarilyUnavailable `mirror_away` if the mirror changes the same files again and again.
+    """
+    before = open_table(target, name)
+    with reading(name):
+        files, size = _live(before)
+        keys = read_key_columns(read_history(target, before)) if cluster else ()
+        if keys:
+            _repeatedly(target, name, lambda table: _cluster(target, table, keys))
+        else:
+            _repeatedly(target, name, _compact)
+        after = open_table(target, name)
+        checkpoint = read_checkpoint(target, after)
+        if checkpoint is None or checkpoint.version < after.version():
+            after.create_checkpoint()
+        return Optimized(name, before.version(), after.version(), files, _live(after)[0], size, _live(after)[1], keys)
+
+
+def vacuum_table(
+    target: MirrorTarget, names: list[str], name: str, *, retention_hours: int, dry_run: bool = False
+) -> Vacuumed:
+    """Delete the data files that no version within the retention needs. `names` are all tables of the target.
+
+    A file that was live at any moment within the retention stays.
+    """
+    table = open_table(target, name)
+    orphans = _deletes_orphans(names, name, table, retention_hours)
+    with reading(name):
+        listed = {_file_name(path) for path in _vacuum(table, retention_hours, orphans=orphans, dry_run=True)}
+        files = tuple(path for path in data_files(target, table) if _file_name(path) in listed) if listed else ()
+        if files and not dry_run:
+            _vacuum(table, retention_hours, orphans=orphans, dry_run=False)
+        return Vacuumed(name, open_table(target, name).version(), files, dry_run)
+
+
+def _deletes_orphans(names: list[str], name: str, table: DeltaTable, retention_hours: int) -> bool:
+    """Return whether files that no version names can be deleted, as killed writers leave them.
+
+    Not with a short retention, because they can be of a running commit. Not with a retention beyond that of the log's
+    tombstones: a file without a tombstone can then still be needed. Not if another table is in the table's folder.
+    """
+    return (
+        MIN_ORPHAN_AGE_HOURS <= retention_hours <= DEFAULT_RETENTION_HOURS
+        and _TOMBSTONE_RETENTION not in table.metadata().configuration
+        and not any(other.startswith(f"{name}.") for other in names)
+    )
+
+
+def _file_name(path: str) -> str:
+    """Return the last part of a path. deltalake lists old files again after they are deleted, some as full paths."""
+    return path.rpartition("/")[2]
+
+
+def _vacuum(table: DeltaTable, retention_hours: int, *, orphans: bool, dry_run: bool) -> list[str]:
+    return table.vacuum(
+        retention_hours=retention_hours,
+        dry_run=dry_run,
+        enforce_retention_duration=retention_hours >= DEFAULT_RETENTION_HOURS,
+        full=orphans,
+    )
+
+
+def _repeatedly(target: MirrorTarget, name: str, work: Callable[[DeltaTable], None]) -> None:
+    """Do the work on the newest version, again if a commit of the mirror removed a file that it read."""
+    for _ in range(_MAX_TRIES):
+        try:
+            work(open_table(target, name))
+        except CommitFailedError:
+            continue
+        return
+    raise TemporarilyUnavailable(
+        Code.MIRROR_AWAY,
+        f"the mirror changed {name} during each of {_MAX_TRIES} tries",
+        remedy="Repeat the command while the table changes less, or pause the mirror.",
+    )
+
+
+def _live(table: DeltaTable) -> tuple[int, int]:
+    """Return the number and the bytes of the data files of the open version."""
+    sizes = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+    return len(sizes), sum(sizes)
+
+
+def _compact(table: DeltaTable) -> None:
+    table.optimize.compact(target_size=TARGET_FILE_BYTES, max_concurrent_tasks=1, writer_properties=_WRITER)
+
+
+def _cluster(target: MirrorTarget, table: DeltaTable, keys: tuple[str, ...]) -> None:
+    """Sort the whole table by its key, unless nothing has changed since that was done."""
+    for entry in read_history(target, table):
+        if entry.clustered_by == keys:
+            return
+        if not entry.keeps_content:
+            break
+    table.optimize.z_order(
+        keys,
+        target_size=TARGET_FILE_BYTES,
+        max_concurrent_tasks=1,
+        max_spill_size=_MAX_MEMORY,
+        writer_properties=_WRITER,
+        commit_properties=CommitProperties(custom_metadata={CLUSTERED_BY: json.dumps(keys)}),
+    )
