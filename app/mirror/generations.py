@@ -1,8 +1,9 @@
 """Generations of a table: dropping and recreating its landing folder begins a new one at file 1.
 
-A gateway numbers generations in the folder's marker. In another publisher's folder, a new generation shows by files
-that all lie before the position, or by other content under the numbers of the first and the last applied file. One of
-them alone may be a file that its publisher has overwritten. Each generation has a Delta table: the one that ended is
+A gateway numbers generations in the folder's marker; a table that is dropped and registered again under its name starts
+at 1 again. There, and in another publisher's folder, a new generation shows by files that all lie before the position,
+or by other content of the last applied file. Another publisher may have overwritten that file, so in its folder the
+content of file 1 must differ too. Each generation has a Delta table: the one that ended is
 kept beside the new one as `<table>@g<generation>`.
 """
 
@@ -40,19 +41,21 @@ def generation_of(
 
     Raise OSError if the zone fails.
     """
-    if marker is not None:
-        return marker.generation
+    named = 1 if marker is None else marker.generation
     if found is None:
-        return max(kept, default=0) + 1
-    return found.generation + _is_recreated(zone, files, found, first_file)
-
-
-def _is_recreated(zone: LandingZone, files: TableFiles, found: Position, first_file: int) -> bool:
+        return max(named, max(kept, default=0) + 1)
+    if named > found.generation:
+        return named
     if not first_file:
-        return False  # Fabric purges the oldest files, and a recreated folder has file 1
+        return found.generation  # Fabric purges the oldest files, and a recreated folder has file 1
+    may_be_overwritten = marker is None and found.first_file in (0, first_file)
+    return found.generation + _is_recreated(zone, files, found, may_be_overwritten=may_be_overwritten)
+
+
+def _is_recreated(zone: LandingZone, files: TableFiles, found: Position, *, may_be_overwritten: bool) -> bool:
     if files.last < found.file_number:
         return True
-    if found.first_file in (0, first_file):
+    if may_be_overwritten:
         return False
     last = files.numbered.get(found.file_number)
     return last is None or fingerprint(zone, last) != found.last_file

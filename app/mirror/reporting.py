@@ -1,11 +1,13 @@
 """How far the mirror has applied a table, as a report: what a mirror process, the commands and the API show."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 
-from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.mirror.table_report import FolderOwner, MirrorState, TableReport
 from app.errors import Code, InvariantBroken
+from app.landing.folder_marker import FolderMarker, read_marker
 from app.landing.zone import LandingZone
 from app.mirror.position import read_position
 from app.mirror.table_view import TableView
@@ -35,7 +37,9 @@ def stopped(
     """Return the report of a table that an error stops. `view` is None if the table could not even be looked at."""
     if view is not None:
         return _report(zone, view, MirrorState.STOPPED, error)
-    return _without_view(target, table, MirrorState.STOPPED, error)
+    marker = read_marker(zone, table.folder)
+    owner = FolderOwner(marker.installation_id, marker.generation) if isinstance(marker, FolderMarker) else None
+    return replace(_without_view(target, table, MirrorState.STOPPED, error), owner=owner)
 
 
 def dropped(target: MirrorTarget, table: PublishedTable) -> TableReport:

@@ -74,7 +74,7 @@ def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -
         _require_own_folder(zone, target, table)
     read = read_marker(zone, table.folder)
     marker = read if isinstance(read, FolderMarker) else None
-    first_file = fingerprint(zone, files.numbered[1]) if 1 in files.numbered and not (marker and found) else 0
+    first_file = fingerprint(zone, files.numbered[1]) if 1 in files.numbered else 0
     generation = generation_of(
         zone, marker, files, found, first_file=first_file, kept=[] if found else target.kept_generations(table)
     )
@@ -88,7 +88,8 @@ def is_same_folder(zone: LandingZone, view: TableView) -> bool:
     """Return whether the folder still has the content that was looked at, and was not recreated meanwhile."""
     if view.owner is not None:
         marker = read_marker(zone, view.table.folder)
-        return isinstance(marker, FolderMarker) and marker.generation == view.owner.generation
+        if not isinstance(marker, FolderMarker) or marker.generation != view.owner.generation:
+            return False
     return not view.first_file or fingerprint(zone, view.files.numbered[1]) == view.first_file
 
 
