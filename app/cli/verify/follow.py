@@ -56,6 +56,7 @@ class _Follower:
         self._verification = verification
         self._as_json = as_json
         self._found: list[Finding] = []
+        self._counts = (0, 0)
         self._problem = ""
 
     @property
@@ -63,7 +64,8 @@ class _Follower:
         return any(finding.severity is Severity.ERROR for finding in self._found)
 
     def summary(self) -> str:
-        return summary(self._found, self._verification.tables, self._verification.files)
+        """Return the numbers of the last complete round."""
+        return summary(self._found, *self._counts)
 
     def again(self) -> None:
         """Make another round. A store that is away is reported once, until it is back."""
@@ -86,7 +88,7 @@ class _Follower:
             found.append(finding)
             if _place(finding) not in known:
                 yield finding
-        self._found = found
+        self._found, self._counts = found, (self._verification.tables, self._verification.files)
 
     def show(self, findings: list[Finding]) -> None:
         for finding in findings:

@@ -1,0 +1,112 @@
+"""A zone that Mirrorgate's own drain writes has neither an error nor a warning, in a folder and in OneLake."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber
+from app.landing.local_zone import LocalZone
+from app.landing.open_zone import open_zone
+from app.landing.publish import announce_partner
+from app.verify.codes import FindingCode
+from app.verify.zone_verification import ZoneVerification, require_landing_zone
+from spark_jobs.drain_cycle import DrainCycle
+from tests.drain.conftest import NewDrain
+from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
+from tests.support.onelake import OneLake, Trust
+from tests.support.onelake.clients import onelake_address
+from tests.support.samples.schemas import schema_of
+from tests.support.small_drain import publish_pending
+from tests.verify.runs import findings
+
+EVERY_TYPE = schema_of(
+    {
+        "id": "int64",
+        "flag": "boolean",
+        "small": "int16",
+        "medium": "int32",
+        "single": "float32",
+        "double": "float64",
+        "amount": "decimal(12,2)",
+        "day": "date",
+        "at": "timestamp",
+        "name": "string",
+        "raw": "binary",
+        "document": "json",
+    },
+    ["id"],
+)
+ID = schema_of({"id": "int64"}, ["id"])
+KEYLESS = schema_of({"id": "int64"}, [])
+
+
+VALUES = {
+    "flag": True,
+    "small": 1,
+    "medium": 2,
+    "single": 3,
+    "double": 4,
+    "amount": "3.50",
+    "day": "2026-11-22",
+    "at": "2026-11-22T10:00:00Z",
+    "name": "a",
+    "raw": "AAEC",
+    "document": {"a": [1]},
+}
+
+
+def publish(engine: sa.Engine, cycle: DrainCycle) -> None:
+    """Publish three files of each of three tables: with a key, of every type with a schema, and without keys."""
+    announce_partner(cycle.context.zone, cycle.context.worker_id, "Mirrorgate", "test")
+    for name, schema in (("t", ID), ("sales.orders", EVERY_TYPE), ("events", KEYLESS)):
+        registered(engine, name, schema)
+    for key in (1, 2, 3):
+        stage_keys(engine, current(engine, "t"), [key])
+        stage_keys(engine, current(engine, "events"), [key])
+        orders = current(engine, "sales.orders")
+        stage(engine, [typed(orders, inserts([{"id": key} | (VALUES if key > 1 else {})]))])
+        publish_pending(cycle)
+
+
+def test_a_folder_has_no_finding_at_all(engine: sa.Engine, landing_zone: Path, new_drain: NewDrain) -> None:
+    publish(engine, new_drain())
+    verification = ZoneVerification(LocalZone(landing_zone))
+    assert list(verification.run(datetime.now(UTC), lambda *_: None)) == []
+    assert (verification.tables, verification.files) == (3, 9)
+
+
+def test_a_zone_whose_files_are_partly_consumed_has_no_finding(
+    engine: sa.Engine, landing_zone: Path, new_drain: NewDrain
+) -> None:
+    publish(engine, new_drain())
+    for number, consumed in ((1, "_FilesReadyToDelete"), (2, "_ProcessedFiles")):
+        (landing_zone / "t" / consumed).mkdir()
+        path = landing_zone / "t" / file_name(FileNumber(number))
+        path.rename(landing_zone / "t" / consumed / path.name)
+    assert findings(landing_zone) == []
+    (landing_zone / "t" / "_FilesReadyToDelete" / file_name(FileNumber(1))).unlink()
+    assert findings(landing_zone) == []
+
+
+def test_onelake_has_no_finding_at_all(engine: sa.Engine, onelake: OneLake, trust: Trust, new_drain: NewDrain) -> None:
+    address = onelake_address(onelake, trust)
+    publish(engine, new_drain(zone=address))
+    verification = ZoneVerification(open_zone(address))
+    require_landing_zone(open_zone(address), address.location)
+    assert list(verification.run(datetime.now(UTC), lambda *_: None)) == []
+    assert (verification.tables, verification.files) == (3, 9)
+
+
+def test_a_fault_in_onelake_is_found(engine: sa.Engine, onelake: OneLake, trust: Trust, new_drain: NewDrain) -> None:
+    address = onelake_address(onelake, trust)
+    publish(engine, new_drain(zone=address))
+    zone = open_zone(address)
+    zone.create_file(f"t/{file_name(FileNumber(5))}", b"")
+    verification = ZoneVerification(zone, row_checks=())
+    found = {(finding.code, finding.file) for finding in verification.run(datetime.now(UTC), lambda *_: None)}
+    assert found == {
+        (FindingCode.NUMBER_GAP, f"t/{file_name(FileNumber(4))}"),
+        (FindingCode.ZERO_BYTE_FILE, f"t/{file_name(FileNumber(5))}"),
+    }
