@@ -50,6 +50,8 @@ class TableCache:
     """By Replicate schema id: the names of the live tables that it has described, at least one."""
     replicate_sources: dict[TableId, Any] = field(default_factory=dict)
     """What `app.ingest.replicate.source_cache` remembers of the sources of tables."""
+    image_types: dict[str, Any] = field(default_factory=dict)
+    """By Replicate schema id: the type of most images of the table that it has described, if that is known."""
 
     def __post_init__(self) -> None:
         self._schemas = _OneOfEqual[TableSchema]()

@@ -24,7 +24,7 @@ from app.formats.replicate.versions import VersionResolver, table_of
 from app.ingest.columnar.arcion import ArcionRequest
 from app.ingest.columnar.reading import ColumnarRequest
 from app.ingest.columnar.replicate import ReplicateBody
-from app.ingest.replicate.source_cache import CachedSource
+from app.ingest.replicate.source_cache import CachedSource, SourceCache
 from app.ingest.table_cache import TableCache
 from tests.fuzz import arcion_bodies, replicate_bodies
 from tests.fuzz.bodies import Dice
@@ -123,7 +123,7 @@ class ReplicateReader:
         for source in (SourceName.address(table.name), entry.source):
             self.cache._tables[source.key] = table
         reader = ImageReader(schema.names, frozenset(), version)
-        self.cache.replicate_sources[table.table_id] = CachedSource(table, version, reader)
+        SourceCache(self.cache).keep(CachedSource(table, version, reader))
         self.rules[table.table_id] = RowRules.of(table)
         self._known[table.name] = (table.table_id, SourceHistory((version,)) if version else None)
 

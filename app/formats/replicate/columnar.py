@@ -1,21 +1,25 @@
 """Columnar reading of Replicate data messages: the parts of all messages of a body, then the images of each table.
 
 Reading a message on its own costs more than its bytes do. Here the messages of a body are decoded together except for
-their images, which `columnar_images` decodes table by table. A body that is unusual in any way is not read; the exact
-path (`messages`) reads it or explains what is wrong (docs/decisions/0030).
+their images, which `columnar_images` decodes table by table. If the table of all messages is known before, they are
+decoded with their images. A body that is unusual in any way is not read; the exact path (`messages`) reads it or
+explains what is wrong (docs/decisions/0030).
 
 Invariant: what is read is what the exact path reads. Every quote outside the images belongs to a decoded key or text,
 so no key is written twice; keys that are not declared here, and values that are not of the declared type, end it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from types import GenericAlias
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
+from app.domain.model.written_number import keep_minus_zeros
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.envelope import Id, Text
@@ -23,7 +27,10 @@ from app.formats.replicate.envelope import Id, Text
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 """Of a key whose value is not needed."""
 
-_NULL: Final = Raw(b"null")
+Image = TypeVar("Image")
+"""The type of images: bytes as they are written, or a struct of a table's columns or null."""
+
+_MAX_CACHED: Final = 1_024
 
 
 class _Headers(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -39,31 +46,29 @@ class _Headers(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     transactionLastEvent: _Scalar = UNSET
 
 
-class _Bare(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
-    data: Raw | UnsetType = UNSET
-    beforeData: Raw | UnsetType = UNSET
+class _Bare(msgspec.Struct, Generic[Image], gc=False, forbid_unknown_fields=True, kw_only=True):
+    data: Image | UnsetType = UNSET
+    beforeData: Image | UnsetType = UNSET
     headers: _Headers
     schema: Text = UNSET
     table: Text = UNSET
 
 
-class _Wrapped(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
+class _Wrapped(msgspec.Struct, Generic[Image], gc=False, forbid_unknown_fields=True, kw_only=True):
     messageSchemaId: Text = UNSET
-    message: _Bare
+    message: _Bare[Image]
 
 
-class _Enveloped(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
+class _Enveloped(msgspec.Struct, Generic[Image], gc=False, forbid_unknown_fields=True, kw_only=True):
     magic: Literal["atMSG"]
     type: Literal["DT"]
     headers: UnsetType | None = UNSET
     messageSchemaId: Text = UNSET
     messageSchema: UnsetType | None = UNSET
-    message: _Bare
+    message: _Bare[Image]
 
 
-_ENVELOPED: Final = MessageDecoder(_Enveloped)
-_BARE: Final = MessageDecoder(_Bare)
-_WRAPPED: Final = MessageDecoder(_Wrapped)
+_BARE: Final = MessageDecoder(_Bare[Raw])
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -76,10 +81,7 @@ class Address(NamedTuple):
 
 
 class DataColumns(NamedTuple):
-    """Data messages in order, by part as they are written.
-
-    UNSET where a message does not have a header; an image that it does not have is null.
-    """
+    """Data messages in order, by part as they are written; UNSET where a message does not have it."""
 
     operations: Sequence[str]
     column_masks: Sequence[Text]
@@ -87,8 +89,9 @@ class DataColumns(NamedTuple):
     external_ids: Sequence[Id]
     sequences: Sequence[Text]
     last_events: Sequence[_Scalar]
-    data: Sequence[Raw]
-    before_data: Sequence[Raw]
+    data: Sequence[Any]
+    """Images: as bytes, or as a struct or None where they were decoded with their message."""
+    before_data: Sequence[Any]
 
     def at(self, indexes: Sequence[int]) -> "DataColumns":
         """Return the messages with these indexes."""
@@ -106,28 +109,33 @@ class _Decoded(NamedTuple):
     """The messages of a body as they were decoded, and what is in their envelopes."""
 
     messages: Sequence[msgspec.Struct]
-    bare: Sequence[_Bare]
+    bare: Sequence[_Bare[Any]]
     schema_ids: Sequence[Text]
 
 
-def decode_data_messages(bodies: Sequence[bytes]) -> list[DataBody | None]:
+def decode_data_messages(bodies: Sequence[bytes], image_types: Sequence[Any] = ()) -> list[DataBody | None]:
     """Return the data messages of each body, None for a body with an unusual message.
 
-    Metadata messages, null messages and flattened headers are unusual.
+    Metadata messages, null messages and flattened headers are unusual. `image_types` are the types that the images of
+    each body probably have, None if that is not known; one that is wrong costs time.
     """
-    decoded = [*map(_decoded, bodies)]
+    expected = image_types or [None] * len(bodies)
+    decoded = [*map(_decoded, bodies, expected)]
     read = [body for body in decoded if body is not None]
     if not read:
         return [None] * len(bodies)
     document = b"".join(body for body, found in zip(bodies, decoded, strict=True) if found)
-    if not is_all_decoded(document, _written_again(read)):
+    written = _written_again(read)
+    if any(image_types) and document != written and keep_minus_zeros(document) is not document:
+        return decode_data_messages(bodies)  # images alone, because a decoder reads -0 as 0
+    if not is_all_decoded(document, written):
         if len(bodies) > 1:  # each alone, because one may be at fault
-            return [found for body in bodies for found in decode_data_messages([body])]
+            alone = zip(bodies, expected, strict=True)
+            return [found for body, image_type in alone for found in decode_data_messages([body], [image_type])]
         return [None]
     data, before_data, headers, schemas, tables = _transposed([message for body in read for message in body.bare])
     operations, sequences, _, _, _, change_masks, column_masks, external_ids, _, last_events = _transposed(headers)
-    images = [[_NULL if image is UNSET else image for image in column] for column in (data, before_data)]
-    whole = (operations, column_masks, change_masks, external_ids, sequences, last_events, *images)
+    whole = (operations, column_masks, change_masks, external_ids, sequences, last_events, data, before_data)
     found: list[DataBody | None] = []
     start = 0
     for body in decoded:
@@ -140,15 +148,22 @@ def decode_data_messages(bodies: Sequence[bytes]) -> list[DataBody | None]:
     return found
 
 
-def _decoded(body: bytes) -> _Decoded | None:
+def _decoded(body: bytes, image_type: Any) -> _Decoded | None:
     """Decode a body whose messages have one form."""
-    for decoder in (_ENVELOPED, _WRAPPED):
+    for decoder in (*(_decoders(image_type) if image_type else ()), *_decoders(Raw)):
         messages = decoder.decode_well_formed(body)
         if messages:
             bare, schema_ids = [message.message for message in messages], [one.messageSchemaId for one in messages]
             return _Decoded(messages, bare, schema_ids)
     alone = _BARE.decode_well_formed(body)
     return _Decoded(alone, alone, [None] * len(alone)) if alone else None
+
+
+@lru_cache(_MAX_CACHED)
+def _decoders(image_type: Any) -> Sequence[MessageDecoder[Any]]:
+    """Return the decoders of messages in an envelope whose images have this type."""
+    types: list[Any] = [GenericAlias(envelope, (image_type,)) for envelope in (_Enveloped, _Wrapped)]
+    return [*map(MessageDecoder, types)]
 
 
 def _written_again(read: Sequence[_Decoded]) -> bytes:

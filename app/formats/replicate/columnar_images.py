@@ -1,6 +1,7 @@
 """Columnar reading of the images of one Replicate table: images -> shaped changes.
 
-All images become one JSON array, which a type made of the table's columns decodes. Masks and the rules of `masks` are
+All images become one JSON array, which a type made of the table's columns decodes, unless `columnar` has decoded them
+with their messages. Masks and the rules of `masks` are
 applied once for each shape that messages have, because they do not depend on values.
 
 Invariant: as in `columnar`, every quote belongs to a decoded key or text, and what is unusual is not read.
@@ -13,7 +14,7 @@ from types import GenericAlias
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from app.domain.model.change import Change, Image, Operation
@@ -37,6 +38,7 @@ _Key: TypeAlias = tuple[Any, ...]
 
 _Found = TypeVar("_Found")
 
+_NULL: Final = Raw(b"null")
 _CONTAINERS: Final = {dict, list}
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MAX_SHAPES: Final = 256
@@ -56,8 +58,12 @@ class ImageReader:
         self._width = len(columns)
         self._version = version
         self._layout = ColumnLayout(version.columns, excluded) if version is not None and version.columns else None
-        self._usual = _decoder(self._names, str | int | bool | None)
-        self._full, self._partial = _decoder(self._names, Any), _decoder(self._names, Any, UNSET)
+        usual = _image(self._names, str | int | bool | None)
+        self.image_type: Any = usual | None
+        """The type of most images: null, or scalars that are no fractions for all columns."""
+        self._decoded_types = {usual, type(None), UnsetType}
+        self._usual = _decoder(usual)
+        self._full, self._partial = _decoder(_image(self._names, Any)), _decoder(_image(self._names, Any, UNSET))
         self._shapes: dict[_Key, Shape] = {}
 
     def read(self, parts: Sequence[DataColumns]) -> list[ShapedChanges] | None:
@@ -89,20 +95,19 @@ class ImageReader:
             for start, end in pairwise(accumulate((len(part.data) for part in parts), initial=0))
         ]
 
-    def _images(self, written: Sequence[Raw]) -> tuple[list[Values | None], list[_Names | None]] | None:
+    def _images(self, written: Sequence[Any]) -> tuple[list[Values | None], list[_Names | None]] | None:
         """Return the values of each image and the columns that it gives, None for null."""
-        document = b"[" + b",".join(written) + b"]"
-        if len(document) > MAX_NESTED_VALUES and count_brackets(document) > MAX_NESTED_VALUES:
+        is_full = self._decoded_types.issuperset(map(type, written))
+        found = (
+            (written, True)
+            if is_full
+            else self._decoded([_as_written(image) if type(image) is not Raw else image for image in written])
+        )
+        if found is None:
             return None
-        try:
-            images, is_full, is_scalar = self._decode(keep_minus_zeros(document))
-        except DECODE_ERRORS:
-            return None
+        images, is_full = found
         rows: list[tuple[Any, ...]] = [*map(astuple, filter(None, images))]
-        if not (is_scalar or all(_CONTAINERS.isdisjoint(map(type, row)) for row in rows)):
-            return None
-        again = _ENCODER.encode(images)
-        if not is_all_decoded(document, again) or self._is_out_of_range(rows):
+        if self._is_out_of_range(rows):
             return None
         given = [self._all] * len(rows)
         if not is_full:
@@ -113,6 +118,19 @@ class ImageReader:
         if len(self._names) > self._width:
             rows = [row[: self._width] for row in rows]
         return _placed(rows, images), _placed(given, images)
+
+    def _decoded(self, written: Sequence[Raw]) -> tuple[Sequence[msgspec.Struct | None], bool] | None:
+        """Return the images, and whether they have all columns."""
+        document = b"[" + b",".join(written) + b"]"
+        if len(document) > MAX_NESTED_VALUES and count_brackets(document) > MAX_NESTED_VALUES:
+            return None
+        try:
+            images, is_full, is_scalar = self._decode(keep_minus_zeros(document))
+        except DECODE_ERRORS:
+            return None
+        if not (is_scalar or all(_CONTAINERS.isdisjoint(map(type, astuple(image))) for image in filter(None, images))):
+            return None
+        return (images, is_full) if is_all_decoded(document, _ENCODER.encode(images)) else None
 
     def _decode(self, document: bytes) -> tuple[list[msgspec.Struct | None], bool, bool]:
         """Return the images, whether they have all columns, and whether all values are known to be scalars.
@@ -187,13 +205,20 @@ class ImageReader:
         return Shape(operation, _given(change.before), _given(change.after), source_columns=change.source_columns)
 
 
-def _decoder(names: Sequence[str], *type_and_default: Any) -> msgspec.json.Decoder[list[msgspec.Struct | None]]:
-    """Return a decoder of a list of images of these columns, which are required unless there is a default."""
+def _image(names: Sequence[str], *type_and_default: Any) -> type[msgspec.Struct]:
+    """Return the type of images of these columns, which are required unless there is a default."""
     fields = {f"column_{position}": name for position, name in enumerate(names)}
-    image = msgspec.defstruct(
-        "Image", [(field, *type_and_default) for field in fields], rename=fields, gc=False, forbid_unknown_fields=True
-    )
+    columns = [(field, *type_and_default) for field in fields]
+    return msgspec.defstruct("Image", columns, rename=fields, gc=False, forbid_unknown_fields=True)
+
+
+def _decoder(image: type[msgspec.Struct]) -> msgspec.json.Decoder[list[msgspec.Struct | None]]:
     return msgspec.json.Decoder(GenericAlias(list, (image | None,)), float_hook=exact_fraction)
+
+
+def _as_written(image: Any) -> Raw:
+    """Return as bytes what is null, absent or was decoded with its message; no other spelling of it matters."""
+    return Raw(_ENCODER.encode(image)) if image else _NULL
 
 
 def _image_of(names: _Names | None) -> Image | None:
@@ -208,7 +233,7 @@ def _joined(columns: Sequence[Sequence[Any]]) -> list[Any]:
     return [*chain.from_iterable(columns)]
 
 
-def _placed(found: Iterable[_Found], images: Sequence[msgspec.Struct | None]) -> list[_Found | None]:
+def _placed(found: Iterable[_Found], images: Sequence[Any]) -> list[_Found | None]:
     """Return what was found for each image, None for null."""
     rest = iter(found)
-    return [None if image is None else next(rest) for image in images]
+    return [next(rest) if image else None for image in images]

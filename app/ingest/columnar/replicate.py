@@ -1,9 +1,10 @@
 """Replicate data messages on the columnar path; metadata messages take the exact path."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.input_limits import InputLimits
@@ -21,6 +22,9 @@ from app.ingest.replicate.source_cache import FoundSource, SourceCache
 from app.ingest.table_cache import TableCache
 
 _MAX_CACHED: Final = 1_024
+_SCHEMA_ID: Final = re.compile(rb'"messageSchemaId"[ \t\r\n]*:[ \t\r\n]*"([^"\\]+)"')
+_MAX_HEAD: Final = 1_024
+"""Bytes at the start of a body, which have a schema id if its messages have an envelope."""
 
 _Found: TypeAlias = dict[tuple[Address, TableName | None, int], FoundSource]
 """The sources of requests that are read together, by what told them: an address, `?table=` and a caller."""
@@ -38,12 +42,18 @@ class ReplicateBody:
     @staticmethod
     def open(requests: "Sequence[ReplicateBody]", table_cache: TableCache) -> list[Opened]:
         """Decode the messages of all bodies together, and find their tables."""
-        decoded = decode_data_messages([request.body for request in requests])
+        image_types = [request._image_type(table_cache) for request in requests]
+        decoded = decode_data_messages([request.body for request in requests], image_types)
         found: _Found = {}
         return [
             opened_or_why(partial(request._by_table, found), body, table_cache)
             for request, body in zip(requests, decoded, strict=True)
         ]
+
+    def _image_type(self, table_cache: TableCache) -> Any:
+        """Return the type of the images that follow the first schema id, which is usually that of all messages."""
+        found = _SCHEMA_ID.search(self.body, 0, _MAX_HEAD)
+        return table_cache.image_types.get(found[1].decode(errors="replace")) if found else None
 
     def _by_table(self, sources: _Found, decoded: DataBody | None, table_cache: TableCache) -> OpenedBody:
         is_long = len(self.body) > self.limits.value_bytes  # a value can be too long

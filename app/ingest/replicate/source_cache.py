@@ -91,6 +91,15 @@ class SourceCache:
             return None
         return FoundSource(table, source, found_by)
 
+    def keep(self, source: CachedSource) -> None:
+        """Cache the source of a table."""
+        if len(self.table_cache.replicate_sources) >= MAX_CACHED_SOURCES:
+            self.table_cache.replicate_sources.clear()
+            self.table_cache.image_types.clear()
+        self.table_cache.replicate_sources[source.table.table_id] = source
+        if source.reader and source.version and source.version.schema_id:
+            self.table_cache.image_types[source.version.schema_id] = source.reader.image_type
+
     def _tables_of(self, schema_id: str) -> SchemaIdTables:
         names = self.table_cache.described.get(schema_id)
         if names is None:
@@ -128,9 +137,7 @@ class SourceCache:
         history = history_of(facts)
         version = history.current if history else None
         source = CachedSource(table, version, _reader_of(table, version))
-        if len(self.table_cache.replicate_sources) >= MAX_CACHED_SOURCES:
-            self.table_cache.replicate_sources.clear()
-        self.table_cache.replicate_sources[table.table_id] = source
+        self.keep(source)
         return source
 
 
