@@ -1,6 +1,7 @@
 """Types rows of source values: -> Arrow columns, with every value that does not fit named by message and column."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
@@ -113,10 +114,10 @@ def _convert_at_once(
     """Put the arrays of all columns into `arrays`, with one kernel call per type. Raises BadValues."""
     height = len(by_column[0])
     in_order = [by_column[at] for group in alike for at in group.ordinals]
-    try:
-        texts = _texts([*chain.from_iterable(in_order)], null_text=null_text)
-    except pa.ArrowTypeError:
-        texts = None
+    texts = None
+    if height and isinstance(in_order[0][0], str | None):  # otherwise not all values are texts
+        with suppress(pa.ArrowTypeError):
+            texts = _texts([*chain.from_iterable(in_order)], null_text=null_text)
     start = 0
     for column_type, reading, ordinals in alike:
         if texts is None:

@@ -18,7 +18,6 @@ from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeNa
 from app.domain.rows.conversion.value_definitions import INTEGER_BITS, scalar
 from app.domain.rows.conversion.value_reading import PLAIN, UTC_NAME, ValueReading
 
-_NONE: Final = type(None)
 _FIRST_DATE: Final = date.min
 _LAST_DATE: Final = date.max
 _FIRST_TIMESTAMP: Final = datetime.min
@@ -45,10 +44,12 @@ def convert(values: Sequence[SourceValue], column_type: ColumnType, reading: Val
         pass  # not all values are texts
     else:
         return convert_texts(texts, column_type, reading)
-    if column_type.name in INTEGER_BITS and {*map(type, values)} <= {int, _NONE}:
+    if column_type.name in INTEGER_BITS:
         try:
-            return pa.array(values, column_type.arrow)
-        except (OverflowError, pa.ArrowInvalid):
+            numbers = pa.array(values)  # of the type that all values have: given one, Arrow cuts off fractions
+            if pa.types.is_int64(numbers.type):
+                return pc.cast(numbers, column_type.arrow)
+        except (OverflowError, TypeError, ValueError):
             pass  # the definition finds which value it is
     return _by_definition(values, column_type, reading)
 
