@@ -50,6 +50,8 @@ class LockedTable:
     """The batches, each with its rows as they will land."""
     advanced: dict[str, str] = field(default_factory=dict)
     """The source positions that this transaction moves."""
+    image_places: Mapping[bytes, str] = field(default_factory=dict)
+    """Where the row images of the overlay are stored, by row key."""
 
     def check(self, batch: Batch) -> tuple[LandingRows, Layer]:
         """Return the rows as they will land, and the row images that they leave.
@@ -118,22 +120,31 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
     for table_id, counted in counters.items():
         version, of_table = versions[table_id], batches.get(table_id, [])
         fitting = [batch for batch in of_table if version.accepts(batch.table)] or of_table
-        overlay = image_overlay(connection, fitting[0].table if fitting else known[table_id], fitting, completed)
+        places: dict[bytes, str] = {}
+        overlay = image_overlay(
+            connection, fitting[0].table if fitting else known[table_id], fitting, completed, places
+        )
         positions = _positions(connection, fitting)
-        tables[table_id] = LockedTable(version, counted, overlay, positions, counted.cdc_started, described)
+        tables[table_id] = LockedTable(
+            version, counted, overlay, positions, counted.cdc_started, described, image_places=places
+        )
     return tables
 
 
 def image_overlay(
-    connection: sa.Connection, table: Table, batches: Sequence[Batch], completed: CompletedBytes
+    connection: sa.Connection,
+    table: Table,
+    batches: Sequence[Batch],
+    completed: CompletedBytes,
+    places: dict[bytes, str] | None = None,
 ) -> ImageOverlay:
-    """Read the row images that these batches of one table need."""
+    """Read the row images that these batches of one table need, and add their places."""
     images = [batch.rows.images for batch in batches if batch.rows.images]
     if not images:
         return ImageOverlay(table, {}, completed=completed)
     wanted = set[bytes]().union(*(rows.wanted() for rows in images))
     asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
-    stored = read_row_images(connection, table.table_id, table.generation, wanted) if wanted else {}
+    stored = read_row_images(connection, table.table_id, table.generation, wanted, places) if wanted else {}
     present = read_present_keys(connection, table.table_id, table.generation, asked) if asked else frozenset()
     return ImageOverlay(table, stored, present, completed=completed)
 

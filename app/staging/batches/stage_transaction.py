@@ -115,6 +115,6 @@ def _stage(
 def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> None:
     """Write the row images and source positions that the batches of a table leave."""
     if table.overlay.written:
-        write_row_images(connection, block.table_id, block.generation, table.overlay.written)
+        write_row_images(connection, block.table_id, block.generation, table.overlay.written, table.image_places)
     for task, last_sequence in table.advanced.items():
         record_source_position(connection, block.table_id, block.generation, task, last_sequence)
