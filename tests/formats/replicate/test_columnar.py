@@ -1,7 +1,7 @@
 """Columnar reading of Replicate bodies gives the changes of the exact path, and accepts nothing that it rejects."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given
@@ -240,3 +240,36 @@ def test_bodies_that_are_read_together_give_what_each_gives_alone(sent: list[byt
             assert together is None
         else:
             assert together == [changes for read in alone if read is not None for changes in read]
+
+
+OTHER = ImageReader(("other", *RULES.schema.names), frozenset(), None)
+
+
+@given(st.lists(bodies(), min_size=1, max_size=4), st.data())
+@example([body_of(usual()), body_of(usual("DELETE"), usual())], None)
+@example([body_of(usual(data=ROW | {"real": 1, "id": -0}))], None)
+@example([body_of(usual(data=ROW | {"real": 1})).replace(b'"id": 1', b'"id":-0')], None)
+@example([body_of(usual(data=ROW | {"real": 1})).replace(b'"id": 1', b'"id": 2, "id": 1')], None)
+@example([body_of(usual(data=ROW | {"real": 1, "name": "\0"}))], None)
+def test_images_that_are_decoded_with_their_messages_give_the_same(
+    sent: list[bytes], data: st.DataObject | None
+) -> None:
+    reader = ImageReader(RULES.schema.names, frozenset(), VERSION)
+    types = [reader.image_type, None, OTHER.image_type]
+    expected = [data.draw(st.sampled_from(types)) if data else reader.image_type for _ in sent]
+    alone, together = decode_data_messages(sent), decode_data_messages(sent, expected)
+    for one, other in zip(alone, together, strict=True):
+        read = reader.read([one.columns]) if one else None
+        assert read == (reader.read([other.columns]) if other else None)
+        assert read is None or (one and one.addresses) == (other and other.addresses)
+    mixed = [body.columns for body in (*alone, *together) if body]
+    if mixed:
+        parts = [reader.read([part]) for part in mixed]
+        assert reader.read(mixed) == (None if None in parts else [changes for read in parts for changes in read or ()])
+
+
+def test_a_body_whose_table_is_known_is_decoded_with_its_images() -> None:
+    reader = ImageReader(RULES.schema.names, frozenset(), VERSION)
+    [decoded] = decode_data_messages([body_of(usual(data=ROW | {"real": 1}))], [reader.image_type])
+    assert decoded is not None
+    assert type(decoded.columns.data[0]) in get_args(reader.image_type)

@@ -101,6 +101,30 @@ def test_images_are_written_read_and_counted_in_pieces(
         assert count_row_images(connection, *place) == 0
 
 
+def test_images_that_were_read_are_replaced_at_their_places(engine: sa.Engine, table: Table) -> None:
+    place = (table.table_id, table.generation)
+    images = {bytes([number]): StoredImage(b"%d" % number, BatchSequence(number + 1)) for number in range(4)}
+    changed = {
+        b"\1": StoredImage(b'new, "1"', BatchSequence(9)),
+        b"\2": None,
+        b"\7": StoredImage(b"", BatchSequence(9)),
+    }
+    with engine.begin() as connection:
+        write_row_images(connection, *place, images)
+    places: dict[bytes, str] = {}
+    with engine.begin() as connection:
+        assert read_row_images(connection, *place, [b"\1", b"\2", b"\7"], places) == {
+            key: images[key] for key in (b"\1", b"\2")
+        }
+        assert places.keys() == {b"\1", b"\2"}
+        write_row_images(connection, *place, changed, places)
+        assert read_row_images(connection, *place, [*images, *changed]) == {
+            key: image for key, image in (images | changed).items() if image
+        }
+        with pytest.raises(RuntimeError, match="without the sequence lock"):
+            write_row_images(connection, *place, changed, places)
+
+
 def test_each_table_has_images_of_its_own(engine: sa.Engine, table: Table) -> None:
     twin = registered(engine, "twin", SCHEMA, COMPLETE)
     stage(engine, [typed(table, [ADA]), typed(twin, [ADA])], [typed(table, [delete({"id": 1})])])
