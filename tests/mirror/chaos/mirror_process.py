@@ -62,6 +62,44 @@ def _mirror(order: MirrorOrder, begins: Connection, parent: int) -> None:
             threading.Event().wait(_IDLE_SECONDS)
 
 
+class Rival:
+    """A mirror that advances a table when it is told to, at the same moment as another."""
+
+    def __init__(self, order: MirrorOrder) -> None:
+        self._ours, self._theirs = _fork_server.Pipe()
+        self._process = _fork_server.Process(target=_advance_on_command, args=(order, self._theirs), daemon=True)
+
+    def __enter__(self) -> "Rival":
+        self._process.start()
+        self._theirs.close()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def begin(self, folder: str) -> None:
+        self._ours.send(folder)
+
+    def result(self) -> tuple[int, int] | None:
+        """Return the generation and file that the attempt left the table at; None if it raised OSError."""
+        assert self._ours.poll(60), "no answer within 60 s"
+        answer: tuple[int, int] | None = self._ours.recv()
+        return answer
+
+
+def _advance_on_command(order: MirrorOrder, commands: Connection) -> None:
+    zone, target = LocalZone(order.root), MirrorTarget(str(order.location))
+    while True:
+        table = PublishedTable.at(commands.recv())
+        try:
+            report = advance_table(zone, target, table, order.limits)
+        except OSError:
+            commands.send(None)
+        else:
+            commands.send((report.generation, report.file_number))
+
+
 def advance_with_small_files(order: MirrorOrder, folder: str, max_bytes: int) -> int | str:
     """Advance one table in a process whose files cannot grow beyond a size; return its last file, or the OSError."""
     ours, theirs = _fork_server.Pipe(duplex=False)
