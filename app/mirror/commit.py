@@ -32,7 +32,9 @@ def create_table(
 ) -> DeltaTable:
     """Create a Delta table with its first rows. Raise deltalake's DeltaError if one is there.
 
-    With `replaces`, its content becomes the rows of a new generation instead.
+    With `replaces`, its content becomes the rows of a new generation instead. Raise CommitFailedError if another mirror
+    created the table meanwhile: a retry would append the rows to its table, because deltalake 1.6 compares application
+    transactions only with a version that it has read.
     """
     write_deltalake(
         uri,
@@ -41,7 +43,7 @@ def create_table(
         schema_mode="overwrite" if replaces else None,
         storage_options=dict(options) or None,
         writer_properties=_WRITER,
-        commit_properties=_properties(position, facts),
+        commit_properties=_properties(position, facts, max_retries=0),
     )
     return DeltaTable(uri, storage_options=dict(options) or None)
 
@@ -100,8 +102,10 @@ def _has_inexact_statistics(keys: pa.Schema) -> bool:
     return any(pa.types.is_decimal(field.type) for field in keys)
 
 
-def _properties(position: Position, facts: Mapping[str, str]) -> CommitProperties:
-    return CommitProperties(custom_metadata=dict(facts), app_transactions=position.transactions())
+def _properties(position: Position, facts: Mapping[str, str], max_retries: int | None = None) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata=dict(facts), app_transactions=position.transactions(), max_commit_retries=max_retries
+    )
 
 
 def _quoted(name: str) -> str:
