@@ -11,6 +11,7 @@ from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
 from app.cli.mirror import maintenance
 from app.cli.mirror.difference import diff
+from app.cli.mirror.health import health
 from app.cli.mirror.history import history
 from app.cli.mirror.query import query
 from app.cli.mirror.run import run as run_mirror
@@ -78,6 +79,7 @@ mirror.command("run")(run_mirror)
 mirror.command("history")(history)
 mirror.command("diff")(diff)
 mirror.command("query")(query)
+mirror.command("health")(health)
 mirror.command("optimize")(maintenance.optimize)
 mirror.command("vacuum")(maintenance.vacuum)
 app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)

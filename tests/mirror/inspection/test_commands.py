@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.errors import Code, MirrorgateError
+from app.mirror.inspection import guard_rails
 from tests.mirror.inspection.mirrored import Mirrored
 
 RUNNER = CliRunner()
@@ -185,3 +186,18 @@ def test_maintenance_is_printed_for_people_and_for_scripts(root: str) -> None:
 def test_maintenance_of_an_unknown_table_changes_nothing(root: str, command: str) -> None:
     assert failed(command, "orders", "ordrs", "--to", root).code is Code.UNKNOWN_TABLE
     assert len(printed("history", "orders", "--to", root, "--json")) == 2
+
+
+def test_health_is_printed_for_people_and_for_scripts(root: str) -> None:
+    shown = printed("health", "--to", root, "--json")
+    assert (shown["sku"], shown["tables"][0]["files"], shown["findings"]) == ("F2", 1, [])
+    assert "sales.orders" in run("health", "orders", "--sku", "f64", "--to", root).stdout
+    assert run("health", "--sku", "F3", "--to", root).exit_code == 2
+
+
+def test_an_exceeded_guard_rail_is_the_exit_status(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(guard_rails.GUARD_RAILS, "F2", guard_rails.GuardRails("F2", 0, 0, 0, 0))
+    answer = run("health", "--to", root)
+    assert answer.exit_code == 1
+    assert "error files  sales.orders: 1 Parquet files; F2 reads at most 0 per table" in answer.stdout
+    assert "remedy: Run `mirrorgate mirror optimize sales.orders`." in answer.stdout

@@ -1,0 +1,215 @@
+"""How well the files of a mirrored table fit Direct Lake, and what to do about it.
+
+The figures are of the newest version: files and their sizes from the log, row groups from the footers of the Parquet
+files. Files of older versions count apart: they cost storage, not query time.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from app.mirror.inspection.guard_rails import GuardRails, smallest_sku
+from app.mirror.inspection.history import commit_versions
+from app.mirror.inspection.opening import open_table, reading
+from app.mirror.inspection.table_log import data_files, read_checkpoint
+from app.mirror.inspection.table_store import table_store
+from app.mirror.target import LOG_FOLDER, MirrorTarget
+
+MIN_ROW_GROUP_ROWS: Final = 1_000_000
+"""Below this, Direct Lake reads columns with too many small requests."""
+MIN_FILE_BYTES: Final = 128 << 20
+MAX_SMALL_FILES: Final = 15
+MAX_DELETED_SHARE: Final = 0.1
+MAX_LOG_COMMITS: Final = 200
+"""Commits behind the checkpoint, which each reader reads one by one."""
+
+_READERS: Final = 8
+_OPTIMIZE: Final = "Run `mirrorgate mirror optimize {}`."
+_VACUUM: Final = "Run `mirrorgate mirror vacuum {}`: files older than the retention are deleted."
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    """The layout of one table's newest version."""
+
+    table: str
+    version: int
+    rows: int
+    bytes: int
+    files: int
+    small_files: int
+    """Files below 128 MiB."""
+    row_groups: int
+    deleted_rows: int
+    """Rows that deletion vectors hide. Mirrorgate writes none; other writers do."""
+    old_files: int
+    """Files in the folder that the newest version does not need."""
+    old_bytes: int
+    log_commits: int
+    """Commits after the last checkpoint."""
+    checkpoint_age_seconds: float | None
+    smallest_sku: str | None
+    """The smallest Fabric capacity whose guard rails the table keeps."""
+
+    @property
+    def rows_per_row_group(self) -> int:
+        """Return the average, 0 without row groups."""
+        return self.rows // self.row_groups if self.row_groups else 0
+
+    @property
+    def deleted_share(self) -> float:
+        """Return the share of the rows in the files that deletion vectors hide."""
+        stored = self.rows + self.deleted_rows
+        return self.deleted_rows / stored if stored else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as `mirror health --json` prints them."""
+        figures = {name: getattr(self, name) for name in self.__slots__}
+        return figures | {
+            "rows_per_row_group": self.rows_per_row_group,
+            "deleted_share": round(self.deleted_share, 4),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFinding:
+    """A guard rail that is exceeded (error), or a layout that costs time or storage (advice)."""
+
+    code: str
+    severity: str
+    table: str | None
+    """None for all tables together."""
+    detail: str
+    remedy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as `mirror health --json` prints it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def examine_table(target: MirrorTarget, name: str, done: Callable[[int, int], None] = lambda *_: None) -> TableHealth:
+    """Measure a table. `done` is called with the number of footers read, and of all. Raises `mirror_away`."""
+    table = open_table(target, name)
+    with reading(name):
+        live = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        paths, sizes = [one["path"] for one in live], [one["size_bytes"] for one in live]
+        row_groups, rows = _footers(target, table, paths, done)
+        deleted = _deleted_rows(table)
+        stored = data_files(target, table)
+        old = [size for path, size in stored.items() if path not in set(paths)]
+        checkpoint = read_checkpoint(target, table)
+        versions = commit_versions(table_store(target, table, LOG_FOLDER))
+    written = None if checkpoint is None else checkpoint.written_at
+    return TableHealth(
+        table=name,
+        version=table.version(),
+        rows=rows - deleted,
+        bytes=sum(sizes),
+        files=len(paths),
+        small_files=sum(size < MIN_FILE_BYTES for size in sizes),
+        row_groups=row_groups,
+        deleted_rows=deleted,
+        old_files=len(old),
+        old_bytes=sum(old),
+        log_commits=sum(version > (-1 if checkpoint is None else checkpoint.version) for version in versions),
+        checkpoint_age_seconds=None if written is None else (datetime.now(UTC) - written).total_seconds(),
+        smallest_sku=smallest_sku(len(paths), row_groups, rows - deleted, sum(sizes)),
+    )
+
+
+def find_problems(tables: Sequence[TableHealth], rails: GuardRails) -> list[HealthFinding]:
+    """Compare the tables with the guard rails of a capacity, errors first, and advise on their layout."""
+    found = [problem for table in tables for problem in (*_exceeded(table, rails), *_advice(table))]
+    size = sum(table.bytes for table in tables)
+    if rails.model_bytes is not None and size > rails.model_bytes:
+        detail = f"{_gigabytes(size)} of all tables; a model on {rails.sku} can have {_gigabytes(rails.model_bytes)}"
+        remedy = "Use fewer tables or columns in the semantic model, or a larger capacity."
+        found.append(HealthFinding("model_size", "error", None, detail, remedy))
+    return sorted(found, key=lambda problem: problem.severity != "error")
+
+
+def _exceeded(table: TableHealth, rails: GuardRails) -> Iterator[HealthFinding]:
+    fewer_rows = "Keep less history or fewer rows in the source table, or use a larger capacity."
+    for code, noun, number, limit, remedy in (
+        ("files", "Parquet files", table.files, rails.files, _OPTIMIZE.format(table.table)),
+        ("row_groups", "row groups", table.row_groups, rails.row_groups, _OPTIMIZE.format(table.table)),
+        ("rows", "rows", table.rows, rails.rows, fewer_rows),
+    ):
+        if number > limit:
+            detail = f"{number:,} {noun}; {rails.sku} reads at most {limit:,} per table"
+            yield HealthFinding(code, "error", table.table, detail, remedy)
+
+
+def _advice(table: TableHealth) -> Iterator[HealthFinding]:
+    optimize, vacuum = _OPTIMIZE.format(table.table), _VACUUM.format(table.table)
+    advice = (
+        (
+            "small_row_groups",
+            table.row_groups > 1 and table.rows_per_row_group < min(MIN_ROW_GROUP_ROWS, table.rows // 2),
+            f"{table.rows_per_row_group:,} rows per row group on average; a million or more are read fastest",
+            optimize,
+        ),
+        (
+            "small_files",
+            table.small_files > MAX_SMALL_FILES,
+            f"{table.small_files:,} files below {MIN_FILE_BYTES >> 20} MiB",
+            optimize,
+        ),
+        (
+            "deleted_rows",
+            table.deleted_share > MAX_DELETED_SHARE,
+            f"{table.deleted_share:.0%} of the stored rows are deleted",
+            optimize,
+        ),
+        (
+            "old_files",
+            table.old_bytes > table.bytes,
+            f"{table.old_files:,} files of older versions take {_gigabytes(table.old_bytes)}, more than the table",
+            vacuum,
+        ),
+        (
+            "long_log",
+            table.log_commits > MAX_LOG_COMMITS,
+            f"{table.log_commits:,} commits since the last checkpoint",
+            f"{optimize} It writes a checkpoint.",
+        ),
+    )
+    for code, is_found, detail, remedy in advice:
+        if is_found:
+            yield HealthFinding(code, "advice", table.table, detail, remedy)
+
+
+def _footers(
+    target: MirrorTarget, table: DeltaTable, paths: list[str], done: Callable[[int, int], None]
+) -> tuple[int, int]:
+    """Return the row groups and the rows of some data files, from their footers."""
+    store = table_store(target, table)
+
+    def read(path: str) -> tuple[int, int]:
+        with store.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
+            return parquet.metadata.num_row_groups, parquet.metadata.num_rows
+
+    row_groups = rows = 0
+    with ThreadPoolExecutor(_READERS) as pool:
+        for number, (groups, count) in enumerate(pool.map(read, paths), 1):
+            row_groups, rows = row_groups + groups, rows + count
+            done(number, len(paths))
+    return row_groups, rows
+
+
+def _deleted_rows(table: DeltaTable) -> int:
+    """Count the rows that deletion vectors hide."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return 0
+    vectors = pa.table(table.deletion_vectors()).column("selection_vector").to_pylist()
+    return sum(not kept for vector in vectors for kept in vector)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / (1 << 30):,.1f} GB"
