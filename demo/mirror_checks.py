@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from app.mirror.arrow_dataset import arrow_dataset
 from demo.landing_reader import landing_files, table_folder
 from demo.mirror_reader import applied_file, fold, mirrored_rows, open_mirrored
 from demo.workload import Row
@@ -50,7 +51,7 @@ def show_mirror(console: Console, target: Path, table: str) -> None:
     mirrored = open_mirrored(target, table)
     if mirrored is None:
         return
-    columns = mirrored.to_pyarrow_dataset().head(MAX_SHOWN_ROWS)
+    columns = arrow_dataset(mirrored).head(MAX_SHOWN_ROWS)
     console.print(f"[bold]{table}[/bold] as Fabric would show it ({target / table.replace('.', '/')}):")
     console.print(_grid(columns.column_names, [list(row.values()) for row in columns.to_pylist()]))
     names = ["version", "files", "rows by marker", "keys deleted or replaced", "rows written"]

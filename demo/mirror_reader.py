@@ -6,6 +6,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from app.mirror.arrow_dataset import arrow_dataset
 from demo.workload import DELETE, INSERT, Row
 
 Rows = dict[Any, list[tuple[Any, ...]]]
@@ -40,7 +41,7 @@ def applied_file(mirrored: DeltaTable | None) -> int:
 def mirrored_rows(mirrored: DeltaTable) -> Rows:
     """Return the rows of a Delta table by key."""
     rows: Rows = {}
-    columns = mirrored.to_pyarrow_dataset().to_table()
+    columns = arrow_dataset(mirrored).to_table()
     for row in zip(*(column.to_pylist() for column in columns.columns), strict=True):
         rows.setdefault(row[0], []).append(row)
     return rows

@@ -16,6 +16,7 @@ from typing import Final
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import FolderMarker
 from app.landing.zone import LandingZone
+from app.mirror.arrow_dataset import arrow_dataset
 from app.mirror.commit import create_table
 from app.mirror.position import Position
 from app.mirror.target import MirrorTarget
@@ -81,7 +82,7 @@ def move_aside(target: MirrorTarget, table: PublishedTable, ended: Position, *, 
     if target.is_remote:
         last = target.open(table)
         if last is not None and not replace:
-            create_table(kept, last.to_pyarrow_table(), ended, {}, target.storage_options, replaces=True)
+            create_table(kept, arrow_dataset(last).to_table(), ended, {}, target.storage_options, replaces=True)
         return False
     if Path(kept).exists():
         raise InvariantBroken(

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.mirror.arrow_dataset import arrow_dataset
 from app.mirror.target import MirrorTarget
 
 MAX_PAGE_BYTES: Final = 16 * 2**20
@@ -86,7 +87,7 @@ def _opened(target: MirrorTarget, table: str, version: int | None) -> DeltaTable
 
 def _rows(delta: DeltaTable, names: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of all files. A column that is younger than a file is NULL in it."""
-    for fragment in delta.to_pyarrow_dataset().get_fragments():
+    for fragment in arrow_dataset(delta).get_fragments():
         with fragment.open() as source, pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES) as file:
             for batch in file.iter_batches(_rows_at_once(file.metadata), use_threads=False):
                 for row in batch.to_pylist():

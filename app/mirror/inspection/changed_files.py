@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from app.mirror.arrow_dataset import arrow_dataset
+
 
 def live_files(table: DeltaTable) -> set[str]:
     """Return the paths of the data files of the open version, below the table's folder."""
@@ -25,7 +27,7 @@ def differing_files(before: DeltaTable | None, after: DeltaTable) -> tuple[set[s
 
 def dataset_of(table: DeltaTable, paths: set[str]) -> ds.Dataset:
     """Return the rows of some data files of the open version, without reading them."""
-    whole = table.to_pyarrow_dataset()
+    whole = arrow_dataset(table)
     fragments: list[Any] = [fragment for fragment in whole.get_fragments() if fragment.path in paths]
     if not fragments:
         return ds.dataset(whole.schema.empty_table())

@@ -15,6 +15,7 @@ from typing import Any, Final
 import duckdb
 
 from app.errors import Code, RejectedInput
+from app.mirror.arrow_dataset import arrow_dataset
 from app.mirror.inspection.opening import (
     PointInTime,
     find_table,
@@ -137,7 +138,7 @@ def _open_tables(
     for table, found in known.items():
         delta = open_table(target, found, at)
         with reading(found):
-            source = engine.register(delta.to_pyarrow_dataset())
+            source = engine.register(arrow_dataset(delta))
         engine.run(f"CREATE SCHEMA IF NOT EXISTS {identifier(table.schema or 'main')}")
         engine.run(f"CREATE OR REPLACE VIEW {table.sql} AS SELECT * FROM {source}")  # noqa: S608 - all names are quoted
 

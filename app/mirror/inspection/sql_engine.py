@@ -22,6 +22,9 @@ DEFAULT_MEMORY: Final = "1GB"
 _STREAM_FAULT: Final = "reading the stream registered as"
 _BATCH_ROWS: Final = 10_000
 
+_GONE: Final = ("FileNotFoundError", "[errno 2]")
+"""How Arrow names a missing file in the text that DuckDB passes on: of a store in Python, and of a local folder."""
+
 
 class SqlEngine:
     """One DuckDB connection. `register` and `run` are for SQL of this program, `rows` also for SQL of a user."""
@@ -108,7 +111,7 @@ def _raise_store_fault(text: str, cause: Exception) -> None:
     _, is_of_a_stream, fault = text.partition(_STREAM_FAULT)
     if is_of_a_stream:
         detail = fault.partition("failed: ")[2]
-        raise (FileNotFoundError if "FileNotFoundError" in text else OSError)(detail) from cause
+        raise (FileNotFoundError if any(sign in text for sign in _GONE) else OSError)(detail) from cause
 
 
 def identifier(name: str) -> str:
