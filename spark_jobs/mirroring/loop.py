@@ -64,6 +64,8 @@ class MirrorLoop:
         self.stopping = stopping
         self.calls = SparkCalls()
         self.states = TableStates()
+        self.waits_for: Code | None = None
+        """Why the last round could not look at the zone and the target; None if it could."""
 
     def run(self, poll_seconds: float) -> None:
         """Look at the zone every `poll_seconds`, and whenever a job ends with files left, until `stopping` is set.
@@ -77,11 +79,12 @@ class MirrorLoop:
                 self._wake.clear()
                 try:
                     self._start_due()
+                    self.waits_for = None
                     rest, pause = poll_seconds, _MIN_PAUSE
                 except Misconfigured:
                     raise
                 except Exception as error:  # noqa: BLE001  # for example, a lost mount: ask again
-                    _log_waiting(error)
+                    self.waits_for = _log_waiting(error)
                     rest, pause = pause, min(2 * pause, _MAX_PAUSE)
                 self._rest(rest)
         finally:
@@ -156,10 +159,11 @@ class MirrorLoop:
         return found
 
 
-def _log_waiting(error: Exception) -> None:
+def _log_waiting(error: Exception) -> Code:
     failure = described(error)
     metrics.ROUND_FAILURES.labels(failure.code).inc()
     log.warning("mirror_waiting", code=failure.code, detail=failure.detail, remedy=failure.remedy)
+    return failure.code
 
 
 def _log_outcome(outcome: TableOutcome, before: TableReport | None, after: TableReport | None) -> None:
