@@ -4,7 +4,6 @@ A task may run more than once, and a lost attempt may keep writing: the Delta lo
 returns its failures instead of raising them, so that one table's failure stops no other.
 """
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,8 @@ from app.domain.mirror.table_report import MirrorState, TableReport
 from app.domain.publication.failure import Failure, described
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
-from app.mirror.table_mirror import FILES, ROWS, MirrorLimits, advance_table
+from app.mirror.inspection.history import read_history
+from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.published.table_folders import PublishedTable
 
@@ -109,8 +109,7 @@ def _newest_version(target: MirrorTarget, table: PublishedTable) -> int:
 def _applied(target: MirrorTarget, table: PublishedTable, report: TableReport) -> tuple[int, int]:
     """Return how many files and rows the reported version applied, as its commit states; zeros for another commit."""
     delta = target.open(table, version=report.version)
-    commit = {} if delta is None else delta.history(1)[0]
-    if FILES not in commit:
+    newest = None if delta is None else read_history(target, delta, 1)[0]
+    if newest is None or newest.files is None or newest.rows is None:
         return 0, 0
-    first, _, last = commit[FILES].partition("-")
-    return int(last) - int(first) + 1, sum(json.loads(commit[ROWS]).values())
+    return newest.files[1] - newest.files[0] + 1, sum(newest.rows.values())
