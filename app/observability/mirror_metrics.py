@@ -68,7 +68,7 @@ class ReportMetrics(Collector):
             "mirrorgate_mirror_pending_files", "Landing files that are not applied, by state", labels=["state"]
         )
         lag = GaugeMetricFamily(
-            "mirrorgate_mirror_lag_seconds",
+            "mirrorgate_mirror_oldest_pending_seconds",
             "Age of the oldest landing file that is not applied, by state of its table",
             labels=["state"],
         )

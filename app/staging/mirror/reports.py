@@ -61,6 +61,10 @@ STORE_REPORTS = sa.text("""
             NOT BETWEEN clock_timestamp() - make_interval(secs => :unconfirmed) AND clock_timestamp())""")
 """Store the reports of live tables that differ from the stored ones, or that confirm them after some seconds."""
 
+DELETE_SILENT = sa.text("""
+    DELETE FROM mirrorgate.mirror_reports WHERE updated_at <= clock_timestamp() - make_interval(secs => :seconds)""")
+"""Delete the reports that no mirror has confirmed for some time."""
+
 
 def store_reports(engine: sa.Engine, reports: Iterable[TableReport]) -> int:
     """Store the reports of this database's tables in one statement, and return how many rows were written.
@@ -74,6 +78,11 @@ def store_reports(engine: sa.Engine, reports: Iterable[TableReport]) -> int:
     parameters = {"reports": json.dumps(rows), "confirm": CONFIRM_SECONDS, "unconfirmed": UNCONFIRMED_SECONDS}
     with translated_errors(), engine.begin() as connection:
         return connection.execute(STORE_REPORTS, parameters).rowcount
+
+
+def forget_silent_mirrors(connection: sa.Connection, seconds: float) -> None:
+    """Forget the reports of a mirror that has not run for this long; a mirror that runs again reports again."""
+    connection.execute(DELETE_SILENT, {"seconds": seconds})
 
 
 def _row(report: TableReport, owner: FolderOwner) -> dict[str, Any]:

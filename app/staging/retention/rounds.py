@@ -19,6 +19,7 @@ from app.staging.batches.idempotency import purge_receipts
 from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
 from app.staging.connection.database import translated_errors
 from app.staging.ledger.leases import forget_dead_workers
+from app.staging.mirror.reports import forget_silent_mirrors
 from app.staging.retention.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
@@ -205,6 +206,7 @@ class _Round:
             purge_ended_positions(connection)
             purge_former_secrets(connection)
             forget_dead_workers(connection)
+            forget_silent_mirrors(connection, keep)
 
     def _repeat(self, step: Callable[[sa.Connection], int]) -> int:
         """Do a step, each time in its own transaction, until it finds nothing; return the sum of what it did."""

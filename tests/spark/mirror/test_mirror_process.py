@@ -79,7 +79,7 @@ def test_a_mirror_follows_a_zone_in_one_version_per_file_and_stops_cleanly(zone:
             metrics = answer.read().decode()
         assert "mirrorgate_mirror_files_total 7.0" in metrics
         assert 'mirrorgate_mirror_tables{state="in_step"} 1.0' in metrics
-        assert 'mirrorgate_mirror_lag_seconds{state="behind"} 0.0' in metrics
+        assert 'mirrorgate_mirror_oldest_pending_seconds{state="behind"} 0.0' in metrics
 
         mirror.send_signal(signal.SIGTERM)
         assert mirror.wait(20) == 0, log.read_text()

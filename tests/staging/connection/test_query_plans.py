@@ -17,6 +17,7 @@ from app.staging.connection.database import open_engine
 from app.staging.ledger.files import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
 from app.staging.ledger.metadata_chain import SELECT_LAST_BLOCKS
 from app.staging.ledger.planning import SELECT_LAST_FILES
+from app.staging.mirror.progress import SELECT_PROGRESS
 from app.staging.tables.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.tables.registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
 from app.staging.tables.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
@@ -81,6 +82,11 @@ LETTERS = """
         CASE WHEN NOT waits THEN now() END, CASE WHEN NOT waits THEN 'key' END
     FROM (SELECT n > :letters - 5 AS waits FROM generate_series(1, :letters) n) letters"""
 
+REPORTS = """
+    INSERT INTO mirrorgate.mirror_reports (table_id, generation, state, delta_generation, version, file_number,
+        last_file, pending_files)
+    SELECT table_id, 1, 'behind', 1, 0, CASE WHEN table_id = 1 THEN 10 ELSE 0 END, 0, 0 FROM mirrorgate.tables"""
+
 
 @pytest.fixture(scope="module")
 def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
@@ -96,6 +102,7 @@ def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.En
     sql.run(engine, POSITIONS)
     sql.run(engine, IMAGES, images=FILES)
     sql.run(engine, LETTERS, letters=FILES)
+    sql.run(engine, REPORTS)
     sql.run(engine, "ANALYZE")
     yield engine
     engine.dispose()
@@ -149,6 +156,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
         (SELECT_NEXT, {"after": 0, "limit": 2}, 2),
         (SELECT_WAITING, {"table_ids": [1]}, 5),
+        (SELECT_PROGRESS, {"table_ids": [1]}, 1),
     ],
     ids=[
         "pending behind a long history",
@@ -181,6 +189,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         "which row images there are",
         "the next waiting dead letters",
         "how many dead letters wait",
+        "how far a table is mirrored",
     ],
 )
 def test_a_query_reads_by_an_index_and_only_what_it_needs(

@@ -24,6 +24,7 @@ from tests.support.gateway_parts import current, dropping, registered
 from tests.support.mirror_reports import IN_STEP, NOTHING_APPLIED, STOPPED, report_of
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import claim_by
+from tests.support.postgres.retention import WEEK, purge
 from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
@@ -139,6 +140,18 @@ def test_a_report_goes_when_the_next_generation_starts(engine: sa.Engine) -> Non
     assert stored(engine, "table_id") == []
     assert store_reports(engine, [before]) == 0
     assert store_reports(engine, [report_of(engine, current(engine, "t"), generation=2)]) == 1
+
+
+def test_retention_forgets_a_mirror_that_has_not_run_for_as_long_as_the_ledger_is_kept(engine: sa.Engine) -> None:
+    tables = [registered(engine, name, ID) for name in ("left", "mirrored")]
+    store_reports(engine, [report_of(engine, table) for table in tables])
+    let_pass(engine, WEEK.keep_seconds - 60)
+    store_reports(engine, [report_of(engine, tables[1])])
+    purge(engine, WEEK)
+    assert len(stored(engine, "table_id")) == 2
+    let_pass(engine, 61)
+    purge(engine, WEEK)
+    assert stored(engine, "table_id") == [(tables[1].table_id,)]
 
 
 def test_a_thousand_tables_are_one_statement_and_little_work(engine: sa.Engine) -> None:
