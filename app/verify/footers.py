@@ -62,7 +62,8 @@ def read_footer(file: BinaryIO) -> tuple[tuple[FileColumn, ...], FileFooter]:
     footer = _read_facts(file, size)
     try:
         return tuple(_columns(pq.read_metadata(file).schema)), footer
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError, IndexError) as error:
+        # Arrow's Python side decodes names and looks up enumerations of the footer as they come.
         raise _damaged(error) from error
     except OSError as error:
         # Arrow reports a broken footer as a plain OSError without a number; the store's own errors differ.
@@ -87,7 +88,7 @@ def _read_facts(file: BinaryIO, size: int) -> FileFooter:
         if _ENCRYPTION in found or any(_CHUNK_ENCRYPTION in chunk for chunk in _chunks(found)):
             raise BrokenFile(FindingCode.ENCRYPTED_FILE, "its columns are encrypted")
         return _facts(found)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise BrokenFile(FindingCode.DAMAGED_FOOTER, "its footer is not the structure of a Parquet file") from error
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from app.errors import Misconfigured
 from app.published.unreadable import UnreadableFile, UnreadableMetadata
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding
@@ -10,9 +11,14 @@ from app.verify.finding import Finding
 def guarded(
     checks: Callable[[], Iterator[Finding]], name: str, *, table: str | None = None, file: str | None = None
 ) -> Iterator[Finding]:
-    """Yield what the checks find. An exception ends them and becomes the last finding, about `table` and `file`."""
+    """Yield what the checks find. An exception ends them and becomes the last finding, about `table` and `file`.
+
+    Raise Misconfigured, which is about the command and not about the zone.
+    """
     try:
         yield from checks()
+    except Misconfigured:
+        raise
     except FileNotFoundError:
         detail = f"{name}: a file was moved or deleted while it was read"
         yield Finding(FindingCode.NOT_CHECKED, detail, table, file)

@@ -36,6 +36,8 @@ class ZoneVerification:
         """Read nothing. `tables` limits the checks to some tables, `keep` remembers what was read for the next run."""
         self.tables = 0
         """Tables that the last run checked."""
+        self.names: tuple[str, ...] = ()
+        """Their names."""
         self.files = 0
         """Data files in them."""
         self._zone = zone
@@ -49,6 +51,7 @@ class ZoneVerification:
         """Yield every finding. Raise Misconfigured for an unknown table, and OSError if the root cannot be listed."""
         tables = self._tables()
         self.tables, self.files = len(tables), 0
+        self.names = tuple(map(str, tables))
         if not self._wanted:
             view = ZoneView(self._zone, tables, now)
             for check in ZONE_CHECKS:

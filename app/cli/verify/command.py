@@ -1,7 +1,10 @@
 """`mirrorgate verify`: check any landing zone against the rules of open mirroring."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +16,7 @@ from app.errors import Code, MirrorgateError, Misconfigured
 from app.extras import require_extras
 
 if TYPE_CHECKING:
+    from app.landing.zone import LandingZone
     from app.verify.finding import Finding
     from app.verify.zone_verification import ZoneVerification
 
@@ -21,6 +25,31 @@ class CouldNotVerify(Misconfigured):
     """The zone was not checked."""
 
     exit_status = COULD_NOT_RUN
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What --against and --show-values say."""
+
+    target: str
+    show_values: bool
+
+    def findings(
+        self, zone: "LandingZone", tables: Sequence[str], storage_options: Mapping[str, str]
+    ) -> "list[Finding]":
+        """Compare the tables with their Delta tables. Raise Misconfigured for a target that has none."""
+        from app.verify.comparison.compare_zone import compare_zone
+        from app.verify.guard import guarded
+
+        compared = partial(
+            compare_zone,
+            zone,
+            self.target,
+            tables=tables,
+            show_values=self.show_values,
+            storage_options=storage_options,
+        )
+        return list(guarded(compared, "comparison"))
 
 
 def verify(
@@ -32,6 +61,18 @@ def verify(
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep watching, and print new findings until Ctrl-C.")
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Also compare each table's rows with a Delta table, or with a folder of them: a mirror of Mirrorgate, "
+            "or Fabric's own `Tables`.",
+            show_default=False,
+        ),
+    ] = None,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Show keys and values in the differences of --against.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check any landing zone, by Mirrorgate or by another publisher, against the rules of open mirroring.
@@ -42,11 +83,16 @@ def verify(
 
     Exit status: 0 no errors, though there may be warnings; 1 at least one error; 2 the zone could not be checked.
 
-    Example: `mirrorgate verify ./landing-zone --table sales.orders`
+    Example: `mirrorgate verify ./landing-zone --table sales.orders --against ./mirror`
     """
+    if follow and against is not None:
+        raise typer.BadParameter("--against compares once: leave out --follow")
+    if show_values and against is None:
+        raise typer.BadParameter("--show-values is for --against")
     try:
         require_extras("verify", "mirror")
-        has_errors = _verify(zone, table or [], follow=follow, as_json=as_json)
+        comparison = None if against is None else Comparison(against, show_values)
+        has_errors = _verify(zone, table or [], comparison, follow=follow, as_json=as_json)
     except MirrorgateError as error:
         raise CouldNotVerify(error.code, error.detail, remedy=error.remedy) from error
     except OSError as error:
@@ -56,7 +102,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _verify(location: str, tables: list[str], *, follow: bool, as_json: bool) -> bool:
+def _verify(location: str, tables: list[str], comparison: Comparison | None, *, follow: bool, as_json: bool) -> bool:
     """Check the zone, print the findings and return whether one is an error."""
     from app.cli.verify.follow import follow_zone
     from app.cli.verify.progress import progress_bar
@@ -79,6 +125,9 @@ def _verify(location: str, tables: list[str], *, follow: bool, as_json: bool) ->
         return follow_zone(verification, address, as_json=as_json)
     with progress_bar(ERRORS, hidden=as_json) as progress:
         findings = list(verification.run(datetime.now(UTC), progress))
+        if comparison is not None:
+            progress("comparing", 0, 0)
+            findings += comparison.findings(zone, verification.names, settings.mirror_options)
     if as_json:
         typer.echo(json.dumps(_document(location, verification, findings)))
     else:

@@ -23,6 +23,6 @@ def progress_bar(console: Console, *, hidden: bool) -> Iterator[Progress]:
         task = bar.add_task("listing", total=None, tables="0")
 
         def show(table: str, done: float, total: int) -> None:
-            bar.update(task, description=table, completed=done, total=total, tables=f"{int(done):,}/{total:,}")
+            bar.update(task, description=table, completed=done, total=total or None, tables=f"{int(done):,}/{total:,}")
 
         yield show

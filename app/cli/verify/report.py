@@ -3,7 +3,6 @@
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Final
 
 from rich.console import Console
@@ -25,7 +24,10 @@ _INDENT: Final = " " * 11
 
 def print_report(findings: Sequence[Finding], tables: int, files: int, console: Console = OUTPUT) -> None:
     """Print all findings and their number."""
-    for table, found in groupby(findings, key=lambda finding: finding.table):
+    by_table: dict[str | None, list[Finding]] = {}
+    for finding in findings:
+        by_table.setdefault(finding.table, []).append(finding)
+    for table, found in by_table.items():
         _line(console, Text(printable(table or "the zone"), "bold"))
         for group in _by_code(found):
             _print_group(group, console)
