@@ -15,6 +15,7 @@ from app.cli.mirror.health import health
 from app.cli.mirror.history import history
 from app.cli.mirror.query import query
 from app.cli.mirror.run import run as run_mirror
+from app.cli.mirror.status import mirror_status
 from app.cli.send.command import send
 from app.cli.status import status
 from app.cli.tables import manifest_commands, operations, release, show, verify
@@ -76,6 +77,7 @@ mirror = typer.Typer(
     no_args_is_help=True,
 )
 mirror.command("run")(run_mirror)
+mirror.command("status")(mirror_status)
 mirror.command("history")(history)
 mirror.command("diff")(diff)
 mirror.command("query")(query)

@@ -1,0 +1,70 @@
+"""How far every table of a landing zone is mirrored: the tables of the zone, and those that only the target has."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from app.domain.mirror.table_report import MirrorState, TableReport
+from app.landing.zone import LandingZone
+from app.mirror.inspection.opening import reading
+from app.mirror.table_mirror import inspect_table
+from app.mirror.table_path import KEPT
+from app.mirror.target import MirrorTarget
+from app.published.table_folders import SCHEMA_SUFFIX, PublishedTable, list_tables
+
+FAULTS: Final = frozenset({MirrorState.WAITING, MirrorState.STOPPED})
+"""States that need a person."""
+
+_READERS: Final = 8
+
+
+def published_tables(zone: LandingZone, target: MirrorTarget) -> list[PublishedTable]:
+    """List the tables of the zone and the tables that only the target has, sorted by name; no kept generation.
+
+    Raises TemporarilyUnavailable `mirror_away` if the zone or the target cannot be read.
+    """
+    with reading(target.location):
+        found = {str(table): table for table in list_tables(zone)}
+        for name in target.tables():
+            if name not in found and KEPT not in name:
+                found[name] = _dropped_table(name)
+    return [found[name] for name in sorted(found)]
+
+
+def inspect_tables(zone: LandingZone, target: MirrorTarget, tables: list[PublishedTable]) -> Iterator[TableReport]:
+    """Inspect tables, in their order, several at a time. Raises TemporarilyUnavailable `mirror_away`."""
+    with reading(target.location), ThreadPoolExecutor(_READERS) as pool:
+        yield from pool.map(partial(inspect_table, zone, target), tables)
+
+
+def report_to_json(report: TableReport) -> dict[str, Any]:
+    """Return a report as `mirror status --json` prints it, with the names that the API uses."""
+    reason = {"code": report.code, "detail": report.detail, "remedy": report.remedy}
+    return {
+        "table": report.table,
+        "state": report.state,
+        "version": report.version,
+        "generation": report.generation,
+        "file_number": report.file_number,
+        "last_file": report.last_file,
+        "pending_files": report.pending_files,
+        "lag_seconds": round(lag_seconds(report), 3),
+        "reason": None if report.code is None else reason,
+        "committed_at": report.committed_at,
+    }
+
+
+def lag_seconds(report: TableReport) -> float:
+    """Return the age of the oldest file that is not applied, 0 in step."""
+    if report.oldest_pending_at is None:
+        return 0.0
+    return max(0.0, (datetime.now(UTC) - report.oldest_pending_at).total_seconds())
+
+
+def _dropped_table(name: str) -> PublishedTable:
+    schema, dot, table = name.partition(".")
+    return (
+        PublishedTable(schema, table, f"{schema}{SCHEMA_SUFFIX}/{table}") if dot else PublishedTable(None, name, name)
+    )
