@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 
 if TYPE_CHECKING:
@@ -27,16 +28,18 @@ class MirrorRows:
     def __init__(self, location: str, storage_options: Mapping[str, str]) -> None:
         from app.mirror.row_page import read_rows
         from app.mirror.target import MirrorTarget
+        from app.published.table_folders import PublishedTable
 
+        self._published = PublishedTable.at
         self._read = partial(read_rows, MirrorTarget(location, storage_options))
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror-rows")
 
-    async def read(self, table: str, version: int | None, limit: int) -> "RowPage":
+    async def read(self, table: TableName, version: int | None, limit: int) -> "RowPage":
         """Return a page of rows, as `read_rows`. Raises TemporarilyUnavailable if that takes too long."""
         loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(self._threads, partial(self._read, table, version=version, limit=limit))
+        read = partial(self._read, self._published(table.folder), version=version, limit=limit)
         try:
-            return await asyncio.wait_for(reading, ANSWER_SECONDS)
+            return await asyncio.wait_for(loop.run_in_executor(self._threads, read), ANSWER_SECONDS)
         except TimeoutError:
             raise TemporarilyUnavailable(
                 Code.MIRROR_AWAY, f"the mirror's target did not answer within {ANSWER_SECONDS:.0f} s"

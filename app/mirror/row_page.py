@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.mirror.arrow_dataset import arrow_dataset
 from app.mirror.target import MirrorTarget
+from app.published.table_folders import PublishedTable
 
 MAX_PAGE_BYTES: Final = 16 * 2**20
 """Bytes of JSON after which a page ends; it has at least one row."""
@@ -48,7 +49,7 @@ class RowPage:
     """Whether the version has other rows."""
 
 
-def read_rows(target: MirrorTarget, table: str, *, version: int | None, limit: int) -> RowPage:
+def read_rows(target: MirrorTarget, table: PublishedTable, *, version: int | None, limit: int) -> RowPage:
     """Return at most `limit` rows of a table at a version, the newest by default, in no particular order.
 
     Raises RejectedInput `not_mirrored` or `unknown_version`, and TemporarilyUnavailable `mirror_away`.
@@ -69,7 +70,7 @@ def read_rows(target: MirrorTarget, table: str, *, version: int | None, limit: i
         return RowPage(delta.version(), [(field.name, _type_name(field.type)) for field in schema], rows, has_more)
 
 
-def _opened(target: MirrorTarget, table: str, version: int | None) -> DeltaTable:
+def _opened(target: MirrorTarget, table: PublishedTable, version: int | None) -> DeltaTable:
     delta = target.open(table)
     if delta is None:
         raise RejectedInput(Code.NOT_MIRRORED, f"the mirror's target has no Delta table for {table}")
@@ -118,7 +119,7 @@ def _type_name(arrow: pa.DataType) -> str:
 
 
 @contextmanager
-def _readable(table: str) -> Iterator[None]:
+def _readable(table: PublishedTable) -> Iterator[None]:
     """Translate faults of the target, whose texts have addresses that callers need not know."""
     try:
         yield

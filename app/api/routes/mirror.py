@@ -70,7 +70,7 @@ async def get_rows(
         raise RejectedInput(
             Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
         )
-    page = await gateway.mirror_rows.read(str(found.name), version, limit)
+    page = await gateway.mirror_rows.read(found.name, version, limit)
     answer = {
         "table": str(found.name),
         "version": page.version,

@@ -1,8 +1,10 @@
 """Rows of a mirrored table over HTTP: which version, how many, as which JSON, and for whom."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from importlib.util import find_spec
@@ -15,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
 
 from app import extras, main
-from app.api import application
+from app.api import application, mirror_rows
 from app.errors import Misconfigured
 from app.mirror import row_page
 from app.settings import Settings
@@ -129,6 +131,26 @@ def test_a_target_that_cannot_be_read_is_503_and_names_no_address(mirrored: Gate
         file.write_bytes(b"no Parquet")
     told = problem(mirrored.get(PATH), 503, "mirror_away")
     assert str(target) not in json.dumps(told)
+
+
+def test_a_target_that_does_not_answer_delays_no_other_route(
+    mirrored: Gateway, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data file is a pipe that nothing writes into, so reading it waits until the end of the test."""
+    monkeypatch.setattr(mirror_rows, "ANSWER_SECONDS", 0.5)
+    path = write(target, ids(1))
+    [file] = path.glob("*.parquet")
+    file.unlink()
+    os.mkfifo(file)
+    try:
+        with ThreadPoolExecutor(4) as callers:
+            answers = [callers.submit(mirrored.get, PATH) for _ in range(4)]
+            assert mirrored.get("/v1/tables").status_code == 200
+            for answer in answers:
+                problem(answer.result(), 503, "mirror_away")
+    finally:
+        os.close(os.open(file, os.O_WRONLY))
+        file.unlink()
 
 
 def test_the_rows_need_the_right_read_for_the_table(mirrored: Gateway, target: Path) -> None:
