@@ -53,8 +53,14 @@ def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> I
             yield read_delimited_text(opened, file.name, metadata)
             return
         parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+        missing = parquet.metadata.num_rows
         for batch in parquet.iter_batches(MAX_CHUNK_ROWS):
+            missing -= batch.num_rows
             yield pa.Table.from_batches([batch])
+        if missing:  # a damaged page header can end a column early, which this reader of Arrow does not report
+            raise UnreadableFile(
+                file.path, f"its rows are {abs(missing)} {'fewer' if missing > 0 else 'more'} than stated"
+            )
 
 
 def read_schema(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> pa.Schema:

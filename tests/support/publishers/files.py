@@ -1,6 +1,7 @@
 """The parts of a landing zone: metadata, data files, and the clean zone of one table."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,6 +60,14 @@ def write_metadata(folder: Path, *keys: str, **extra: object) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     content = {"keyColumns": list(keys), **extra} if keys or extra else {}
     (folder / "_metadata.json").write_text(json.dumps(content))
+
+
+def replace_metadata(folder: Path, content: str) -> None:
+    """Write other metadata as if it had been there from the beginning."""
+    path = folder / "_metadata.json"
+    written = path.stat()
+    path.write_text(content)
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
 
 
 def write_partner_events(root: Path) -> None:

@@ -1,5 +1,6 @@
 """Layouts that are documented, tolerated or invented: the names and members of other publishers."""
 
+import json
 import os
 import shutil
 import uuid
@@ -16,6 +17,7 @@ from tests.support.publishers.files import (
     changes,
     clean_zone,
     parquet_name,
+    replace_metadata,
     write_metadata,
     write_parquet,
     write_partner_events,
@@ -47,17 +49,19 @@ def ordered_by_time(root: Path) -> Path:
     The second and third file have one time: two writers finished within one tick.
     """
     folder = guid_names(root)
-    write_metadata(folder, "id", fileDetectionStrategy="LastUpdateTimeFileDetection", isUpsertDefaultRowMarker=True)
+    members = {"fileDetectionStrategy": "LastUpdateTimeFileDetection", "isUpsertDefaultRowMarker": True}
+    replace_metadata(folder, json.dumps({"keyColumns": ["id"], **members}))
     written = [f"{uuid.uuid5(_NAMES, parquet_name(number))}.parquet" for number in range(1, len(HISTORY) + 1)]
     for name, second in zip(written, (0, 10, 10, 20), strict=True):
-        os.utime(folder / name, (1_700_000_000 + second, 1_700_000_000 + second))
+        time = (folder / "_metadata.json").stat().st_mtime + 1 + second
+        os.utime(folder / name, (time, time))
     return folder
 
 
 def partition_folders(root: Path) -> Path:
     """Put files into `Key=Value` folders, each with numbers of its own (`isPartitionEnabled`, not documented)."""
     folder = clean_zone(root)
-    write_metadata(folder, "id", isPartitionEnabled="true")
+    replace_metadata(folder, json.dumps({"keyColumns": ["id"], "isPartitionEnabled": "true"}))
     for region in ("east", "west"):
         partition = folder / f"region={region}"
         partition.mkdir()
@@ -71,14 +75,15 @@ def partition_folders(root: Path) -> Path:
 def extra_metadata(root: Path) -> Path:
     """Keep the publisher's own members in `_metadata.json`, which Fabric ignores."""
     folder = clean_zone(root)
-    write_metadata(folder, "id", SourceQuery="SELECT 1", LastSyncedUtc="2026-01-01T00:00:00Z", schedule={"minutes": 5})
+    members = {"SourceQuery": "SELECT 1", "LastSyncedUtc": "2026-01-01T00:00:00Z", "schedule": {"minutes": 5}}
+    replace_metadata(folder, json.dumps({"keyColumns": ["id"], **members}))
     return folder
 
 
 def metadata_letter_case(root: Path) -> Path:
     """Write `KeyColumns`, as Microsoft's example of delimited text does."""
     folder = clean_zone(root)
-    (folder / "_metadata.json").write_text('{"KeyColumns": ["ID"]}')
+    replace_metadata(folder, '{"KeyColumns": ["ID"]}')
     return folder
 
 
