@@ -1,5 +1,6 @@
 """`mirrorgate mirror diff`: what happened to a table between two versions, or in one landing file."""
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -58,7 +59,9 @@ def diff(
     else:
         first, last = map(parse_version_or_time, versions or ())
         pair = between(target, table, first, last)
-    with working(pair.described, quiet=as_json), pair.compared(memory) as found:
+    with ExitStack() as stack:
+        with working(pair.described, quiet=as_json):
+            found = stack.enter_context(pair.compared(memory))
         if as_json:
             from app.cli.mirror.printing import print_json_list
 

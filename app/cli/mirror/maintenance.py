@@ -1,14 +1,18 @@
 """`mirrorgate mirror optimize` and `mirror vacuum`: few large files, and none that no reader needs."""
 
-from typing import Annotated, Final
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from app.cli.console import say
-from app.cli.mirror.progress import working
+from app.cli.mirror.progress import interruptible, working
 from app.cli.mirror.target import MirroredTables, To, chosen_tables, open_target
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from app.cli.output import counted
+
+if TYPE_CHECKING:
+    from app.mirror.inspection.maintenance import Vacuumed
 
 _RETENTION_HOURS: Final = 168
 
@@ -40,16 +44,20 @@ def optimize(
         by = f", clustered by {', '.join(one.clustered_by)}" if one.clustered_by else ""
         return f"{one.table}: {counted(one.files_before, 'file')} -> {one.files:,}, {sizes}{by}, version {one.version}"
 
-    chosen, done = chosen_tables(target, tables), []
-    with working("optimizing", steps=len(chosen), quiet=as_json) as advance:
-        for name in chosen:
-            advance(name)
-            done.append(optimize_table(target, name, cluster=cluster))
-            advance(name, done=1)
-            if not as_json:
-                say(line(done[-1]))
-    if as_json:
-        print_json([one.to_json() for one in done])
+    chosen = chosen_tables(target, tables)
+    done: list[Optimized] = []
+    try:
+        with working("optimizing", steps=len(chosen), quiet=as_json) as advance:
+            for name in chosen:
+                advance(name)
+                done.append(interruptible(partial(optimize_table, target, name, cluster=cluster)))
+                advance(name, done=1)
+    finally:
+        if as_json:
+            print_json([one.to_json() for one in done])
+        else:
+            for one in done:
+                say(line(one))
 
 
 def vacuum(
@@ -80,17 +88,24 @@ def vacuum(
     from app.mirror.inspection.maintenance import vacuum_table
     from app.mirror.inspection.opening import table_names
 
-    chosen, done = chosen_tables(target, tables), []
-    names = table_names(target)
-    with working("vacuuming", steps=len(chosen), quiet=as_json) as advance:
-        for name in chosen:
-            advance(name)
-            one = vacuum_table(target, names, name, retention_hours=retention, dry_run=dry_run)
-            done.append(one)
-            advance(name, done=1)
-            if not as_json:
-                say(f"{name}: {counted(len(one.files), 'file')} {'to delete' if dry_run else 'deleted'}")
-                for path in one.files if dry_run else ():
-                    say(f"  {path}")
-    if as_json:
-        print_json([one.to_json() for one in done])
+    names, chosen = table_names(target), chosen_tables(target, tables)
+    done: list[Vacuumed] = []
+    try:
+        with working("vacuuming", steps=len(chosen), quiet=as_json) as advance:
+            for name in chosen:
+                advance(name)
+                work = partial(vacuum_table, target, names, name, retention_hours=retention, dry_run=dry_run)
+                done.append(interruptible(work))
+                advance(name, done=1)
+    finally:
+        if as_json:
+            print_json([one.to_json() for one in done])
+        else:
+            _print_vacuumed(done)
+
+
+def _print_vacuumed(done: "list[Vacuumed]") -> None:
+    for one in done:
+        say(f"{one.table}: {counted(len(one.files), 'file')} {'to delete' if one.dry_run else 'deleted'}")
+        for path in one.files if one.dry_run else ():
+            say(f"  {path}")

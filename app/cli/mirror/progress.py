@@ -1,11 +1,18 @@
-"""Shows long work on a terminal: a bar on standard error that is gone when the work is done."""
+"""Shows long work on a terminal: a bar on standard error that is gone when the work is done.
+
+Print results after the bar, not below it: the bar owns the last line of the terminal.
+"""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Protocol
+from threading import Thread
+from typing import Protocol, TypeVar
 
 from app.cli.console import ERRORS
+
+Result = TypeVar("Result")
 
 
 class Advance(Protocol):
@@ -23,10 +30,28 @@ def working(description: str, *, steps: int | None = None, quiet: bool = False) 
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()]
     if steps is not None:
         columns.insert(2, MofNCompleteColumn())
-    with Progress(*columns, console=ERRORS, transient=True, disable=quiet or not sys.stderr.isatty()) as bar:
+    shown = not quiet and sys.stderr.isatty()
+    with Progress(*columns, console=ERRORS, transient=True, disable=not shown, redirect_stdout=False) as bar:
         task = bar.add_task(description, total=steps)
 
         def advance(description: str, *, done: int = 0) -> None:
             bar.update(task, description=description, advance=done)
 
         yield advance
+
+
+def interruptible(work: Callable[[], Result]) -> Result:
+    """Do work of deltalake, which does not return for Ctrl-C, so that Ctrl-C ends the command at once.
+
+    The work ends with the process. A Delta commit is atomic: what remains are data files that a vacuum deletes.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
+            future.set_exception(error)
+
+    Thread(target=run, name="delta-maintenance", daemon=True).start()
+    return future.result()

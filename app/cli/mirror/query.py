@@ -1,5 +1,6 @@
 """`mirrorgate mirror query`: SQL over the mirrored tables, read only."""
 
+from contextlib import ExitStack
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -49,22 +50,21 @@ def query(
     from app.mirror.inspection.query import run_query
 
     at = point_in_time(version, as_of)
-    with (
-        working("running the query", quiet=as_json or as_csv) as advance,
-        run_query(target, sql, at, memory=memory) as result,
-    ):
-        rows = chain.from_iterable(result.batches)
+    if limit is None and not (as_json or as_csv):
+        limit = _MAX_SHOWN
+    with ExitStack() as stack:
+        with working("running the query", quiet=as_json or as_csv):
+            result = stack.enter_context(run_query(target, sql, at, memory=memory))
+            rows = chain.from_iterable(result.batches)
+            shown = islice(rows, limit or None)
+            page = [] if as_json or as_csv else list(shown)
         if as_json:
             names = _distinct(result.columns)
-            print_json_list(dict(zip(names, row, strict=True)) for row in islice(rows, limit or None))
+            print_json_list(dict(zip(names, row, strict=True)) for row in shown)
         elif as_csv:
-            print_csv(result.columns, islice(rows, limit or None))
+            print_csv(result.columns, shown)
         else:
-            shown = _MAX_SHOWN if limit is None else limit or None
-            page = list(islice(rows, shown))
-            more = next(rows, None) is not None
-            advance("done")
-            _print(result.columns, page, more=more)
+            _print(result.columns, page, more=next(rows, None) is not None)
 
 
 def _print(columns: "Sequence[str]", page: "list[tuple[object, ...]]", *, more: bool) -> None:

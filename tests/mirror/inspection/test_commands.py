@@ -3,15 +3,21 @@
 import csv
 import io
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from click.testing import Result
+from rich.console import Console
 from typer.testing import CliRunner
 
 from app.cli.main import app
+from app.cli.mirror.printing import print_rows
+from app.cli.mirror.progress import interruptible
 from app.errors import Code, MirrorgateError
 from app.mirror.inspection import guard_rails
 from tests.mirror.inspection.mirrored import Mirrored
@@ -201,3 +207,30 @@ def test_an_exceeded_guard_rail_is_the_exit_status(root: str, monkeypatch: pytes
     assert answer.exit_code == 1
     assert "error files  sales.orders: 1 Parquet files; F2 reads at most 0 per table" in answer.stdout
     assert "remedy: Run `mirrorgate mirror optimize sales.orders`." in answer.stdout
+
+
+def test_ctrl_c_ends_maintenance_at_once() -> None:
+    released, before = threading.Event(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(lambda: released.wait(60))
+    finally:
+        released.set()
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_wide_result_is_shown_a_value_a_line_in_a_terminal() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=40, color_system=None)
+    print_rows(["id", "a long name"], [(1, "x" * 40), (2, None)], console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "row 1",
+        "  id           1",
+        f"  a long name  {'x' * 40}",
+        "row 2",
+        "  id           2",
+        "  a long name  NULL",
+    ]
