@@ -1,4 +1,4 @@
-"""Writes the tables of docs/settings.md, errors.md, formats.md and verify.md from the code: `make docs`.
+"""Writes the tables of docs/settings.md, errors.md, formats.md, operations.md and verify.md from the code: `make docs`.
 
 A page keeps its own text before and after the two comments `BEGIN` and `END`; what is between them is generated. A test
 compares the committed pages with the code.
@@ -10,6 +10,7 @@ from typing import Final
 from app.api.server.problem_responses import STATUS
 from app.errors import Kind
 from app.errors.catalogue import SUBJECTS as ERRORS
+from app.observability import mirror_metrics
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.catalogue import SUBJECTS as FINDINGS
@@ -59,6 +60,16 @@ def findings_tables() -> str:
     return "\n\n".join(sections) + "\n"
 
 
+def mirror_metrics_table() -> str:
+    """Return the mirror's own metrics as a Markdown table. The facts about its process depend on the system."""
+    lines = ["| metric | type | meaning |", "|---|---|---|"]
+    for family in mirror_metrics.REGISTRY.collect():
+        if not family.name.startswith("mirrorgate_mirror_process_"):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            lines.append(f"| `{name}` | {family.type} | {family.documentation} |")
+    return "\n".join(lines) + "\n"
+
+
 def with_generated(text: str, generated: str) -> str:
     """Return the page with its generated part replaced."""
     before, rest = text.split(BEGIN)
@@ -72,6 +83,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "settings.md": settings_tables(),
         DOCS / "errors.md": errors_tables(),
         DOCS / "formats.md": change_codes_table(),
+        DOCS / "operations.md": mirror_metrics_table(),
         DOCS / "verify.md": findings_tables(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}
