@@ -725,7 +725,7 @@ CREATE TABLE mirrorgate.mirror_reports (
     committed_at timestamp with time zone,
     -- Time of the oldest file that is not applied.
     oldest_pending_at timestamp with time zone,
-    -- When the mirror last reported; a report that repeats the stored one is stored every ten seconds.
+    -- When the mirror last reported; at least every ten seconds while it runs.
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT mirror_reports_pkey PRIMARY KEY (table_id),
     CONSTRAINT mirror_reports_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),

@@ -48,7 +48,7 @@ COMMENT ON COLUMN mirrorgate.mirror_reports.remedy IS 'What the operator can do.
 COMMENT ON COLUMN mirrorgate.mirror_reports.committed_at IS 'Time of the Delta version.';
 COMMENT ON COLUMN mirrorgate.mirror_reports.oldest_pending_at IS 'Time of the oldest file that is not applied.';
 COMMENT ON COLUMN mirrorgate.mirror_reports.updated_at IS
-    'When the mirror last reported; a report that repeats the stored one is stored every ten seconds.';
+    'When the mirror last reported; at least every ten seconds while it runs.';
 
 CREATE FUNCTION mirrorgate.delete_mirror_report() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from deltalake import write_deltalake
 from pydantic import SecretStr
 
 from app.api import application
@@ -32,6 +34,8 @@ class Mirrored:
     def __init__(self, client: Gateway, engine: sa.Engine, zone: Path, target: Path, drain: DrainCycle) -> None:
         self.client = client
         self._engine = engine
+        self.folder = zone / "sales.schema" / "orders"
+        self.delta_folder = target / "sales" / "orders"
         self._zone = LocalZone(zone)
         self._target = MirrorTarget(str(target))
         self._drain = drain
@@ -64,6 +68,10 @@ class Mirrored:
     def progress(self) -> tuple[Any, ...]:
         told = self.client.get(f"/v1/tables/{TABLE}/mirror").raise_for_status().json()
         return tuple(told[name] for name in ("state", "version", "file_number", "published_file", "pending_files"))
+
+    def reason(self) -> str:
+        told: str = self.client.get(f"/v1/tables/{TABLE}/mirror").raise_for_status().json()["reason"]["code"]
+        return told
 
     def rows(self, **query: int) -> dict[int, str]:
         page = self.client.get(f"/v1/tables/{TABLE}/rows", params=query).raise_for_status().json()
@@ -114,3 +122,38 @@ def test_a_table_that_is_dropped_and_registered_again_is_mirrored_from_its_first
     mirrored.mirror()
     assert mirrored.progress() == ("in_step", 1, 3, 3, 0)
     assert mirrored.rows() == {5: "new", 6: "new", 7: "new"}
+
+
+def test_the_reason_of_a_mirror_that_cannot_continue_is_told_until_it_continues(mirrored: Mirrored) -> None:
+    mirrored.register()
+    mirrored.publish(*(insert(TABLE, id=str(key), note="a") for key in range(5)))
+    mirrored.mirror()
+    third, fourth = (mirrored.folder / f"{number:020d}.parquet" for number in (3, 4))
+    whole = fourth.read_bytes()
+    hidden = third.rename(mirrored.folder / "_hidden")
+    mirrored.mirror()
+    assert (mirrored.progress(), mirrored.reason()) == (("waiting", 0, 2, 5, 3), "landing_file_gap")
+    hidden.rename(third)
+    fourth.write_bytes(b"no Parquet")
+    mirrored.mirror()
+    mirrored.mirror()
+    assert (mirrored.progress()[0], mirrored.reason()) == ("stopped", "landing_file_unreadable")
+    metadata = mirrored.folder / "_metadata.json"
+    declared = metadata.read_bytes()
+    metadata.write_bytes(b"{")
+    mirrored.mirror()
+    assert (mirrored.progress()[0], mirrored.reason()) == ("stopped", "landing_metadata_unreadable")
+    metadata.write_bytes(declared)
+    fourth.write_bytes(whole)
+    while mirrored.progress()[0] != "in_step":
+        mirrored.mirror()
+    assert mirrored.progress()[2:] == (5, 5, 0)
+    assert len(mirrored.rows()) == 5
+
+
+def test_a_delta_table_of_another_writer_is_told_as_the_reason(mirrored: Mirrored) -> None:
+    mirrored.register()
+    mirrored.publish(insert(TABLE, id="1", note="a"))
+    write_deltalake(str(mirrored.delta_folder), pa.table({"x": [1]}))
+    mirrored.mirror()
+    assert (mirrored.progress()[0], mirrored.reason()) == ("stopped", "mirror_target_foreign")

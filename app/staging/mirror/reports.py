@@ -16,7 +16,10 @@ from app.domain.mirror.table_report import FolderOwner, TableReport
 from app.staging.connection.database import translated_errors
 
 CONFIRM_SECONDS: Final = 10
-"""A report that repeats the stored one is written this often, as a sign of life."""
+"""A mirror reports every table at least this often, as a sign of life."""
+
+_REPEATED_SECONDS: Final = CONFIRM_SECONDS / 2
+"""A report that repeats the stored one is written only if that is older, so a mirror may report each round."""
 
 UNCONFIRMED_SECONDS: Final = 60
 """A stored report that the mirror has not confirmed for this long yields to an older one.
@@ -41,7 +44,7 @@ STORE_REPORTS = sa.text("""
     changed AS (
         SELECT r.* FROM reported r LEFT JOIN mirrorgate.mirror_reports m USING (table_id)
         WHERE m.updated_at IS NULL
-            OR m.updated_at NOT BETWEEN clock_timestamp() - make_interval(secs => :confirm) AND clock_timestamp()
+            OR m.updated_at NOT BETWEEN clock_timestamp() - make_interval(secs => :repeated) AND clock_timestamp()
             OR (m.generation, m.state, m.delta_generation, m.version, m.file_number, m.last_file, m.pending_files,
                 m.code, m.detail, m.remedy, m.committed_at, m.oldest_pending_at)
             IS DISTINCT FROM (r.generation, r.state, r.delta_generation, r.version, r.file_number, r.last_file,
@@ -75,7 +78,11 @@ def store_reports(engine: sa.Engine, reports: Iterable[TableReport]) -> int:
     rows = [_row(report, report.owner) for report in reports if report.owner is not None]
     if not rows:
         return 0
-    parameters = {"reports": json.dumps(rows), "confirm": CONFIRM_SECONDS, "unconfirmed": UNCONFIRMED_SECONDS}
+    parameters = {
+        "reports": json.dumps(rows),
+        "repeated": _REPEATED_SECONDS,
+        "unconfirmed": UNCONFIRMED_SECONDS,
+    }
     with translated_errors(), engine.begin() as connection:
         return connection.execute(STORE_REPORTS, parameters).rowcount
 
