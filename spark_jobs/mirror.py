@@ -82,7 +82,9 @@ def run_mirror(settings: Settings, options: MirrorOptions) -> int:
             _resource_watch(settings, address, target),
             running_spark(settings, "mirror") as spark,
         ):
-            job = MirrorJob(address, target, MirrorLimits(replace_old=options.replace_old))
+            job = MirrorJob(
+                address, target, MirrorLimits(settings.mirror_files_per_version, replace_old=options.replace_old)
+            )
             status = _mirror(settings, options, job, held, stop, spark)
         if stop.failure is not None:
             raise InvariantBroken(Code.SPARK_FAILED, stop.failure, remedy=SPARK_ENDED)

@@ -25,8 +25,7 @@ def report_of(zone: LandingZone, view: TableView) -> TableReport:
         return _report(zone, view, MirrorState.BEHIND)
     gap = InvariantBroken(
         Code.LANDING_FILE_GAP,
-        f"table {view.table} waits for file {expected}; {len(waiting)} later files are there, the first one is"
-        f" {waiting[0].number}",
+        f"table {view.table} waits for file {expected}; the next file that is there is {waiting[0].number}",
     )
     return _report(zone, view, MirrorState.WAITING, gap)
 

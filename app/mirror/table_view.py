@@ -55,6 +55,12 @@ class TableView:
         """Raise InvariantBroken `landing_order_unsupported` if the order of the files is not their numbers."""
         if self.metadata.is_ordered_by_time and (self.files.numbered or self.files.unnumbered):
             raise InvariantBroken(Code.LANDING_ORDER_UNSUPPORTED, f"table {self.table} orders its files by update time")
+        if self.metadata.is_partitioned:
+            raise InvariantBroken(
+                Code.LANDING_ORDER_UNSUPPORTED,
+                f"table {self.table} has its files in folders of partitions, each with numbers of its own",
+                remedy="Remove `isPartitionEnabled`, and write all files into the table folder.",
+            )
         if self.files.unnumbered and not self.files.numbered:
             raise InvariantBroken(
                 Code.LANDING_ORDER_UNSUPPORTED,

@@ -28,6 +28,8 @@ class TableMetadata:
     """`fileDetectionStrategy`; None for sequential names."""
     file_format: str | None = None
     """`fileFormat` in lower case; None for Parquet."""
+    is_partitioned: bool = False
+    """Whether files lie in `Key=Value` folders (`isPartitionEnabled`, which Microsoft does not document)."""
     raw: Mapping[str, Any] | None = None
     """The JSON object with its keys in lower case."""
 
@@ -66,9 +68,10 @@ def parse_metadata(path: str, content: bytes) -> TableMetadata:
     raw = {str(name).lower(): value for name, value in found.items()}
     return TableMetadata(
         key_columns=_names(path, raw.get("keycolumns")),
-        upsert_by_default=_flag(path, raw.get("isupsertdefaultrowmarker")),
+        upsert_by_default=_flag(path, "isUpsertDefaultRowMarker", raw.get("isupsertdefaultrowmarker")),
         detection=_text(path, "fileDetectionStrategy", raw.get("filedetectionstrategy")),
         file_format=(_text(path, "fileFormat", raw.get("fileformat")) or "").lower() or None,
+        is_partitioned=_flag(path, "isPartitionEnabled", raw.get("ispartitionenabled")),
         raw=raw,
     )
 
@@ -83,13 +86,13 @@ def _names(path: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _flag(path: str, value: object) -> bool:
+def _flag(path: str, name: str, value: object) -> bool:
     """Return a flag. Published samples write `true` as a text, too."""
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise UnreadableMetadata(path, "isUpsertDefaultRowMarker is neither true nor false")
+    raise UnreadableMetadata(path, f"{name} is neither true nor false")
 
 
 def _text(path: str, name: str, value: object) -> str | None:

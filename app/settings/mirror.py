@@ -36,6 +36,14 @@ class MirrorSettings(BaseModel):
             "folder, 15 for OneLake and ADLS Gen2.",
         ),
     ] = None
+    mirror_files_per_version: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="Largest number of landing files that the mirror applies in one Delta version when it is "
+            "behind. 1: every file has a version, which takes longer.",
+        ),
+    ] = 64
     mirror_metrics_port: Annotated[
         int | None,
         Field(

@@ -48,6 +48,15 @@ def run(
             "--replace", help="Delete the Delta table of a dropped and recreated table instead of keeping it as `…@g1`."
         ),
     ] = False,
+    files_per_version: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Files that one Delta version can have when the mirror is behind; 1 gives every file a version. "
+            "Default: MIRRORGATE_MIRROR_FILES_PER_VERSION, else 64.",
+            show_default=False,
+        ),
+    ] = None,
     poll_seconds: Annotated[
         float | None,
         typer.Option(
@@ -93,6 +102,7 @@ def run(
     given = {
         "LANDING_ZONE": zone,
         "MIRROR_TARGET": to,
+        "MIRROR_FILES_PER_VERSION": None if files_per_version is None else str(files_per_version),
         "MIRROR_POLL_SECONDS": None if poll_seconds is None else str(poll_seconds),
         "MIRROR_STORAGE_OPTIONS": json.dumps(_options(storage_options)) if storage_options else None,
     }
