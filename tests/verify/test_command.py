@@ -97,6 +97,13 @@ def test_what_cannot_be_checked_exits_with_2_and_a_remedy(
     assert ended.output == ""
 
 
+def test_rows_are_read_unless_the_command_says_otherwise(zone: Zone, run: Run) -> None:
+    zone.clean().file(3, rows(1))
+    assert "duplicate_insert" in run("verify", zone.root).output
+    ended = run("verify", zone.root, "--no-rows")
+    assert (ended.status, ended.output) == (0, "1 table, 3 files: nothing found\n")
+
+
 def test_a_new_zone_without_tables_is_clean(zone: Zone, run: Run) -> None:
     assert run("verify", zone.root).status == 0
 

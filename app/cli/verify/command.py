@@ -61,6 +61,9 @@ def verify(
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep watching, and print new findings until Ctrl-C.")
     ] = False,
+    rows: Annotated[
+        bool, typer.Option(help="Read the rows, too. Names, metadata, footers and columns are checked in any case.")
+    ] = True,
     against: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +95,7 @@ def verify(
     try:
         require_extras("verify", "mirror")
         comparison = None if against is None else Comparison(against, show_values)
-        has_errors = _verify(zone, table or [], comparison, follow=follow, as_json=as_json)
+        has_errors = _verify(zone, table or [], comparison, rows=rows, follow=follow, as_json=as_json)
     except MirrorgateError as error:
         raise CouldNotVerify(error.code, error.detail, remedy=error.remedy) from error
     except OSError as error:
@@ -102,7 +105,9 @@ def verify(
         raise typer.Exit(1)
 
 
-def _verify(location: str, tables: list[str], comparison: Comparison | None, *, follow: bool, as_json: bool) -> bool:
+def _verify(
+    location: str, tables: list[str], comparison: Comparison | None, *, rows: bool, follow: bool, as_json: bool
+) -> bool:
     """Check the zone, print the findings and return whether one is an error."""
     from app.cli.verify.follow import follow_zone
     from app.cli.verify.progress import progress_bar
@@ -111,6 +116,7 @@ def _verify(location: str, tables: list[str], comparison: Comparison | None, *, 
     from app.observability.telemetry import configure_logging
     from app.settings import Settings
     from app.verify.catalogue import Severity
+    from app.verify.row_checks import ROW_CHECKS
     from app.verify.zone_verification import ZoneVerification, require_landing_zone
     from app.zone_settings import zone_address
 
@@ -120,7 +126,7 @@ def _verify(location: str, tables: list[str], comparison: Comparison | None, *, 
     address.check()
     zone = open_zone(address)
     require_landing_zone(zone, location)
-    verification = ZoneVerification(zone, tables=tables, keep=follow)
+    verification = ZoneVerification(zone, tables=tables, row_checks=ROW_CHECKS if rows else (), keep=follow)
     if follow:
         return follow_zone(verification, address, as_json=as_json)
     with progress_bar(ERRORS, hidden=as_json) as progress:
