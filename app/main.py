@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Final
@@ -46,6 +46,19 @@ _YOUNG_OBJECTS: Final = 10_000
 nothing and take a tenth of its reading."""
 
 
+SERVER_OPTIONS: Final[Mapping[str, Any]] = {
+    "factory": True,
+    "loop": "uvloop",
+    "http": BoundedHttpProtocol,
+    "ws": "none",
+    "log_config": None,
+    "log_level": "error",
+    "access_log": False,
+    "server_header": False,
+}
+"""Options of uvicorn that depend on no setting."""
+
+
 def served_app() -> FastAPI:
     """Return the application of a process that serves nothing else; uvicorn calls this in each API process.
 
@@ -77,15 +90,8 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
     config = uvicorn.Config(
         "app.main:served_app",
         **listening(settings),
-        factory=True,
+        **SERVER_OPTIONS,
         workers=settings.api_processes,
-        loop="uvloop",
-        http=BoundedHttpProtocol,
-        ws="none",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
         timeout_graceful_shutdown=settings.shutdown_seconds,
         timeout_worker_healthcheck=30,
     )

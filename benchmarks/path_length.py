@@ -29,9 +29,8 @@ import psycopg
 import structlog
 import uvicorn
 
-from app.api.server.http_protocol import BoundedHttpProtocol
 from app.local.embedded import PrivatePostgres
-from app.main import check_start, served_app
+from app.main import SERVER_OPTIONS, check_start, served_app
 from app.settings import PREFIX, Settings
 from app.staging.connection.schema_revision import migrate
 from benchmarks.bench import scratch_folder
@@ -151,20 +150,7 @@ def _send_path(connection: http.client.HTTPConnection, workload: Workload, key: 
 def _running_api(port: int) -> Iterator[http.client.HTTPConnection]:
     """Serve in a thread with the options of `app.main.serve`, and yield a connection to it."""
     check_start(Settings.from_environment())
-    server = uvicorn.Server(
-        uvicorn.Config(
-            served_app,
-            port=port,
-            factory=True,
-            loop="uvloop",
-            http=BoundedHttpProtocol,
-            ws="none",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-        )
-    )
+    server = uvicorn.Server(uvicorn.Config(served_app, port=port, **SERVER_OPTIONS))
     thread = threading.Thread(target=server.run, name=_SERVER_THREAD)
     thread.start()
     try:

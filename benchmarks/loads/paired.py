@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from benchmarks.bench import Bench
 from benchmarks.gateway import Api, Gateway
 from benchmarks.loads.client import LoadResult
-from benchmarks.loads.driver import load_on
+from benchmarks.loads.driver import load_details, load_on
 from benchmarks.loads.workloads import find_workload
-from benchmarks.reports.figure import Measured
+from benchmarks.reports.figure import Figure, Goal, Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,13 @@ class Paired:
     value: Measured
     limit: Measured
     sent: LoadResult
+
+    def figure(self, name: str, title: str, of_limit: str, least: float, **details: str) -> Figure:
+        """Return the figure whose ratio is to be at least `least`; `of_limit` says what the limit measures."""
+        goal = Goal(least, at_least=True)
+        return Figure(
+            name, title, "changes/s", self.value, self.limit, of_limit, goal, load_details(self.sent) | details
+        )
 
 
 def measure_in_turn(bench: Bench, gateway: Gateway, api: Api, what: str, value: Side, limit: Side) -> Paired:

@@ -3,9 +3,8 @@
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.loads.driver import load_details
 from benchmarks.loads.paired import Side, measure_in_turn
-from benchmarks.reports.figure import Figure, Goal
+from benchmarks.reports.figure import Figure
 
 IN_TURN: Final = Side("many-tables", 32)
 ONE_TABLE: Final = Side("small-10", 32)
@@ -16,14 +15,10 @@ def measure(bench: Bench) -> list[Figure]:
     with bench.gateway() as gateway:
         found = measure_in_turn(bench, gateway, gateway.start_api(), "many tables", IN_TURN, ONE_TABLE)
     return [
-        Figure(
+        found.figure(
             "many-tables",
             f"1,000 tables in turn, 10 changes per request, {IN_TURN.connections} connections",
-            "changes/s",
-            found.value,
-            found.limit,
             f"one table, 10 changes per request, {ONE_TABLE.connections} connections, the same server",
-            Goal(0.7, at_least=True),
-            load_details(found.sent),
+            0.7,
         )
     ]

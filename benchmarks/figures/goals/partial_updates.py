@@ -3,10 +3,9 @@
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.loads.driver import load_details
 from benchmarks.loads.paired import Side, measure_in_turn
 from benchmarks.loads.workloads import PARTIAL_ROWS
-from benchmarks.reports.figure import Figure, Goal
+from benchmarks.reports.figure import Figure
 
 PARTIAL: Final = Side("partial", 4)
 WHOLE: Final = Side("whole", 4)
@@ -17,15 +16,6 @@ def measure(bench: Bench) -> list[Figure]:
     with bench.gateway() as gateway:
         found = measure_in_turn(bench, gateway, gateway.start_api(), "partial updates", PARTIAL, WHOLE)
         images = gateway.value("SELECT pg_total_relation_size('mirrorgate.row_images')")
-    return [
-        Figure(
-            "partial-updates",
-            "Partial updates completed, 4 of 16 columns given",
-            "changes/s",
-            found.value,
-            found.limit,
-            "the same table without completion, full images",
-            Goal(0.6, at_least=True),
-            load_details(found.sent) | {"row images": f"{images / PARTIAL_ROWS:,.0f} bytes per row on disk"},
-        )
-    ]
+    details = {"row images": f"{images / PARTIAL_ROWS:,.0f} bytes per row on disk"}
+    title, limit = "Partial updates completed, 4 of 16 columns given", "the same table without completion, full images"
+    return [found.figure("partial-updates", title, limit, 0.6, **details)]

@@ -3,9 +3,8 @@
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.loads.driver import load_details
 from benchmarks.loads.paired import Side, measure_in_turn
-from benchmarks.reports.figure import Figure, Goal
+from benchmarks.reports.figure import Figure
 
 TEN: Final = Side("small-10", 32)
 THOUSAND: Final = Side("bulk", 8)
@@ -16,14 +15,10 @@ def measure(bench: Bench) -> list[Figure]:
     with bench.gateway() as gateway:
         found = measure_in_turn(bench, gateway, gateway.start_api(), "10 changes per request", TEN, THOUSAND)
     return [
-        Figure(
+        found.figure(
             "small-10",
             f"10 changes per request, {TEN.connections} connections",
-            "changes/s",
-            found.value,
-            found.limit,
             f"1,000 changes per request, {THOUSAND.connections} connections, the same server",
-            Goal(0.35, at_least=True),
-            load_details(found.sent),
+            0.35,
         )
     ]
