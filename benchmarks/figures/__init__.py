@@ -22,6 +22,8 @@ GOALS: Final = (
     "reading_lines",
 )
 """Modules of `benchmarks.figures.goals`."""
+MIRROR: Final = ("mirror_inserts", "mirror_freshness", "mirror_fold", "mirror_tables")
+"""Modules of `benchmarks.figures.mirror`."""
 NAMES: Final = (
     *GOALS,
     "drain",
@@ -33,6 +35,7 @@ NAMES: Final = (
     "size",
     "workloads",
     "initial_load",
+    *MIRROR,
     "costs",
 )
 
@@ -48,4 +51,5 @@ def figure_summaries() -> Mapping[str, str]:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"benchmarks.figures.{'goals.' if name in GOALS else ''}{name}")
+    package = "goals." if name in GOALS else "mirror." if name in MIRROR else ""
+    return import_module(f"benchmarks.figures.{package}{name}")

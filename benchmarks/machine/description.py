@@ -13,7 +13,7 @@ import msgspec
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = REPOSITORY / ".bench"
 """In the checkout and so on a disk: where /tmp is in memory, an fsync there costs nothing."""
-_PACKAGES: Final = ("pyspark", "pyarrow", "msgspec", "orjson", "uvicorn", "uvloop", "psycopg")
+_PACKAGES: Final = ("pyspark", "pyarrow", "deltalake", "duckdb", "msgspec", "orjson", "uvicorn", "uvloop", "psycopg")
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""The figures of the Delta mirror: inserts, freshness, folding changes, and many tables."""
