@@ -53,6 +53,11 @@ The end-to-end figure is compared with a hand-written script of json and pandas 
 Spark's own reader and writer. They read the same changes from existing NDJSON files, do not handle NULL, and give no
 guarantees. All of them run for the same time as the gateway.
 
+The mirror is the real process with its own Spark, on a landing zone in a local folder. Its inserts are compared with
+`deltalake`, which appends the same rows from memory; their time begins when the table's folder appears, so it includes
+the wait for the mirror's next look. Freshness is the time from when a file is visible until its Delta version is. Peak
+memory is that of one task's work, without Spark. `ARGS="--only mirror_inserts,mirror_freshness"` measures two of them.
+
 Published figures are measured in full-length runs on an idle machine. `python -m benchmarks.reports.report` rejects
 others, and a full-length run does not start at a load of 0.3 or more; `--busy` overrides both.
 
