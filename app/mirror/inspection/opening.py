@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final, TypeAlias
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from app.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
 from app.mirror.inspection.history import read_history
@@ -116,15 +116,24 @@ def parse_point(text: str) -> int | datetime:
 def reading(what: str) -> Iterator[None]:
     """Translate faults of the target. Raises TemporarilyUnavailable `mirror_away`, or `unknown_version` for lost files.
 
-    A data file that the log names and the target lacks was removed by a vacuum.
+    A data file that the log names and the target lacks was removed by a vacuum. A table with Delta features that
+    deltalake cannot read as Arrow, such as deletion vectors, is `bad_query`.
     """
     try:
         yield
+    except BrokenPipeError:  # the reader of this program's output has enough, as in `… | head`
+        raise
     except FileNotFoundError as error:
         raise RejectedInput(
             Code.UNKNOWN_VERSION,
             f"{what}: a data file of this version was removed, as a vacuum does: {_first_line(error)}",
             remedy="Choose a version within the retention of `mirrorgate mirror vacuum`.",
+        ) from error
+    except DeltaProtocolError as error:
+        raise RejectedInput(
+            Code.BAD_QUERY,
+            f"{what}: {_first_line(error)}",
+            remedy="Read it with Spark or Fabric's SQL endpoint. `mirror history` and `mirror health` can read it.",
         ) from error
     except (DeltaError, OSError) as error:
         raise TemporarilyUnavailable(Code.MIRROR_AWAY, f"{what}: {_first_line(error)}") from error

@@ -20,6 +20,8 @@ Result = TypeVar("Result")
 
 DEFAULT_MEMORY: Final = "1GB"
 _STREAM_FAULT: Final = "reading the stream registered as"
+_MAX_SPILL: Final = "20GB"
+"""A query can share its disk with Postgres and the mirror. DuckDB would take 90 % of what is free."""
 _BATCH_ROWS: Final = 10_000
 
 _GONE: Final = ("FileNotFoundError", "[errno 2]")
@@ -96,6 +98,7 @@ def open_engine(memory: str = DEFAULT_MEMORY) -> Iterator[SqlEngine]:
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": memory,
             "temp_directory": spill,
+            "max_temp_directory_size": _MAX_SPILL,
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "python_enable_replacements": "false",

@@ -5,6 +5,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from app.cli.mirror.progress import interruptible
 from app.errors import Code, MirrorgateError
 from app.mirror.inspection import guard_rails
 from tests.mirror.inspection.mirrored import Mirrored
+from tests.project.facts import REPOSITORY
 
 RUNNER = CliRunner()
 
@@ -234,3 +237,32 @@ def test_a_wide_result_is_shown_a_value_a_line_in_a_terminal() -> None:
         "  id           2",
         "  a long name  NULL",
     ]
+
+
+def test_a_reader_that_has_enough_is_no_error(root: str) -> None:
+    command = [sys.executable, "-m", "app.cli", "mirror", "query", "FROM range(1000000)", "--csv", "--to", root]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"range\r\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1
+
+
+def test_a_difference_travels_by_time(root: str) -> None:
+    newest, first = printed("history", "orders", "--to", root, "--json")
+    by_time = printed("diff", "orders", first["time"], newest["time"], "--to", root, "--json")
+    assert by_time == printed("diff", "orders", "0", "1", "--to", root, "--json")
+
+
+def test_a_table_with_deletion_vectors_is_measured_and_not_queried(root: str, tmp_path: Path) -> None:
+    log = tmp_path / "sales" / "orders" / "_delta_log" / f"{2:020}.json"
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    log.write_text(json.dumps({"protocol": protocol}) + "\n")
+    error = failed("query", "FROM orders", "--to", root)
+    assert (error.code, "deletionVectors" in error.detail) == (Code.BAD_QUERY, True)
+    assert failed("diff", "orders", "0", "2", "--to", root).code is Code.BAD_QUERY
+    assert printed("health", "--to", root, "--json")["tables"][0]["deleted_share"] == 0.0
+    assert printed("history", "orders", "--to", root, "--json")[0]["operation"] == "unknown"
