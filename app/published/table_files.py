@@ -48,11 +48,19 @@ class TableFiles:
 def list_files(zone: LandingZone, table: PublishedTable) -> TableFiles:
     """List the data files of a table. Costs one listing for each of three folders. Raise OSError."""
     own = zone.kinds(table.folder)
-    found = _data_files(table.folder, own)
-    for consumed in CONSUMED_FOLDERS:
-        if own.get(consumed) is PathKind.FOLDER:
-            folder = f"{table.folder}/{consumed}"
-            found += _data_files(folder, zone.kinds(folder))
+    consumed = consumed_folders(table, own)
+    return order_files({table.folder: own} | {folder: zone.kinds(folder) for folder in consumed})
+
+
+def consumed_folders(table: PublishedTable, own: Mapping[str, PathKind]) -> list[str]:
+    """Return the paths of the folders of consumed files that the table folder has."""
+    return [f"{table.folder}/{name}" for name in CONSUMED_FOLDERS if own.get(name) is PathKind.FOLDER]
+
+
+def order_files(listings: Mapping[str, Mapping[str, PathKind]]) -> TableFiles:
+    """Return the data files in listings by folder: first the table folder's, then those of consumed files."""
+    found = [file for folder, kinds in listings.items() for file in _data_files(folder, kinds)]
+    own = next(iter(listings.values()))
     numbered: dict[int, DataFile] = {}
     repeated = [
         file for file in found if file.number is not None and numbered.setdefault(file.number, file) is not file

@@ -1,14 +1,13 @@
 """The checks of one table, which can be repeated: only files that are new or changed are read again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
 
-from app.landing.landed_state import CONSUMED_FOLDERS
 from app.landing.zone import Entry, LandingZone, PathKind
-from app.published.table_files import DataFile, TableFiles, list_files
+from app.published.table_files import DataFile, TableFiles, consumed_folders, order_files
 from app.published.table_folders import PublishedTable
 from app.published.table_metadata import TableMetadata, read_metadata
 from app.published.unreadable import UnreadableMetadata
@@ -125,14 +124,18 @@ class TableVerification:
 def _listing(zone: LandingZone, table: PublishedTable) -> tuple[TableFiles, dict[str, Entry]]:
     """Return the files of a table and what the listings show of all entries, by path.
 
-    Fabric may move files between the two listings; then both are made again. Raise OSError.
+    A file that Fabric moves meanwhile is in two listings; then all are made again. Raise OSError.
     """
     for _ in range(_MAX_LISTINGS):
-        files = list_files(zone, table)
-        folders = [table.folder, *(f"{table.folder}/{name}" for name in CONSUMED_FOLDERS if name in files.kinds)]
-        entries = {f"{folder}/{name}": entry for folder in folders for name, entry in zone.entries(folder).items()}
-        listed = all(file.path in entries for file in [*files.numbered.values(), *files.unnumbered, *files.repeated])
+        own = zone.entries(table.folder)
+        consumed = consumed_folders(table, _kinds(own))
+        listings = {table.folder: own} | {folder: zone.entries(folder) for folder in consumed}
+        files = order_files({folder: _kinds(entries) for folder, entries in listings.items()})
         twice = [files.numbered[file.number].path for file in files.repeated if file.number is not None]
-        if listed and all(zone.kind(path) is not PathKind.ABSENT for path in twice):
-            return files, entries
+        if all(zone.kind(path) is not PathKind.ABSENT for path in twice):
+            return files, {f"{folder}/{name}": entry for folder in listings for name, entry in listings[folder].items()}
     raise FileNotFoundError(table.folder)
+
+
+def _kinds(entries: Mapping[str, Entry]) -> dict[str, PathKind]:
+    return {name: entry.kind for name, entry in entries.items()}
