@@ -49,7 +49,8 @@ def _file_system(location: str, options: Mapping[str, str]) -> tuple[Any, str]:
 
 def _folders(files: Any, root: str) -> list[str]:
     entries = files.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    return sorted(entry.base_name for entry in entries if entry.type is fs.FileType.Directory)
+    names = [entry.base_name for entry in entries if entry.type is fs.FileType.Directory]
+    return sorted(name for name in names if not name.startswith("_"))  # such as the lease of the target
 
 
 def _is_table(files: Any, path: str) -> bool:

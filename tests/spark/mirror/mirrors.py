@@ -80,11 +80,11 @@ def run_once(zone: Zone, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @contextmanager
-def running_mirror(zone: Zone, log: Path, **settings: object) -> Iterator["subprocess.Popen[bytes]"]:
+def running_mirror(zone: Zone, log: Path, *arguments: str, **settings: object) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a mirror until the block ends, then kill what is left of it."""
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "spark_jobs.mirror"],
+            [sys.executable, "-m", "spark_jobs.mirror", *arguments],
             cwd=REPOSITORY,
             env=mirror_environment(zone, **settings),
             stdout=output,

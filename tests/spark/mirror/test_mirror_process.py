@@ -122,6 +122,20 @@ def test_a_killed_mirror_neither_repeats_nor_skips_a_file(zone: Zone, tmp_path: 
         assert [first for first, _ in bounds] == [1, *(applied + 1 for _, applied in bounds[:-1])]
 
 
+def test_ctrl_c_ends_a_single_run_without_a_traceback_and_the_next_one_continues(zone: Zone, tmp_path: Path) -> None:
+    for table in range(300):  # more than one job of a second applies
+        zone.land(f"t{table}", 1, [(1, "row", 0)])
+    log = tmp_path / "mirror.log"
+    with running_mirror(zone, log, "--once") as mirror:
+        wait_until(lambda: [*zone.target.glob("t*")], within=120, what="tables are applied")
+        mirror.send_signal(signal.SIGINT)
+        assert mirror.wait(20) == 130, log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert "the next run continues there" in log.read_text()
+    assert run_once(zone).returncode == 0
+    assert all(zone.rows(f"t{table}") == [(1, "row")] for table in range(300))
+
+
 def test_a_target_inside_the_zone_is_rejected(zone: Zone) -> None:
     zone.target = zone.root / "mirror"
     rejected = run_once(zone)
