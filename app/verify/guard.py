@@ -13,7 +13,7 @@ def guarded(
 ) -> Iterator[Finding]:
     """Yield what the checks find. An exception ends them and becomes the last finding, about `table` and `file`.
 
-    Raise Misconfigured, which is about the command and not about the zone.
+    Raise Misconfigured, which is about the command and not about the zone, and KeyboardInterrupt.
     """
     try:
         yield from checks()
@@ -27,6 +27,13 @@ def guarded(
         yield Finding(FindingCode.CANNOT_READ, f"{name}: {reason}", table, file)
     except (UnreadableFile, UnreadableMetadata) as error:
         yield Finding(FindingCode.CANNOT_READ, f"{name}: {error.reason}", table, file or error.path)
-    except Exception as error:  # noqa: BLE001  # the last resort: a zone is foreign input
+    except Exception as error:  # the last resort: a zone is foreign input
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
         # The text of an unknown error can contain a row value; its type cannot.
         yield Finding(FindingCode.CHECK_FAILED, f"{name}: {type(error).__name__}", table, file)
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Return whether Ctrl-C ended a query: DuckDB replaces KeyboardInterrupt by a RuntimeError with this text."""
+    return isinstance(error, RuntimeError) and "interrupted" in str(error).lower()

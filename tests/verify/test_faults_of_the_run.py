@@ -1,12 +1,14 @@
 """One faulty table, an unreadable file, or an error in a check never ends a run."""
 
 import errno
+import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+import duckdb
 import pytest
 
 from app.landing.local_zone import LocalZone
@@ -18,6 +20,7 @@ from app.verify.checked_file import CheckedFile
 from app.verify.checks import file_content
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding
+from app.verify.guard import guarded
 from app.verify.row_checks import RowChecks
 from app.verify.zone_verification import ZoneVerification
 from tests.verify.runs import findings
@@ -139,3 +142,21 @@ def test_delimited_text_over_the_limit_is_not_checked(tmp_path: Path, monkeypatc
     table = zone.table(fileFormat="CSV", schemaDefinition={"Columns": [{"Name": "id", "DataType": "Int64"}]})
     table.raw(f"{1:020}.csv", b"id\r\n" + b"1\r\n" * 10)
     assert [finding.code for finding in findings(zone.root)] == [FindingCode.NOT_CHECKED]
+
+
+def test_ctrl_c_during_a_query_ends_the_run() -> None:
+    def endless() -> Iterator[Finding]:
+        duckdb.sql("SELECT max(a.range * b.range) FROM range(10_000_000) a, range(10_000_000) b").fetchall()
+        return iter(())
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(guarded(endless, "rows"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -99,7 +99,7 @@ def verify(
     except MirrorgateError as error:
         raise CouldNotVerify(error.code, error.detail, remedy=error.remedy) from error
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error.strerror or str(error).partition("\n")[0]
         raise CouldNotVerify(Code.LANDING_ZONE_UNUSABLE, f"{zone} cannot be read: {reason}") from error
     if has_errors:
         raise typer.Exit(1)
@@ -124,6 +124,7 @@ def _verify(
     configure_logging(settings)
     address = zone_address(settings)
     address.check()
+    address.check_credential()
     zone = open_zone(address)
     require_landing_zone(zone, location)
     verification = ZoneVerification(zone, tables=tables, row_checks=ROW_CHECKS if rows else (), keep=follow)
