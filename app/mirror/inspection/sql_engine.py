@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
@@ -34,12 +35,10 @@ class SqlEngine:
     def __init__(self, connection: duckdb.DuckDBPyConnection, pool: ThreadPoolExecutor) -> None:
         self._connection = connection
         self._pool = pool
-        self._registered = 0
 
     def register(self, data: ds.Dataset | pa.Table) -> str:
-        """Make Arrow data readable and return the quoted name to use in SQL."""
-        name = f"mirrorgate_{self._registered}"
-        self._registered += 1
+        """Make Arrow data readable and return the quoted name to use in SQL, which no table of a user has."""
+        name = f"mirrorgate-{uuid4().hex}"
         self._connection.register(name, data)
         return identifier(name)
 

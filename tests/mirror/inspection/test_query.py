@@ -64,6 +64,16 @@ def test_odd_names_and_empty_tables_are_read(target: MirrorTarget) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["range", "main.orders", "v1.duckdb_tables", "a.b.c", "mirrorgate_0"])
+def test_names_that_duckdb_uses_are_tables_of_the_mirror(tmp_path: Path, name: str) -> None:
+    table = Mirrored(tmp_path, name)
+    table.commit([(1, name)])
+    Mirrored(tmp_path, "first").commit([(1, "other")])
+    schema, dot, rest = name.partition(".")
+    named = f'"{schema}"."{rest}"' if dot else f'"{name}"'
+    assert rows(table.target, f"SELECT t.v FROM first JOIN {named} AS t USING (id)") == [(name,)]
+
+
 def test_describe_show_and_explain_read(target: MirrorTarget) -> None:
     assert [row[0] for row in rows(target, "DESCRIBE orders")] == ["id", "v"]
     assert {row[0] for row in rows(target, "SHOW TABLES")} >= {"plain", "empty"}
