@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from app.domain.mirror.table_report import TableReport
@@ -111,6 +112,8 @@ def _apply(
     facts = _facts(view.position.file_number + 1, position, batch, effect, keys)
     if not is_same_folder(zone, view):
         return view
+    batch = replace(batch, rows=batch.rows.schema.empty_table())  # the commit needs the effect and much memory (0043)
+    pa.default_memory_pool().release_unused()
     delta = view.delta
     if delta is not None:
         commit_effect(delta, effect, batch.columns, position, facts)

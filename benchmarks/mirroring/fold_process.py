@@ -1,7 +1,7 @@
 """Apply all landing files of a zone in this process, `python -m benchmarks.mirroring.fold_process ZONE TARGET`.
 
-This is the work of one Spark task of the mirror, without Spark, so that the peak memory is that of the work. It prints
-a `Folded` as JSON.
+This is the work of one Spark task of the mirror, without Spark, so that the peak memory is that of the work. The caller
+gives it the environment of a worker. It prints a `Folded` as JSON.
 """
 
 import os

@@ -42,9 +42,9 @@ BOTTLENECKS: Final[Mapping[str, str]] = {
         "time, under one interpreter lock. A second drain process would take half of the tables."
     ),
     "replicate": (
-        "In a profile a change takes the reader thread 4.6 µs, the event loop 1.0, the staging thread 0.8. Decoding "
-        "the messages, and writing them again to prove that nothing was dropped, is 1.7 of them. A decoder that "
-        "rejects duplicate keys would save a part of that."
+        "In a profile a change takes the reader thread 4.0 µs, the event loop 0.9, the staging thread 0.9. Decoding "
+        "the messages with their images, and writing them again to prove that nothing was dropped, is 1.4 of them. A "
+        "decoder that rejects duplicate keys would save a part of that."
     ),
     "small-10": (
         "In a profile a request takes the event loop 138 µs, the reader thread 98, the staging thread 57 and Postgres "
@@ -52,9 +52,9 @@ BOTTLENECKS: Final[Mapping[str, str]] = {
         "calls. More needs a second process."
     ),
     "partial-updates": (
-        "In a profile a change takes the reader thread 9.0 µs, the staging thread 8.6, which waits for Postgres to "
-        "read and write its row image (8.1). Reading the images of the next group meanwhile would hide an estimated "
-        "4 µs."
+        "In a profile a change takes the reader thread 8.7 µs, the staging thread 9.1, which waits for Postgres to "
+        "read and write its row image (7.5). Reading the images of the next group meanwhile would hide an estimated "
+        "2 µs."
     ),
     "memory": (
         "In a profile the process itself takes 150 MB, most of it modules; bodies in memory take 32 MiB; a body being "

@@ -11,6 +11,7 @@ from benchmarks.mirroring.fold_process import Folded
 from benchmarks.mirroring.landing_files import changes, make_table, read_files, write_file
 from benchmarks.mirroring.plain_append import append_seconds
 from benchmarks.reports.figure import Figure, Goal, Measured, Of
+from spark_jobs.spark.worker_daemon import WORKER_ENVIRONMENT
 
 CHANGES: Final = 10_000_000
 CHANGES_PER_KEY: Final = 10
@@ -29,7 +30,9 @@ def measure(bench: Bench) -> list[Figure]:
             write_file(made, number, changes(number, per_file, total // CHANGES_PER_KEY))
         for number in bench.each_run("mirror fold"):
             command = [sys.executable, "-m", "benchmarks.mirroring.fold_process", str(made.parent)]
-            output = run_to_end("mirror fold", [*command, str(folder / f"delta-{number}")])
+            output = run_to_end(
+                "mirror fold", [*command, str(folder / f"delta-{number}")], environment=WORKER_ENVIRONMENT
+            )
             found = msgspec.json.decode(output, type=Folded)
             rates.append(total / found.seconds)
             peaks.append(found.peak_megabytes)
