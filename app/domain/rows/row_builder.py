@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+import msgspec
+
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.rows.key_changes import KeyChange, are_equal
 from app.domain.rows.row_image import MissingColumns
@@ -39,6 +41,7 @@ class RowBuilder:
 
     def add(self, change: Change) -> None:
         """Add the rows of one change, or its problems."""
+        change = _with_kept_keys(change, self._rules)
         if change.operation is Operation.SNAPSHOT:
             self.has_snapshots = True
         elif not self.starts_cdc:
@@ -114,6 +117,15 @@ class RowBuilder:
         written = [name for name in change.after or () if name in columns] if of_image == "after" else ()
         for column in written or columns:
             self.problems.append(Problem(code, detail, change.index, pointer_to(pointer or "", column), column))
+
+
+def _with_kept_keys(change: Change, rules: RowRules) -> Change:
+    """Return an update with the keys after it that only its image before has: it keeps them."""
+    before, after = change.before, change.after
+    if change.operation is not Operation.UPDATE or not before or after is None or rules.schema.key_set <= after.keys():
+        return change
+    kept = {name: before[name] for name in rules.schema.key_columns if name in before and name not in after}
+    return msgspec.structs.replace(change, after={**after, **kept}) if kept else change
 
 
 def row_getter(names: Sequence[str]) -> Callable[[Mapping[str, SourceValue]], Values]:

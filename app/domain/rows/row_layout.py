@@ -106,10 +106,17 @@ class _Planner:
         self._shape, self._rules = shape, rules
         self._schema, self._options = rules.schema, rules.options
         self._before = None if shape.before is None else shape.before - excluded
-        self._after = (shape.after or frozenset()) - excluded
+        self._kept = shape.kept | self._unchanged_keys()
+        self._after = (shape.after or frozenset()) - excluded | self._kept
         self._excluded = excluded
         self._sourced = frozenset(rules.schema.names) - rules.left_columns - excluded
         self._completes = rules.options.partial_updates is PartialUpdates.COMPLETE
+
+    def _unchanged_keys(self) -> frozenset[str]:
+        """Return the key columns that an update gives before the change only: it keeps them."""
+        if self._shape.operation is not Operation.UPDATE or self._shape.after is None:
+            return frozenset()
+        return self._schema.key_set & (self._before or frozenset()) - self._shape.after
 
     def layout(self) -> ChangeLayout:
         same, changed = self._outcomes()
@@ -118,7 +125,7 @@ class _Planner:
         )
         before = {name: at for at, name in enumerate(self._schema.names) if name in (self._before or ())}
         after: dict[str, tuple[Side, int]] = {
-            name: ("before" if name in self._shape.kept else "after", at)
+            name: ("before" if name in self._kept else "after", at)
             for at, name in enumerate(self._schema.names)
             if name in self._after
         }
@@ -127,7 +134,7 @@ class _Planner:
     @property
     def _comparable(self) -> frozenset[str]:
         """The key columns whose values before and after the change can differ."""
-        return self._schema.key_set & (self._before or frozenset()) & self._after - self._shape.kept
+        return self._schema.key_set & (self._before or frozenset()) & self._after - self._kept
 
     def _outcomes(self) -> tuple[Outcome, Outcome | None]:
         operation = self._shape.operation
@@ -187,7 +194,7 @@ class _Planner:
         if unknown:
             return Outcome((), tuple(self._unknown_columns(unknown)))
         sources: list[Side | None] = [
-            None if name not in self._after else "before" if name in self._shape.kept else "after"
+            None if name not in self._after else "before" if name in self._kept else "after"
             for name in self._schema.names
         ]
         is_after = all(source == "after" for source in sources)

@@ -1,4 +1,4 @@
-"""Arcion's internal CDC format as JSON: messages -> changes (docs/formats.md, "Arcion JSON").
+"""Arcion's internal CDC format and its NATIVE format as JSON: messages -> changes (docs/formats.md, "Arcion JSON").
 
 All values are texts without types. The text `null` is SQL NULL where `exists` is not 0. `exists` says for each column
 which image has it: 0 none, 1 after, 2 before, 3 both.
@@ -39,7 +39,7 @@ class ArcionMessage(msgspec.Struct, gc=False):
 
     tableName: TableAddress
     opType: str
-    exists: dict[str, str | int | None]
+    exists: dict[str, str | int | None] | UnsetType | None = UNSET
     before: dict[str, Any] | UnsetType | None = UNSET
     after: dict[str, Any] | UnsetType | None = UNSET
     cursor: Any = UNSET
@@ -101,7 +101,10 @@ def _change(index: int, message: ArcionMessage) -> Change:
     operation = OPERATIONS.get(message.opType)
     if operation is None:
         raise WrongMessage(Code.BAD_OP, "opType must be I, U, D or R", "/opType")
-    before, after = images(operation, message.before or {}, message.after or {}, message.exists)
+    if message.exists is None or message.exists is UNSET:
+        before, after = _native_images(operation, message.before or {}, message.after or {})
+    else:
+        before, after = images(operation, message.before or {}, message.after or {}, message.exists)
     return Change(
         index=index,
         operation=operation,
@@ -111,6 +114,19 @@ def _change(index: int, message: ArcionMessage) -> Change:
         after_at="/after",
         source_position=position_of(message.cursor),
     )
+
+
+def _native_images(operation: Operation, before: Image, after: Image) -> tuple[Image, Image]:
+    """Return the images of a message without `exists`, as Replicant writes it with `replication-format: NATIVE`.
+
+    A column that an image has is given there. An update keeps a key that only `before` has; any other column that
+    `after` lacks is not given. Raises WrongMessage for an image that the operation cannot have.
+    """
+    if operation is Operation.INSERT and before:
+        raise WrongMessage(Code.EXISTS_MISMATCH, "an insert cannot have a before image", "/before")
+    if operation is Operation.DELETE and after:
+        raise WrongMessage(Code.EXISTS_MISMATCH, "a delete cannot have an after image", "/after")
+    return before, after
 
 
 def images(

@@ -179,11 +179,31 @@ def test_a_table_without_a_name_or_with_a_long_one_is_rejected(name: str) -> Non
     assert rejection.places == [(Code.BAD_NAME, 0, "/tableName", None)]
 
 
-@pytest.mark.parametrize("missing", ["tableName", "opType", "exists"])
+@pytest.mark.parametrize("missing", ["tableName", "opType"])
 def test_a_message_without_a_required_key_is_rejected(missing: str) -> None:
     with rejected() as rejection:
         decoded({name: value for name, value in message().items() if name != missing})
     assert rejection.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]
+
+
+def native(operation: str, **members: Any) -> dict[str, Any]:
+    return {name: value for name, value in message(operation, **members).items() if name != "exists"}
+
+
+@pytest.mark.parametrize("exists", [{}, {"exists": None}], ids=["left out", "null"])
+def test_without_exists_a_column_is_given_where_an_image_has_it(exists: dict[str, None]) -> None:
+    cursor = {"log": "binlog.000007", "position": 4}
+    update = native("U", before={"id": "1"}, after={"note": "null"}, cursor=cursor) | exists
+    found = [entry.change for entry in decoded(native("I", after={"id": 1}) | exists, update)]
+    assert [(change.before, change.after) for change in found] == [(None, {"id": 1}), ({"id": "1"}, {"note": None})]
+    assert found[1].source_position == '{"log":"binlog.000007","position":4}'
+
+
+@pytest.mark.parametrize(("operation", "image"), [("I", "before"), ("D", "after")])
+def test_without_exists_an_image_that_cannot_be_is_rejected(operation: str, image: str) -> None:
+    with rejected() as rejection:
+        decoded(native(operation, **{image: {"id": "1"}}))
+    assert rejection.places == [(Code.EXISTS_MISMATCH, 0, f"/{image}", None)]
 
 
 def test_every_wrong_message_is_named() -> None:
