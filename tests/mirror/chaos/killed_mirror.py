@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
 from app.domain.mirror.table_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits
-from tests.mirror.chaos.mirror_process import MirrorOrder, start_mirror
+from tests.mirror.chaos.mirror_process import MirrorOrder, RunningMirror
 from tests.mirror.model.history import Mirror, TableHistory, open_histories
 from tests.mirror.model.publisher import Style
+from tests.mirror.model.version_check import Checked
 from tests.support.waiting import wait_until
 
 STYLES: Final = (
@@ -21,10 +25,8 @@ STYLES: Final = (
 )
 MAX_PENDING: Final = 4
 """Files that a table may have beyond what is mirrored, before the writer waits."""
-DEADLINE: Final = 60.0
-RECREATE_SHARE: Final = 0.02
-MAX_LIFE: Final = 0.4
-"""Seconds until a mirror is killed, at most. A commit takes about 0.05."""
+DEADLINE: Final = 120.0
+RECREATE_SHARE: Final = 0.05
 
 
 @dataclass
@@ -40,64 +42,68 @@ class Writing:
     def run(self) -> None:
         try:
             while not self.stop.is_set():
-                self._step(self.source.choice(self.histories))
+                self._wait(lambda: any(self._pending(table) < MAX_PENDING for table in self.histories))
+                for table in self.histories:
+                    if self._pending(table) < MAX_PENDING:
+                        self._step(table)
         except BaseException as error:  # noqa: BLE001  # raised again by the test's own thread
             self.failure = error
 
     def _step(self, table: TableHistory) -> None:
-        self._wait(lambda: self._pending(table) < MAX_PENDING)
-        if table.current.files and self.source.random() < RECREATE_SHARE:
-            self._wait(lambda: self._generation(table) == len(table.generations))
-            if self.stop.is_set():
-                return
+        is_seen = self._generation(self._opened(table)) == len(table.generations)
+        if is_seen and table.current.files and self.source.random() < RECREATE_SHARE:
             table.recreate()
         table.step(self.source.choice((0, 1, 20, 100)))
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         wait_until(lambda: self.stop.is_set() or condition(), within=DEADLINE, what="the mirror follows")
 
-    def _generation(self, table: TableHistory) -> int:
-        opened = self.mirror.target.open(table.writer.table)
-        return 0 if opened is None else opened.transaction_version("mirrorgate.generation") or 0
-
     def _pending(self, table: TableHistory) -> int:
-        opened = self.mirror.target.open(table.writer.table)
-        if opened is None or self._generation(table) != len(table.generations):
+        opened = self._opened(table)
+        if opened is None or self._generation(opened) != len(table.generations):
             return len(table.current.files)
         return len(table.current.files) - (opened.transaction_version("mirrorgate") or 0)
 
+    def _opened(self, table: TableHistory) -> DeltaTable | None:
+        try:
+            return self.mirror.target.open(table.writer.table)
+        except DeltaError:
+            return None  # the mirror moves it aside
 
-def kill_and_check(place: Path, seed: int, kills: int, mirrors: int = 1) -> str:
-    """Kill mirrors so many times while files land, let one finish, and compare every version with the model."""
+    def _generation(self, opened: DeltaTable | None) -> int:
+        return 0 if opened is None else opened.transaction_version("mirrorgate.generation") or 0
+
+
+def kill_and_check(place: Path, seed: int, kills: int) -> dict[str, list[Checked]]:
+    """Kill mirrors so many times while files land, let one finish, and compare every version with the model.
+
+    A mirror is killed after some commits, while it works on the next one: after a part of a commit's usual time.
+    """
     source = random.Random(seed)
     mirror = Mirror(place / "zone", place / "mirror")
     mirror.root.mkdir()
-    mirror.location.mkdir()
     writing = Writing(mirror, open_histories(random.Random(seed), mirror.root, STYLES), random.Random(seed + 1))
     thread = threading.Thread(target=writing.run)
     thread.start()
+    usual = 0.2
     try:
         for _ in range(kills):
-            limits = MirrorLimits(max_files=source.choice((1, 3, 64)))
-            order = MirrorOrder(mirror.root, mirror.location, place / "mirror.log", limits)
-            processes = [start_mirror(order) for _ in range(mirrors)]
-            processes[0].join(source.uniform(0, MAX_LIFE))
-            lived = [process.is_alive() for process in processes]
-            for process in processes:
-                process.kill()
-                process.join()
-            assert all(lived), order.log.read_text()
-            assert writing.failure is None, writing.failure
+            limits = MirrorLimits(max_files=source.choice((1, 1, 2, 64)))
+            process = RunningMirror(MirrorOrder(mirror.root, mirror.location, place / "mirror.log", limits))
+            for _ in range(source.choice((0, 1, 1, 2, 3))):
+                usual = (usual + process.next_commit()) / 2
+            process.kill_after(source.uniform(0, 1.5 * usual))
+            reports = [mirror.inspect(table.writer) for table in writing.histories] if writing.failure else []
+            assert writing.failure is None, (writing.failure, reports)
     finally:
         writing.stop.set()
         thread.join()
-    return "\n".join(_checked(mirror, table) for table in writing.histories)
+    return {str(table.writer.table): _checked(mirror, table) for table in writing.histories}
 
 
-def _checked(mirror: Mirror, table: TableHistory) -> str:
+def _checked(mirror: Mirror, table: TableHistory) -> list[Checked]:
     """Finish a table and compare it. Raises AssertionError."""
-    if not table.current.files:
-        table.land(1)
+    table.land(1)
     report = mirror.catch_up(table.writer)
     assert report.state is MirrorState.IN_STEP, report
-    return f"{table.writer.table}: {table.check(mirror)}"
+    return table.check(mirror)

@@ -6,14 +6,13 @@ They are forked from a server that has imported everything, so that they work wi
 import os
 import resource
 import threading
+import time
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-from app.domain.mirror.table_report import MirrorState
 from app.errors import TemporarilyUnavailable
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
@@ -35,29 +34,46 @@ class MirrorOrder:
     limits: MirrorLimits
 
 
-def start_mirror(order: MirrorOrder) -> BaseProcess:
-    """Start a mirror; return once it begins to work."""
-    ready, begins = _fork_server.Pipe(duplex=False)
-    process = _fork_server.Process(target=_mirror, args=(order, begins, os.getpid()), daemon=True)
-    process.start()
-    begins.close()
-    assert ready.poll(60), "the mirror did not start within 60 s"
-    ready.recv()
-    return process
+class RunningMirror:
+    """A mirror that works until it is killed, and tells how long each of its commits took."""
+
+    def __init__(self, order: MirrorOrder) -> None:
+        self._reports, theirs = _fork_server.Pipe(duplex=False)
+        self._process = _fork_server.Process(target=_mirror, args=(order, theirs, os.getpid()), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def next_commit(self) -> float:
+        """Wait for the next commit; return its seconds. Raise AssertionError if the mirror ends, or makes none."""
+        try:
+            assert self._reports.poll(60), "the mirror made no commit within 60 s"
+            return float(self._reports.recv())
+        except EOFError:
+            raise AssertionError("the mirror ended") from None
+
+    def kill_after(self, seconds: float) -> None:
+        self._process.join(seconds)
+        self._process.kill()
+        self._process.join()
 
 
-def _mirror(order: MirrorOrder, begins: Connection, parent: int) -> None:
+def _mirror(order: MirrorOrder, reports: Connection, parent: int) -> None:
     os.dup2(os.open(order.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
-    begins.send(os.getpid())
     zone, target = LocalZone(order.root), MirrorTarget(str(order.location))
-    while os.getppid() and _is_alive(parent):
+    reached: dict[str, tuple[int, int]] = {}
+    while _is_alive(parent):
         idle = True
         for table in list_tables(zone):
+            begin = time.monotonic()
             try:
                 report = advance_table(zone, target, table, order.limits)
             except (OSError, TemporarilyUnavailable):
-                continue  # the other mirror was faster, or the folder is being dropped
-            idle = idle and report.state is not MirrorState.BEHIND
+                continue  # the folder is being dropped
+            position = (report.generation, report.file_number)
+            if reached.setdefault(report.table, (0, 0)) != position:
+                reached[report.table] = position
+                reports.send(time.monotonic() - begin)
+                idle = False
         if idle:
             threading.Event().wait(_IDLE_SECONDS)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.domain.mirror.table_report import MirrorState, TableReport
 from app.landing.local_zone import LocalZone
-from app.mirror.table_mirror import MirrorLimits, advance_table
+from app.mirror.table_mirror import MirrorLimits, advance_table, inspect_table
 from app.mirror.target import MirrorTarget
 from tests.mirror.model.landed import Generation
 from tests.mirror.model.publisher import FOLDERS, Publisher, Style
@@ -39,6 +39,9 @@ class Mirror:
 
     def advance(self, writer: TableWriter) -> TableReport:
         return advance_table(LocalZone(self.root), self.target, writer.table, self.limits)
+
+    def inspect(self, writer: TableWriter) -> TableReport:
+        return inspect_table(LocalZone(self.root), self.target, writer.table)
 
     def catch_up(self, writer: TableWriter) -> TableReport:
         """Advance until nothing is left to do; return the last report."""
