@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from app.domain.mirror.table_report import MirrorState
@@ -50,7 +49,7 @@ class Writing:
             self.failure = error
 
     def _step(self, table: TableHistory) -> None:
-        is_seen = self._generation(self._opened(table)) == len(table.generations)
+        is_seen = self._position(table)[0] == len(table.generations)
         if is_seen and table.current.files and self.source.random() < RECREATE_SHARE:
             table.recreate()
         table.step(self.source.choice((0, 1, 20, 100)))
@@ -59,19 +58,18 @@ class Writing:
         wait_until(lambda: self.stop.is_set() or condition(), within=DEADLINE, what="the mirror follows")
 
     def _pending(self, table: TableHistory) -> int:
-        opened = self._opened(table)
-        if opened is None or self._generation(opened) != len(table.generations):
-            return len(table.current.files)
-        return len(table.current.files) - (opened.transaction_version("mirrorgate") or 0)
+        generation, file_number = self._position(table)
+        return len(table.current.files) - (file_number if generation == len(table.generations) else 0)
 
-    def _opened(self, table: TableHistory) -> DeltaTable | None:
+    def _position(self, table: TableHistory) -> tuple[int, int]:
+        """Return the generation and the file that the mirror has reached; 0 and 0 while it moves a table aside."""
         try:
-            return self.mirror.target.open(table.writer.table)
+            opened = self.mirror.target.open(table.writer.table)
+            names = ("mirrorgate.generation", "mirrorgate")
+            generation, file_number = (0 if opened is None else opened.transaction_version(name) or 0 for name in names)
         except DeltaError:
-            return None  # the mirror moves it aside
-
-    def _generation(self, opened: DeltaTable | None) -> int:
-        return 0 if opened is None else opened.transaction_version("mirrorgate.generation") or 0
+            return 0, 0
+        return generation, file_number
 
 
 def kill_and_check(place: Path, seed: int, kills: int) -> dict[str, list[Checked]]:
