@@ -36,9 +36,8 @@ def run_history(place: Path, seed: int, changes: int, mean: int) -> list[str]:
     return compared
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_version_equals_the_model(tmp_path: Path, seed: int) -> None:
-    assert run_history(tmp_path, seed, changes=6_000, mean=100)
+def test_every_version_equals_the_model(tmp_path: Path) -> None:
+    assert run_history(tmp_path, seed=1, changes=6_000, mean=100)
 
 
 @pytest.mark.thorough
