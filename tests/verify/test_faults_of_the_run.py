@@ -1,14 +1,12 @@
 """One faulty table, an unreadable file, or an error in a check never ends a run."""
 
 import errno
-import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-import duckdb
 import pytest
 
 from app.landing.local_zone import LocalZone
@@ -145,18 +143,8 @@ def test_delimited_text_over_the_limit_is_not_checked(tmp_path: Path, monkeypatc
 
 
 def test_ctrl_c_during_a_query_ends_the_run() -> None:
-    def endless() -> Iterator[Finding]:
-        duckdb.sql("SELECT max(a.range * b.range) FROM range(10_000_000) a, range(10_000_000) b").fetchall()
-        return iter(())
+    def interrupted() -> Iterator[Finding]:
+        raise RuntimeError("Query interrupted")  # what DuckDB makes of KeyboardInterrupt
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            list(guarded(endless, "rows"))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(KeyboardInterrupt):
+        list(guarded(interrupted, "rows"))
