@@ -60,7 +60,7 @@ def measure(bench: Bench) -> list[Figure]:
             "ms",
             Measured.of(times),
             Measured.of(plain),
-            "deltalake appends one row",
+            "deltalake appends one row, one table after the other",
             details={"first files, which create the Delta tables": f"{first:.1f} ms per table"},
         ),
         Figure(
@@ -75,5 +75,8 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def _plain_milliseconds(folder: Path) -> float:
-    row = without_marker(inserts(0, 1))
-    return append_seconds(folder, [row] * APPENDS) * 1e3 / APPENDS
+    """Return the milliseconds of an append to a table that has one commit, as the mirror's tables have few."""
+    row, tables = without_marker(inserts(0, 1)), [folder / str(number) for number in range(APPENDS)]
+    for table in tables:
+        append_seconds(table, [row])
+    return sum(append_seconds(table, [row]) for table in tables) * 1e3 / APPENDS
