@@ -48,8 +48,8 @@ def compare_zone(
 ) -> Iterator[Finding]:
     """Compare the tables of a zone, or those named, with a Delta table or a folder of them; yield what differs.
 
-    Raise Misconfigured if the address is neither, or is one Delta table and the zone has several; OSError if the
-    zone's store fails.
+    Raise Misconfigured if the address is neither, or is one Delta table and the zone has several; OSError if the zone
+    cannot be listed.
     """
     target = MirrorTarget(against, dict(storage_options or {}))
     chosen = [table for table in list_tables(zone) if tables is None or str(table) in tables]
@@ -101,6 +101,9 @@ class _TableAgainst:
             yield self._finding(FindingCode.AGAINST_NOT_COMPARED, error.reason, error.path)
         except delta_side.UnreadableDelta as error:
             yield self._finding(FindingCode.AGAINST_UNREADABLE, str(error))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            yield self._finding(FindingCode.AGAINST_NOT_COMPARED, f"the zone cannot be read: {reason}")
 
     def _places(self) -> list[str]:
         """Return where the Delta table can be, the likeliest first."""

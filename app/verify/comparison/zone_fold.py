@@ -98,14 +98,14 @@ class ZoneFold:
         connection.execute(_CREATE.format(**self._names))
 
     def fold(self, files: Iterable[DataFile]) -> FoldedTable:
-        """Apply the files in this order, up to the first one that stops the table. Raise OSError."""
+        """Apply the files in this order, up to the first one that stops the table. Raise OSError if the store fails."""
         applied: list[DataFile] = []
         waiting = 0
         stopped = None
         for file in files:
             try:
                 waiting += self._collect(len(applied), file)
-            except (StopsHere, UnreadableFile, duckdb.Error) as error:
+            except (StopsHere, UnreadableFile, duckdb.Error, pa.ArrowException, UnicodeDecodeError) as error:
                 reason = error.reason if isinstance(error, UnreadableFile) else _reason(error)
                 stopped = f"{file.name}: {reason}"
                 break

@@ -1,6 +1,7 @@
 """Comparison of a zone with Delta tables: counts, keys, rows, schemas, and what cannot be compared."""
 
 import re
+import shutil
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from app.errors import Misconfigured
 from app.landing.local_zone import LocalZone
+from app.verify.comparison import compare_zone as compare_zone_module
 from app.verify.comparison import zone_fold
 from app.verify.comparison.compare_zone import compare_zone
 from app.verify.finding import Finding
@@ -298,3 +300,22 @@ def test_publishers_by_time_and_of_text_are_compared(tmp_path: Path, target: Pat
     publishers.ordered_by_time(tmp_path / "time")
     (found,) = [one for one in findings(tmp_path / "time", target) if one.code == "against_schema_differs"]
     assert "column id holds text" in found.detail
+
+
+def test_a_file_that_vanishes_does_not_end_the_comparison_of_other_tables(
+    zone: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(zone / NAME, zone / "another")
+    for name in (NAME, "another"):
+        write_deltalake(target / name, rows_of((1, "a", "1.00")))
+    list_all = compare_zone_module.list_files
+
+    def list_and_lose(*args: Any) -> Any:
+        listed = list_all(*args)
+        (zone / "another" / publishers.parquet_name(2)).unlink(missing_ok=True)
+        return listed
+
+    monkeypatch.setattr(compare_zone_module, "list_files", list_and_lose)
+    found = findings(zone, target)
+    assert (found[0].table, found[0].code) == ("another", "against_not_compared")
+    assert {one.table for one in found[1:]} == {NAME}
