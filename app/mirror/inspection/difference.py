@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from app.mirror.inspection.changed_files import dataset_of, differing_files
+from app.mirror.inspection.changed_files import differing_files, rows_of
 from app.mirror.inspection.difference_sql import ComparedColumns, change_columns, changes_of
 from app.mirror.inspection.sql_engine import DEFAULT_MEMORY, SqlEngine, open_engine
 
@@ -88,8 +88,8 @@ def compare_versions(
     Raises FileNotFoundError if a vacuum has removed a file of either version.
     """
     removed, added = differing_files(before, after)
-    old = pa.table({}) if before is None else dataset_of(before, removed)
-    new = dataset_of(after, added)
+    old = pa.table({}).to_reader() if before is None else rows_of(before, removed)
+    new = rows_of(after, added)
     columns = ComparedColumns.of(old.schema, new.schema, key_columns)
     with open_engine(memory) as engine:
         if not removed and not added:

@@ -36,7 +36,7 @@ class SqlEngine:
         self._connection = connection
         self._pool = pool
 
-    def register(self, data: ds.Dataset | pa.Table) -> str:
+    def register(self, data: ds.Dataset | pa.RecordBatchReader) -> str:
         """Make Arrow data readable and return the quoted name to use in SQL, which no table of a user has."""
         name = f"mirrorgate-{uuid4().hex}"
         self._connection.register(name, data)
