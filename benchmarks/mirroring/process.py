@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -18,7 +19,8 @@ from benchmarks.gateway import wait_until
 from benchmarks.machine.process_facts import tree_cpu_seconds
 from benchmarks.machine.processes import started
 
-_WITHIN_SECONDS = 1_800.0
+_WITHIN_SECONDS: Final = 1_800.0
+_TICK_SECONDS: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,10 @@ class Mirror:
         return max(file.stat().st_mtime for file in self.log(table).glob("*.json"))
 
     def processor_share(self, seconds: float) -> float:
-        """Return the cores that the mirror, its Spark and its workers use over some seconds."""
+        """Return the cores that the mirror, its Spark and its workers use over some seconds, at least one tick."""
         before, began = tree_cpu_seconds(self.pid), time.monotonic()
         time.sleep(seconds)
-        return (tree_cpu_seconds(self.pid) - before) / (time.monotonic() - began)
+        return max(tree_cpu_seconds(self.pid) - before, _TICK_SECONDS) / (time.monotonic() - began)
 
     def _position(self, table: str) -> int:
         with suppress(DeltaError):  # it is not there yet
