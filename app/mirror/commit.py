@@ -26,7 +26,7 @@ def create_table(
     rows: pa.Table,
     position: Position,
     facts: Mapping[str, str],
-    options: Mapping[str, str],
+    options: dict[str, str] | None,
     *,
     replaces: bool = False,
 ) -> DeltaTable:
@@ -41,11 +41,11 @@ def create_table(
         rows,
         mode="overwrite" if replaces else "error",
         schema_mode="overwrite" if replaces else None,
-        storage_options=dict(options) or None,
+        storage_options=options,
         writer_properties=_WRITER,
         commit_properties=_properties(position, facts, max_retries=0),
     )
-    return DeltaTable(uri, storage_options=dict(options) or None)
+    return DeltaTable(uri, storage_options=options)
 
 
 def commit_effect(

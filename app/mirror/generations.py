@@ -82,7 +82,7 @@ def move_aside(target: MirrorTarget, table: PublishedTable, ended: Position, *, 
     if target.is_remote:
         last = target.open(table)
         if last is not None and not replace:
-            create_table(kept, arrow_dataset(last).to_table(), ended, {}, target.storage_options, replaces=True)
+            create_table(kept, arrow_dataset(last).to_table(), ended, {}, target.open_options(), replaces=True)
         return False
     if Path(kept).exists():
         raise InvariantBroken(

@@ -21,6 +21,7 @@ from app.mirror.delta_columns import grown
 from app.mirror.fold import Effect, fold
 from app.mirror.generations import fingerprint, move_aside
 from app.mirror.landed_batch import LandedBatch, read_batch
+from app.mirror.object_store.store_errors import is_store_error, store_error
 from app.mirror.position import Position
 from app.mirror.reporting import dropped, report_of, stopped
 from app.mirror.table_view import TableView, is_same_folder, view_table
@@ -120,7 +121,7 @@ def _apply(
     else:
         is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=limits.replace_old)
         uri = target.uri(view.table)
-        delta = create_table(uri, effect.rows, position, facts, target.storage_options, replaces=not is_free)
+        delta = create_table(uri, effect.rows, position, facts, target.open_options(), replaces=not is_free)
     return replace(view, delta=delta, position=position, ended=None)
 
 
@@ -138,8 +139,12 @@ def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, k
 
 @contextmanager
 def _store_errors(table: PublishedTable) -> Iterator[None]:
-    """Turn deltalake's errors into OSError: the table is tried again."""
+    """Turn an object store's errors into `store_error`, other errors of deltalake into OSError."""
     try:
         yield
-    except DeltaError as error:
+    except (DeltaError, OSError) as error:
+        if is_store_error(error):
+            raise store_error(f"the Delta table {table}", error) from error
+        if not isinstance(error, DeltaError):
+            raise
         raise OSError(f"the Delta table {table} cannot be read or written: {error}") from error

@@ -9,8 +9,9 @@ from typing import Final
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from app.mirror.object_store.store_options import store_options
+from app.mirror.object_store.table_listing import remote_tables
 from app.mirror.table_path import KEPT, table_name, table_path, table_paths
-from app.mirror.target_listing import remote_tables
 from app.published.table_folders import PublishedTable
 
 LOG_FOLDER: Final = "_delta_log"
@@ -21,12 +22,17 @@ class MirrorTarget:
     """The root of mirrored tables, and the options that deltalake needs to reach it. It pickles, for executors."""
 
     location: str
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The options that were given; they can have secrets."""
 
     @property
     def is_remote(self) -> bool:
         """Whether the target is an object store."""
         return "://" in self.location
+
+    def open_options(self) -> dict[str, str] | None:
+        """Return the options for one opening of a table, as `store_options`."""
+        return store_options(self.location, self.storage_options)
 
     def uri(self, table: PublishedTable, *, generation: int | None = None) -> str:
         """Return the address of a table; with `generation`, of one that is kept beside it."""
@@ -51,13 +57,13 @@ class MirrorTarget:
         if not self.is_remote and not (Path(uri) / LOG_FOLDER).is_dir():
             return None
         try:
-            return DeltaTable(uri, version=version, storage_options=dict(self.storage_options) or None)
+            return DeltaTable(uri, version=version, storage_options=self.open_options())
         except TableNotFoundError:
             return None
 
     def tables(self) -> list[str]:
         """Return the names of the Delta tables in the target, kept generations (`name@g1`) included, sorted."""
-        found = remote_tables(self.location, self.storage_options) if self.is_remote else self._local_tables()
+        found = remote_tables(self.location, self.open_options() or {}) if self.is_remote else self._local_tables()
         return sorted(table_name(path) for path in found)
 
     def kept_generations(self, table: PublishedTable) -> list[int]:

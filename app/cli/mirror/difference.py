@@ -7,7 +7,7 @@ import typer
 
 from app.cli.console import say
 from app.cli.mirror.progress import working
-from app.cli.mirror.target import MirroredTable, To, open_target, parse_version_or_time
+from app.cli.mirror.target import MirroredTable, StorageOptions, To, open_target, parse_version_or_time
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from app.cli.output import counted
 
@@ -27,6 +27,7 @@ def diff(
         typer.Argument(metavar="[V1 V2]", help="Two versions, or two times.", show_default=False),
     ] = None,
     to: To = None,
+    storage_options: StorageOptions = None,
     file: Annotated[
         int | None, typer.Option("--file", min=1, help="Show what this landing file did.", show_default=False)
     ] = None,
@@ -51,7 +52,7 @@ def diff(
     """
     if (file is None) == (not versions) or (versions and len(versions) != 2):
         raise typer.BadParameter("give two versions or times, or --file")
-    target = open_target("mirror diff", to, data_dir)
+    target = open_target("mirror diff", to, data_dir, storage_options)
     from app.mirror.inspection.version_pairs import between, of_file
 
     if file is not None:

@@ -7,7 +7,7 @@ import typer
 
 from app.cli.console import say
 from app.cli.mirror.progress import Advance, working
-from app.cli.mirror.target import MirroredTables, To, chosen_tables, open_target
+from app.cli.mirror.target import MirroredTables, StorageOptions, To, chosen_tables, open_target
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def health(
     tables: MirroredTables = None,
     to: To = None,
+    storage_options: StorageOptions = None,
     sku: Annotated[
         str, typer.Option(help="Fabric capacity whose guard rails apply, from F2 to F2048. F64 is also FT1 and P1.")
     ] = "F2",
@@ -30,7 +31,7 @@ def health(
 
     Example: `mirrorgate mirror health --sku F64 --to /data/mirror`
     """
-    target = open_target("mirror health", to, data_dir)
+    target = open_target("mirror health", to, data_dir, storage_options)
     from app.mirror.inspection.guard_rails import GUARD_RAILS
     from app.mirror.inspection.health import examine_table, find_problems
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.mirror.target import AsOf, AtVersion, MirroredTable, To, open_target, point_in_time
+from app.cli.mirror.target import AsOf, AtVersion, MirroredTable, StorageOptions, To, open_target, point_in_time
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def history(
     table: MirroredTable,
     to: To = None,
+    storage_options: StorageOptions = None,
     limit: Annotated[int, typer.Option(min=0, help="Newest versions to show. 0: all.")] = 20,
     version: AtVersion = None,
     as_of: AsOf = None,
@@ -27,7 +28,7 @@ def history(
 
     Example: `mirrorgate mirror history sales.orders --to /data/mirror`
     """
-    target = open_target("mirror history", to, data_dir)
+    target = open_target("mirror history", to, data_dir, storage_options)
     from app.mirror.inspection.history import read_history
     from app.mirror.inspection.opening import find_table, open_table, reading, table_names
 

@@ -7,7 +7,7 @@ import typer
 
 from app.cli.console import say
 from app.cli.mirror.progress import interruptible, working
-from app.cli.mirror.target import MirroredTables, To, chosen_tables, open_target
+from app.cli.mirror.target import MirroredTables, StorageOptions, To, chosen_tables, open_target
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from app.cli.output import counted
 
@@ -20,6 +20,7 @@ _RETENTION_HOURS: Final = 168
 def optimize(
     tables: MirroredTables = None,
     to: To = None,
+    storage_options: StorageOptions = None,
     cluster: Annotated[
         bool, typer.Option("--cluster", help="Sort each table by its key. Rewrites the whole table.")
     ] = False,
@@ -33,7 +34,7 @@ def optimize(
 
     Example: `mirrorgate mirror optimize sales.orders --cluster --to /data/mirror`
     """
-    target = open_target("mirror optimize", to, data_dir)
+    target = open_target("mirror optimize", to, data_dir, storage_options)
     from app.cli.mirror.printing import print_json
     from app.mirror.inspection.maintenance import Optimized, optimize_table
 
@@ -63,6 +64,7 @@ def optimize(
 def vacuum(
     tables: MirroredTables = None,
     to: To = None,
+    storage_options: StorageOptions = None,
     retention: Annotated[
         int, typer.Option("--retention", metavar="HOURS", min=0, help="Hours that readers of old versions have.")
     ] = _RETENTION_HOURS,
@@ -83,7 +85,7 @@ def vacuum(
             f"a retention below {_RETENTION_HOURS} hours can delete files that readers use; add --force to accept that",
             param_hint="--retention",
         )
-    target = open_target("mirror vacuum", to, data_dir)
+    target = open_target("mirror vacuum", to, data_dir, storage_options)
     from app.cli.mirror.printing import print_json
     from app.mirror.inspection.maintenance import vacuum_table
     from app.mirror.inspection.opening import table_names

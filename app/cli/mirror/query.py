@@ -9,7 +9,7 @@ import typer
 from app.cli.console import OUTPUT, say
 from app.cli.mirror.difference import Memory
 from app.cli.mirror.progress import working
-from app.cli.mirror.target import AsOf, AtVersion, To, open_target, point_in_time
+from app.cli.mirror.target import AsOf, AtVersion, StorageOptions, To, open_target, point_in_time
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _MAX_SHOWN: Final = 100
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT, in the SQL of DuckDB.")],
     to: To = None,
+    storage_options: StorageOptions = None,
     version: AtVersion = None,
     as_of: AsOf = None,
     as_json: AsJson = False,
@@ -45,7 +46,7 @@ def query(
     """
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
-    target = open_target("mirror query", to, data_dir)
+    target = open_target("mirror query", to, data_dir, storage_options)
     from app.cli.mirror.printing import print_csv, print_json_list
     from app.mirror.inspection.query import run_query
 

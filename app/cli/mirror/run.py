@@ -3,15 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from app.cli.mirror.target import StorageOptions, parse_storage_options
 from app.cli.options import DEFAULT_DATA_DIR
-from app.errors import Code, Misconfigured
 from app.extras import require_extras
 
 
@@ -66,15 +65,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    storage_options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--storage-option",
-            metavar="KEY=VALUE",
-            help="Option of deltalake for the target, such as aws_region=eu-west-1. Repeatable. Variables such as "
-            "AWS_SECRET_ACCESS_KEY keep secrets out of the process list.",
-        ),
-    ] = None,
+    storage_options: StorageOptions = None,
     data_dir: Annotated[Path, typer.Option(help="Folder where a Java is kept, if none is installed.")] = (
         DEFAULT_DATA_DIR
     ),
@@ -99,12 +90,13 @@ def run(
     from app.settings import PREFIX, Settings
     from app.zone_settings import zone_address
 
+    parsed = parse_storage_options(storage_options)
     given = {
         "LANDING_ZONE": zone,
         "MIRROR_TARGET": to,
         "MIRROR_FILES_PER_VERSION": None if files_per_version is None else str(files_per_version),
         "MIRROR_POLL_SECONDS": None if poll_seconds is None else str(poll_seconds),
-        "MIRROR_STORAGE_OPTIONS": json.dumps(_options(storage_options)) if storage_options else None,
+        "MIRROR_STORAGE_OPTIONS": json.dumps(parsed) if parsed else None,
     }
     os.environ.update({f"{PREFIX}{name}": value for name, value in given.items() if value is not None})
     if sys.stderr.isatty():  # a person reads it, not a collector of logs
@@ -119,13 +111,3 @@ def run(
     command += ["--replace"] if replace else []
     command += [argument for name in tables or () for argument in ("--table", name)]
     os.execve(command[0], command, environment)
-
-
-def _options(given: Sequence[str]) -> dict[str, str]:
-    """Return KEY=VALUE pairs as a mapping. Raise Misconfigured for a pair without `=`, without showing it."""
-    pairs = [pair.partition("=") for pair in given]
-    if not all(separator and key for key, separator, _ in pairs):
-        raise Misconfigured(
-            Code.BAD_SETTING, "--storage-option needs KEY=VALUE", remedy="For example, aws_region=eu-west-1."
-        )
-    return {key: value for key, _, value in pairs}

@@ -7,7 +7,7 @@ import typer
 
 from app.cli.console import say
 from app.cli.mirror.progress import working
-from app.cli.mirror.target import To, open_target
+from app.cli.mirror.target import StorageOptions, To, open_target
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def mirror_status(
         ),
     ] = None,
     to: To = None,
+    storage_options: StorageOptions = None,
     as_json: AsJson = False,
     data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
@@ -35,7 +36,7 @@ def mirror_status(
 
     Example: `mirrorgate mirror status /mnt/zone --to /mnt/mirror`
     """
-    target = open_target("mirror status", to, data_dir)
+    target = open_target("mirror status", to, data_dir, storage_options)
     from app.landing.open_zone import open_zone
     from app.mirror.inspection.status import FAULTS, inspect_tables, published_tables, report_to_json
 

@@ -1,5 +1,6 @@
 """Options that the commands on mirrored tables share, and the target that they name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +42,33 @@ AsOf = Annotated[
 ]
 
 
-def open_target(command: str, to: str | None, data_dir: Path) -> "MirrorTarget":
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="Option of deltalake for the target, such as aws_region=eu-west-1. Repeatable. Variables such as "
+        "AWS_SECRET_ACCESS_KEY keep secrets out of the process list.",
+    ),
+]
+
+
+def parse_storage_options(given: Sequence[str] | None) -> dict[str, str] | None:
+    """Return KEY=VALUE pairs as a mapping, None without one.
+
+    Raise Misconfigured for a pair without `=`, without showing it.
+    """
+    pairs = [pair.partition("=") for pair in given or ()]
+    if not all(separator and key for key, separator, _ in pairs):
+        raise Misconfigured(
+            Code.BAD_SETTING, "--storage-option needs KEY=VALUE", remedy="For example, aws_region=eu-west-1."
+        )
+    return {key: value for key, _, value in pairs} or None
+
+
+def open_target(
+    command: str, to: str | None, data_dir: Path, storage_options: Sequence[str] | None = None
+) -> "MirrorTarget":
     """Return the target that the options and the environment name.
 
     Raises Misconfigured `extra_missing`, `bad_setting`, or `mirror_missing` if nothing names a target.
@@ -50,7 +77,8 @@ def open_target(command: str, to: str | None, data_dir: Path) -> "MirrorTarget":
     from app.mirror.target import MirrorTarget
     from app.settings import Settings
 
-    settings = Settings.from_environment(mirror_target=to)
+    options = parse_storage_options(storage_options)
+    settings = Settings.from_environment(mirror_target=to, mirror_storage_options=options)
     local = data_dir / "mirror"
     if settings.mirror_target is None:
         if not local.is_dir():

@@ -1,6 +1,6 @@
 """The requests of a landing zone to the DFS service, one per method.
 
-This is the only module that imports Azure's SDK. The SDK's own retries are off: it would repeat a rename whose answer
+Only this module and `token` import Azure's SDK. The SDK's own retries are off: it would repeat a rename whose answer
 was lost, and report that the source is missing (decision 0007). Its errors become `StorageRejected` or
 `TransientStorageError`.
 """

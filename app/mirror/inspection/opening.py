@@ -14,8 +14,9 @@ from typing import Final, TypeAlias
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
-from app.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
+from app.errors import Code, Misconfigured, RejectedInput
 from app.mirror.inspection.history import read_history
+from app.mirror.object_store.store_errors import shown, store_error
 from app.mirror.target import MirrorTarget
 
 PointInTime: TypeAlias = int | datetime | None
@@ -81,7 +82,7 @@ def open_table(target: MirrorTarget, name: str, at: PointInTime = None) -> Delta
         table.load_as_version(version)
     except (DeltaError, OSError) as error:
         raise RejectedInput(
-            Code.UNKNOWN_VERSION, f"the log of {name} no longer has version {version}: {_first_line(error)}"
+            Code.UNKNOWN_VERSION, f"the log of {name} no longer has version {version}: {shown(error)}"
         ) from error
     return table
 
@@ -126,21 +127,17 @@ def reading(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise RejectedInput(
             Code.UNKNOWN_VERSION,
-            f"{what}: a data file of this version was removed, as a vacuum does: {_first_line(error)}",
+            f"{what}: a data file of this version was removed, as a vacuum does: {shown(error)}",
             remedy="Choose a version within the retention of `mirrorgate mirror vacuum`.",
         ) from error
     except DeltaProtocolError as error:
         raise RejectedInput(
             Code.BAD_QUERY,
-            f"{what}: {_first_line(error)}",
+            f"{what}: {shown(error)}",
             remedy="Read it with Spark or Fabric's SQL endpoint. `mirror history` and `mirror health` can read it.",
         ) from error
     except (DeltaError, OSError) as error:
-        raise TemporarilyUnavailable(Code.MIRROR_AWAY, f"{what}: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise store_error(what, error) from error
 
 
 def _listed(names: list[str]) -> str:

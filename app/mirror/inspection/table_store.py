@@ -18,4 +18,4 @@ def table_store(target: MirrorTarget, table: DeltaTable, folder: str = "") -> fs
     address = urlsplit(uri)
     if address.scheme == "file":
         return fs.SubTreeFileSystem(unquote(address.path), fs.LocalFileSystem())
-    return fs.PyFileSystem(DeltaStorageHandler(uri, dict(target.storage_options) or None))
+    return fs.PyFileSystem(DeltaStorageHandler(uri, target.open_options()))

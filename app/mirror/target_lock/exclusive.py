@@ -7,16 +7,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.mirror.target_lock.folder_lock import FolderLock
 from app.mirror.target_lock.held_target import HeldTarget
 from app.mirror.target_lock.lease import LEASE_SECONDS, TargetLease
 
-log = structlog.get_logger()
-
 _RETRY_SECONDS: Final = 0.5
+_RETRY_AWAY_SECONDS: Final = 2.0
 _JOIN_SECONDS: Final = 2.0
 _RENEWALS: Final = 3
 """Renewals per lease, so that two may fail before another mirror can take the target."""
@@ -59,33 +56,39 @@ def _leased(location: str, storage_options: Mapping[str, str], wait_seconds: flo
     finally:
         over.set()
         thread.join(_JOIN_SECONDS)
-        with suppress(TemporarilyUnavailable):  # it ends by itself
+        with suppress(MirrorgateError):  # it ends by itself
             lease.release()
 
 
 class RenewedLease:
-    """A lease that a thread renews. Once another mirror has it, `check` raises."""
+    """A lease that a thread renews. `check` raises while the store fails, and once another mirror has the lease."""
 
     def __init__(self, lease: TargetLease, *, pause_seconds: float = LEASE_SECONDS / _RENEWALS) -> None:
         self._lease = lease
         self._pause_seconds = pause_seconds
-        self._lost: Misconfigured | None = None
+        self._failure: MirrorgateError | None = None
 
     def check(self) -> None:
-        """Raise Misconfigured `mirror_running` once another mirror has the lease."""
-        if self._lost is not None:
-            raise self._lost
+        """Raise Misconfigured `mirror_running` once another mirror has the lease.
+
+        Raise TemporarilyUnavailable `mirror_away` if the last renewal failed, also for rejected credentials: they can
+        be valid again when they are rotated.
+        """
+        if self._failure is not None:
+            raise self._failure
 
     def keep(self, over: threading.Event) -> None:
         """Renew until `over` is set or another mirror has the lease. A store that is away is asked again."""
-        while not over.wait(self._pause_seconds):
+        pause = self._pause_seconds
+        while not over.wait(pause):
             try:
                 self._lease.acquire()
-            except Misconfigured as lost:
-                self._lost = lost
-                return
+                self._failure, pause = None, self._pause_seconds
             except MirrorgateError as error:
-                log.warning("mirror_lease_not_renewed", code=error.code, detail=error.detail)
+                self._failure, pause = error, min(self._pause_seconds, _RETRY_AWAY_SECONDS)
+                if error.code is Code.MIRROR_RUNNING:
+                    return
+                self._failure = TemporarilyUnavailable(Code.MIRROR_AWAY, error.detail, remedy=error.remedy)
 
 
 def _patiently(acquire: Callable[[], None], wait_seconds: float) -> None:

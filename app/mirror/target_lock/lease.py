@@ -19,7 +19,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from app.errors import Code, TemporarilyUnavailable
+from app.mirror.object_store.store_errors import store_error
+from app.mirror.object_store.store_options import store_options
 from app.mirror.target_lock.held_target import taken
 
 LEASE_TABLE: Final = "_mirrorgate_lease"
@@ -60,7 +61,7 @@ class TargetLease:
         """Take the lease, or renew it if this process has it.
 
         Raise Misconfigured `mirror_running` with the owner and the end of its lease, TemporarilyUnavailable
-        `mirror_away` if the store fails.
+        `mirror_away` if the store fails, and Misconfigured `bad_setting` if it rejects this process.
         """
         with self._store_errors():
             for _ in range(2):
@@ -83,16 +84,19 @@ class TargetLease:
                     self._commit(table, 0.0)
 
     def _open(self) -> DeltaTable:
+        options = store_options(self._location, self._options)
         try:
-            return DeltaTable(self._uri, storage_options=self._options)
+            return DeltaTable(self._uri, storage_options=options)
         except TableNotFoundError:
-            return DeltaTable.create(
-                self._uri,
-                Schema.from_arrow(_ROWS.schema),
-                mode="ignore",
-                configuration=_CONFIGURATION,
-                storage_options=self._options,
-            )
+            with suppress(CommitFailedError):  # another process was faster
+                return DeltaTable.create(
+                    self._uri,
+                    Schema.from_arrow(_ROWS.schema),
+                    mode="ignore",
+                    configuration=_CONFIGURATION,
+                    storage_options=options,
+                )
+            return DeltaTable(self._uri, storage_options=options)
 
     def _held(self, table: DeltaTable) -> _Held | None:
         commit = table.history(1)[0]
@@ -111,8 +115,7 @@ class TargetLease:
         try:
             yield
         except (OSError, DeltaError) as error:
-            detail = f"the mirror's target {self._location}: {error}".strip()
-            raise TemporarilyUnavailable(Code.MIRROR_AWAY, detail) from error
+            raise store_error(f"the mirror's target {self._location}", error) from error
 
 
 def _shown(moment: float) -> str:

@@ -23,10 +23,12 @@ class Checked:
     rows: int
 
 
-def check_every_version(uri: str, history: Generation, generation: int = 1) -> Checked:
+def check_every_version(
+    uri: str, history: Generation, generation: int = 1, options: dict[str, str] | None = None
+) -> Checked:
     """Compare each version of the table at `uri` with the files of its generation. Raises AssertionError."""
     model = TableModel()
-    commits = sorted(DeltaTable(uri).history(), key=lambda commit: int(commit["version"]))
+    commits = sorted(DeltaTable(uri, storage_options=options).history(), key=lambda commit: int(commit["version"]))
     assert [int(commit["version"]) for commit in commits] == list(range(len(commits)))
     last = 0
     for commit in commits:
@@ -41,7 +43,7 @@ def check_every_version(uri: str, history: Generation, generation: int = 1) -> C
                 model.apply(file, history.metadata)
             last = last_new
             assert _rows_by_marker(commit) == model.read - before, at
-        _compare(DeltaTable(uri, version=int(commit["version"])), model, at)
+        _compare(DeltaTable(uri, int(commit["version"]), storage_options=options), model, at)
     return Checked(len(commits), last, model.row_count)
 
 
