@@ -56,7 +56,7 @@ def inspect_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
     Of the next file, only the columns are read: damage in its rows shows when the mirror applies it.
     """
     view = None
-    with _store_errors(table):
+    with _store_errors(target, table):
         if zone.kind(table.folder) is not PathKind.FOLDER:
             return dropped(target, table)
         try:
@@ -78,7 +78,7 @@ def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
     a file vanishes between listing and reading.
     """
     view = None
-    with _store_errors(table):
+    with _store_errors(target, table):
         if zone.kind(table.folder) is not PathKind.FOLDER:
             return dropped(target, table)
         try:
@@ -138,12 +138,12 @@ def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, k
 
 
 @contextmanager
-def _store_errors(table: PublishedTable) -> Iterator[None]:
+def _store_errors(target: MirrorTarget, table: PublishedTable) -> Iterator[None]:
     """Turn an object store's errors into `store_error`, other errors of deltalake into OSError."""
     try:
         yield
     except (DeltaError, OSError) as error:
-        if is_store_error(error):
+        if target.is_remote and is_store_error(error):
             raise store_error(f"the Delta table {table}", error) from error
         if not isinstance(error, DeltaError):
             raise
