@@ -30,6 +30,20 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- Records whether rows were accepted before the table began to keep row images.
+CREATE FUNCTION mirrorgate.note_incomplete_images() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NEW.generation <> OLD.generation THEN
+        NEW.images_complete := true;
+    ELSIF NEW.options ->> 'partial_updates' IS DISTINCT FROM OLD.options ->> 'partial_updates' THEN
+        NEW.images_complete := NOT EXISTS (
+            SELECT FROM mirrorgate.table_counters WHERE table_id = NEW.table_id AND last_sequence > 0);
+    END IF;
+    RETURN NEW;
+END $$;
+
 -- Schema revision of this database, kept by Alembic.
 CREATE TABLE mirrorgate.alembic_version (
     -- Name of the last migration that was applied.
@@ -92,6 +106,8 @@ CREATE TABLE mirrorgate.tables (
     any_letter_case boolean DEFAULT false NOT NULL,
     -- An operator asked the next owner to write _gateway.json of the folder again.
     rewrite_marker boolean DEFAULT false NOT NULL,
+    -- Whether partial_updates had its present value before the first batch, so that no row lacks a row image.
+    images_complete boolean DEFAULT true NOT NULL,
     CONSTRAINT tables_pkey PRIMARY KEY (table_id),
     CONSTRAINT dropping_has_a_plan CHECK (((state = 'dropping'::text) = (drop_plan IS NOT NULL))),
     CONSTRAINT only_a_dropped_folder_is_gone CHECK (((state = 'dropping'::text) OR (folder_gone_at IS NULL))),
@@ -104,6 +120,7 @@ CREATE UNIQUE INDEX one_live_table_per_name ON mirrorgate.tables USING btree (fo
 CREATE INDEX tables_by_replicate_schema ON mirrorgate.tables USING btree (((replicate_metadata ->> 'schema_id'::text)));
 CREATE INDEX tables_by_schema_ids ON mirrorgate.tables USING gin (replicate_schema_ids);
 CREATE TRIGGER generation_ended AFTER UPDATE OF state, generation ON mirrorgate.tables FOR EACH ROW WHEN (((new.state = 'dropped'::text) OR (new.generation <> old.generation))) EXECUTE FUNCTION mirrorgate.delete_mirror_report();
+CREATE TRIGGER images_begin BEFORE UPDATE OF options, generation ON mirrorgate.tables FOR EACH ROW EXECUTE FUNCTION mirrorgate.note_incomplete_images();
 CREATE TRIGGER metadata_changes BEFORE UPDATE OF replicate_metadata ON mirrorgate.tables FOR EACH ROW WHEN ((new.replicate_metadata IS DISTINCT FROM old.replicate_metadata)) EXECUTE FUNCTION mirrorgate.advance_revision();
 
 -- Columns of each schema version of a generation. A version never changes.
@@ -609,7 +626,7 @@ CREATE TABLE mirrorgate.dead_letters (
     table_id bigint NOT NULL,
     -- Generation of the table.
     generation integer NOT NULL,
-    -- Format of the message: arcion, arcion_csv or replicate.
+    -- Format of the message: arcion, arcion_csv, replicate, rows or rows_csv.
     format text NOT NULL,
     -- What the request stated about how to read the message.
     reading jsonb NOT NULL,
@@ -641,7 +658,7 @@ CREATE TABLE mirrorgate.dead_letters (
     CONSTRAINT dead_letters_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT a_number_has_a_producer CHECK (((producer_sequence IS NULL) OR (request_name IS NOT NULL))),
     CONSTRAINT dead_letters_errors_check CHECK (((jsonb_typeof(errors) = 'array'::text) AND (jsonb_array_length(errors) >= 1))),
-    CONSTRAINT dead_letters_format_check CHECK ((format = ANY (ARRAY['arcion'::text, 'arcion_csv'::text, 'replicate'::text]))),
+    CONSTRAINT dead_letters_format_check CHECK ((format = ANY (ARRAY['arcion'::text, 'arcion_csv'::text, 'replicate'::text, 'rows'::text, 'rows_csv'::text]))),
     CONSTRAINT dead_letters_generation_check CHECK ((generation >= 1)),
     CONSTRAINT dead_letters_message_check CHECK ((octet_length(message) <= 1048576)),
     CONSTRAINT dead_letters_message_index_check CHECK ((message_index >= 0)),

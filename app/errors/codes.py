@@ -33,6 +33,7 @@ class Code(StrEnum):
     MALFORMED_JSON = "malformed_json"
     DUPLICATE_MEMBER = "duplicate_member"
     MALFORMED_MESSAGE = "malformed_message"
+    WRONG_ENDPOINT = "wrong_endpoint"
     MALFORMED_CSV = "malformed_csv"
     MALFORMED_ARROW = "malformed_arrow"
     CSV_FIELD_COUNT = "csv_field_count"

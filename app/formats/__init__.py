@@ -1,6 +1,7 @@
 """Readers of request bodies: bytes -> changes, with the position of each message for error texts.
 
-`arcion` reads Arcion's internal CDC format as JSON and CSV, `replicate` Qlik Replicate's JSON, `arrow` Arrow IPC
-streams of initial loads; `json` is the strict JSON under the first two. docs/formats.md describes the formats. A reader
-takes bytes and limits as arguments, does no input or output, and raises RejectedInput naming every wrong message.
+`arcion` reads Arcion's internal CDC format as JSON and CSV, `replicate` Qlik Replicate's JSON, `rows` plain
+rows, `arrow` Arrow IPC streams of initial loads; `json` and `csv` are the strict JSON and CSV under the first three.
+docs/formats.md describes the formats. A reader takes bytes and limits as arguments, does no input or output, and raises
+RejectedInput naming every wrong message.
 """

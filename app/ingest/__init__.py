@@ -8,12 +8,15 @@ messages (`replicate`). `pipeline` is the path of a request on one page: `column
 """
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.csv.records import CsvSigns
+from app.formats.rows.csv import RowsLayout
+from app.formats.rows.operations import RowOperation
 from app.ingest.backlog import BacklogWatch
 from app.ingest.dry_run import perform_dry_run
 from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad
 from app.ingest.pipeline import Ingest
-from app.ingest.readers import BodyReader, arcion_csv, arcion_json, replicate_json
+from app.ingest.readers import BodyReader, arcion_csv, arcion_json, replicate_json, rows_csv, rows_json
 from app.ingest.replay import Replays
 
 __all__ = [
@@ -22,11 +25,16 @@ __all__ = [
     "BodyReader",
     "CsvLayout",
     "CsvMode",
+    "CsvSigns",
     "Ingest",
     "IngestResult",
     "Replays",
+    "RowOperation",
+    "RowsLayout",
     "arcion_csv",
     "arcion_json",
     "perform_dry_run",
     "replicate_json",
+    "rows_csv",
+    "rows_json",
 ]

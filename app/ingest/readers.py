@@ -13,17 +13,23 @@ from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table
 from app.domain.model.table_schema import TypeName
 from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
+from app.formats.csv.records import CsvSigns
 from app.formats.json.decoder import raw_messages
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
+from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
+from app.formats.rows.messages import decode_rows
+from app.formats.rows.operations import RowOperation
 from app.ingest.columnar.arcion import ArcionRequest
 from app.ingest.columnar.reading import ColumnarRequest
 from app.ingest.columnar.replicate import ReplicateBody
+from app.ingest.columnar.rows import RowsRequest
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache
@@ -42,7 +48,7 @@ class BodyReader:
 
     read: Callable[[TableCache, Principal, bool], ParsedRequest]
     source_format: str
-    """The format's name in metrics: `arcion`, `arcion_csv` or `replicate`."""
+    """The format's name in metrics: one of LetterFormat."""
     columnar: Callable[[Principal], ColumnarRequest] | None = None
     """Returns the request for the reader thread, if the format has a columnar decoder."""
 
@@ -94,19 +100,57 @@ def arcion_csv(
     """Read an Arcion CSV body for one table."""
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
-        source = SourceName.address(table)
-        found = table_cache.refresh(source)
-        if found is None or not principal.may_touch(found.name):
-            withheld = table_cache.withheld(source, principal)
-            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
-        trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
-        parsed = decode_arcion_csv(body, layout, trimmed, limits, keep_rejected=keep_rejected)
+        found = _present_table(table, table_cache, principal)
+        parsed = decode_arcion_csv(body, layout, _trimmed(found), limits, keep_rejected=keep_rejected)
         written = partial(_written_csv, body, layout, parsed.columns) if keep_rejected else None
-        changes = SourceChanges(source, parsed.changes, rejected=parsed.rejected)
+        changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
         limit = _max_value_bytes(body, limits)
         return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
 
     return BodyReader(decode, LetterFormat.ARCION_CSV)
+
+
+def rows_json(
+    body: bytes,
+    table: TableName,
+    operation: RowOperation,
+    *,
+    limits: InputLimits = UNLIMITED,
+    keep_rejected: bool = False,
+) -> BodyReader:
+    """Read a body of plain rows for one table. Rows without an operation have the given one."""
+    source = SourceName.address(table)
+
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        found = _present_table(table, table_cache, principal)
+        columns = frozenset(found.schema.names)
+        parsed = decode_rows(body, operation, columns, limits, keep_rejected=keep_rejected)
+        written = partial(_written_json, body, LetterFormat.ROWS, {"op": operation}) if keep_rejected else None
+        changes = SourceChanges(source, parsed.changes, rejected=parsed.rejected)
+        return ParsedRequest([changes], written=written, max_value_bytes=_max_value_bytes(body, limits))
+
+    return BodyReader(decode, LetterFormat.ROWS, partial(RowsRequest, body, source, operation, limits))
+
+
+def rows_csv(
+    body: bytes,
+    table: TableName,
+    layout: RowsLayout,
+    *,
+    limits: InputLimits = UNLIMITED,
+    keep_rejected: bool = False,
+) -> BodyReader:
+    """Read a CSV body of plain rows for one table."""
+
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        found = _present_table(table, table_cache, principal)
+        parsed = decode_csv_rows(body, layout, _trimmed(found), limits, keep_rejected=keep_rejected)
+        written = partial(_written_csv_rows, body, layout, parsed.columns) if keep_rejected else None
+        changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
+        limit = _max_value_bytes(body, limits)
+        return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
+
+    return BodyReader(decode, LetterFormat.ROWS_CSV)
 
 
 def replicate_json(
@@ -145,6 +189,11 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> B
             case LetterFormat.ARCION_CSV:
                 layout = CsvLayout(CsvMode(reading["mode"]), tuple(reading["columns"]), False, *reading["signs"])
                 read = arcion_csv(content, table, layout).read
+            case LetterFormat.ROWS:
+                read = rows_json(content, table, RowOperation(reading["op"])).read
+            case LetterFormat.ROWS_CSV:
+                signs, columns = CsvSigns(*reading["signs"]), tuple(reading["columns"])
+                read = rows_csv(content, table, RowsLayout(RowOperation(reading["op"]), signs, columns)).read
             case LetterFormat.REPLICATE:
                 read = partial(_read_again, content, table, reading["version"])
         parsed = read(table_cache, principal, marker_first)
@@ -184,6 +233,21 @@ def _settled(
     ]
 
 
+def _present_table(table: TableName, table_cache: TableCache, principal: Principal) -> Table:
+    """Return the table of a request. Raises RejectedInput `unknown_table`."""
+    source = SourceName.address(table)
+    found = table_cache.refresh(source)
+    if found is None or not principal.may_touch(found.name):
+        withheld = table_cache.withheld(source, principal)
+        raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
+    return found
+
+
+def _trimmed(table: Table) -> frozenset[str]:
+    """Return the columns in which blanks around a CSV value do not count."""
+    return frozenset(column.name for column in table.schema.columns if column.type.name not in _TEXT)
+
+
 def _written_json(
     body: bytes, letter_format: LetterFormat, reading: dict[str, Any], indexes: Collection[int]
 ) -> dict[int, WrittenMessage]:
@@ -198,6 +262,15 @@ def _written_csv(
     reading = {"mode": layout.mode, "columns": columns, "signs": signs}
     records = csv_records(body, layout, indexes)
     return {index: WrittenMessage(LetterFormat.ARCION_CSV, record, reading) for index, record in records.items()}
+
+
+def _written_csv_rows(
+    body: bytes, layout: RowsLayout, columns: tuple[str, ...], indexes: Collection[int]
+) -> dict[int, WrittenMessage]:
+    signs = [layout.signs.delimiter, layout.signs.quote, layout.signs.escape]
+    reading = {"op": layout.operation, "columns": columns, "signs": signs}
+    records = csv_row_records(body, layout, indexes)
+    return {index: WrittenMessage(LetterFormat.ROWS_CSV, record, reading) for index, record in records.items()}
 
 
 def _written_replicate(

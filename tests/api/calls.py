@@ -31,6 +31,13 @@ class Gateway(httpx.Client):
     def replicate(self, *messages: Any, **parameters: Any) -> httpx.Response:
         return self.post("/v1/changes/replicate", json=list(messages), params=parameters)
 
+    def rows(self, table: str, *rows: Any, **parameters: Any) -> httpx.Response:
+        return self.post("/v1/changes/rows", json=list(rows), params={"table": table, **parameters})
+
+    def csv_rows(self, table: str, text: str, **parameters: Any) -> httpx.Response:
+        headers = {"Content-Type": "text/csv"}
+        return self.post("/v1/changes/rows", content=text, params={"table": table, **parameters}, headers=headers)
+
     def status(self, table: str) -> dict[str, Any]:
         status: dict[str, Any] = self.get(f"/v1/tables/{table}").raise_for_status().json()
         return status

@@ -7,9 +7,10 @@ import pytest
 
 from app.domain.model.input_limits import InputLimits
 from app.errors import Code
-from app.formats.arcion.csv import MAX_FIELDS, decode_arcion_csv
+from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
+from app.formats.csv.records import MAX_FIELDS
 from tests.support.rejections import rejected
 
 TIMES = 100_000

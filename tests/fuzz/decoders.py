@@ -26,11 +26,16 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.exists_flags import NotColumnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.csv.records import CsvSigns
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
+from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
+from app.formats.rows.csv import RowsLayout, decode_csv_rows
+from app.formats.rows.messages import decode_rows
+from app.formats.rows.operations import RowOperation
 from tests.support.columnar_replicate import check_agreement
 from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import schema_of
@@ -90,6 +95,16 @@ COMPLETING: Final = RowRules(
 )
 
 
+ROWS_TABLE: Final = schema_of(
+    {"id": "int64", "amount": "decimal(38,2)", "name": "string", "doc": "json"}, ["id"], required=["id"]
+)
+ROWS_RULES: Final = (
+    RowRules(ROWS_TABLE),
+    RowRules(ROWS_TABLE, TableOptions(partial_updates=PartialUpdates.COMPLETE), images_complete=True),
+    RowRules(ROWS_TABLE, TableOptions(partial_updates=PartialUpdates.COMPLETE)),
+)
+
+
 def arcion_json(body: bytes) -> None:
     """Messages, then rows of the table that the samples are for, with and without row images.
 
@@ -130,6 +145,49 @@ def arcion_csv(body: bytes) -> None:
     """Decode CSV; the first byte says how the rest is written."""
     if body:
         decode_arcion_csv(body[1:], LAYOUTS[body[0] % len(LAYOUTS)], frozenset({"a"}))
+
+
+def plain_rows(body: bytes) -> None:
+    """Plain rows, then those of a table with and without row images. The columnar path gives the same, or nothing."""
+    for rules in ROWS_RULES:
+        for operation in RowOperation:
+            columnar = columnar_rows(body, operation, rules)
+            try:
+                rows = exact_rows(body, operation, rules)
+            except RejectedInput:
+                assert columnar is None
+                if operation is RowOperation.UPSERT:
+                    raise
+            else:
+                assert columnar is None or (columnar.batch.equals(rows.batch) and _same_but_batch(columnar, rows))
+
+
+def _same_but_batch(one: LandingRows, other: LandingRows) -> bool:
+    return replace(one, batch=other.batch) == other
+
+
+def exact_rows(body: bytes, operation: RowOperation, rules: RowRules) -> LandingRows:
+    """Read plain rows on the exact path."""
+    return landing_rows(decode_rows(body, operation, frozenset(rules.schema.names)).changes, rules)
+
+
+def columnar_rows(
+    body: bytes, operation: RowOperation, rules: RowRules, max_rows: int = 1_000_000
+) -> LandingRows | None:
+    """Read plain rows on the columnar path, if they qualify."""
+    try:
+        changes = RowReader(rules.schema.names).read([RowsBody(body, operation, max_rows)])
+    except (NotPlain, ValueError, RecursionError):
+        return None
+    rows = landing_rows_of_shaped(changes, rules)
+    return rows and rows[0]
+
+
+def plain_rows_csv(body: bytes) -> None:
+    """Decode rows in CSV; the first byte says how the rest is written."""
+    if body:
+        signs = CsvSigns() if body[0] % 2 else CsvSigns("|", "'", "\\")
+        decode_csv_rows(body[1:], RowsLayout(RowOperation.UPSERT, signs), frozenset({"id"}))
 
 
 def replicate(body: bytes) -> None:
@@ -233,7 +291,10 @@ class _Column(msgspec.Struct):
 _COLUMN: Final = MessageDecoder(_Column)
 
 DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
-    decode.__name__: decode for decode in (arcion_json, arcion_csv, replicate, arrow_schema, arrow_stream, conversion)
+    decode.__name__: decode
+    for decode in (
+        *(arcion_json, arcion_csv, replicate, plain_rows, plain_rows_csv, arrow_schema, arrow_stream, conversion),
+    )
 }
 
 

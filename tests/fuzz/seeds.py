@@ -19,6 +19,18 @@ _TESTS: Final = Path(__file__).parents[1]
 _DEMO: Final = _TESTS.parent / "demo" / "samples"
 _STREAMS: Final = 200
 _TEXTS: Final = ("true\n0", "-32768\n+7.0", "1e3\n.5", "-inf\nNaN", "2024-02-29", "2024-02-29T23:59:59.123456+01:30")
+_ROWS: Final = (
+    '{"id": 1, "amount": 2.50, "name": "a", "doc": null}',
+    '[{"id":1,"amount":"2.50","name":"a","doc":{"b":[1e5,-0]}},{"id":2,"__op__":"delete"}]',
+    '{"id":1,"name":"\\u00e4"}\n{"__op__":"U","id":"2","amount":-7,"name":"","doc":[]}\n{"__op__":null,"id":3}\n',
+    '{"tableName":{"name":"t"},"opType":"I","after":{"id":"1"},"exists":{"id":"1"}}',
+    '{"message":{"data":{"id":1},"headers":{"operation":"INSERT"}}}',
+)
+_ROWS_CSV: Final = (
+    'id,amount,name\n1,2.50,a\n2,,"b, ""c"""\n',
+    'id, name ,__op__\r\n1,"NULL",I\r\n\r\n2,NULL,delete\r\n',
+    'id,name\n1\n2,"{\\"a\\"}"\n',
+)
 
 
 def seeds() -> Iterator[tuple[str, bytes]]:
@@ -37,6 +49,11 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         sample = json.loads(path.read_bytes())
         yield "replicate", b"\n".join(map(_compact, [*sample.get("earlier", []), *sample["messages"]]))
         yield "replicate", _compact(sample["messages"])
+    for text in _ROWS:
+        yield "plain_rows", text.encode()
+    for text in _ROWS_CSV:
+        yield "plain_rows_csv", b"\1" + text.encode()
+        yield "plain_rows_csv", b"\0" + text.replace(",", "|").replace('"', "'").encode()
     for number, column_type in enumerate(TYPES):
         schema = pa.schema([pa.field("a", column_type.arrow, number % 2 == 0), pa.field("é", pa.string())])
         yield "arrow_schema", schema_to_flatbuffer(schema)

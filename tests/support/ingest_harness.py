@@ -16,7 +16,17 @@ from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion.csv import CsvLayout
-from app.ingest import BodyReader, Ingest, IngestResult, arcion_csv, arcion_json, perform_dry_run, replicate_json
+from app.ingest import (
+    BodyReader,
+    Ingest,
+    IngestResult,
+    RowOperation,
+    arcion_csv,
+    arcion_json,
+    perform_dry_run,
+    replicate_json,
+    rows_json,
+)
 from app.ingest.dry_run import DryRunResult
 from app.staging.tables.registration import Registration, register_table
 from app.staging.tables.schema_versions import schema_of_version
@@ -57,6 +67,9 @@ class IngestHarness:
         self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any
     ) -> IngestResult:
         return self.accept(replicate_json(_json(messages), named(table), **others), key)
+
+    def plain_rows(self, table: str, *rows: Any, **others: Any) -> IngestResult:
+        return self.accept(rows_json(_json(rows), TableName.parse(table), RowOperation.UPSERT, **others))
 
     def accept(self, reader: BodyReader, key: Principal = ADMIN) -> IngestResult:
         return asyncio.run(self.ingest.accept(reader, key))

@@ -18,6 +18,8 @@ from app.api.changes.parameters import (
     identity_headers,
     load_query,
     replicate_query,
+    rows_csv_query,
+    rows_query,
 )
 from app.api.exchange import Answer, Exchange
 from app.api.gateway import gateway_in
@@ -80,7 +82,7 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     return await gateway.ingest.accept(reader, principal, identity)
 
 
-async def _accept_rows(exchange: Exchange) -> IngestResult:
+async def _accept_stream(exchange: Exchange) -> IngestResult:
     """Stage the rows of an Arrow stream."""
     principal = await authorize(exchange, Right.INGEST)
     named, gateway = identity_headers(exchange), gateway_in(exchange.scope)
@@ -105,9 +107,18 @@ def _replicate_query_of(exchange: Exchange) -> ChangeQuery:
     return replicate_query(exchange.scope["query_string"])
 
 
+def _rows_query_of(exchange: Exchange) -> ChangeQuery:
+    content_type, query = exchange.head.content_type, exchange.scope["query_string"]
+    if media_type(content_type) == CSV:
+        return rows_csv_query(query)
+    check_json_type(content_type)
+    return rows_query(query)
+
+
 ARCION: Final = ChangeEndpoint("arcion", partial(_accept_messages, _arcion_query_of))
 REPLICATE: Final = ChangeEndpoint("replicate", partial(_accept_messages, _replicate_query_of))
-ARROW: Final = ChangeEndpoint("arrow", _accept_rows)
+ROWS: Final = ChangeEndpoint("rows", partial(_accept_messages, _rows_query_of))
+ARROW: Final = ChangeEndpoint("arrow", _accept_stream)
 
-ENDPOINTS: Final = {endpoint.path: endpoint for endpoint in (ARCION, REPLICATE, ARROW)}
+ENDPOINTS: Final = {endpoint.path: endpoint for endpoint in (ARCION, REPLICATE, ROWS, ARROW)}
 """The endpoints by path."""

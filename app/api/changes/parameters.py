@@ -21,7 +21,19 @@ from app.domain.model.request_identity import RequestIdentity, fingerprint
 from app.domain.model.table_options import OptionValue
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
 from app.errors import Code, RejectedInput
-from app.ingest import BodyReader, CsvLayout, CsvMode, arcion_csv, arcion_json, replicate_json
+from app.ingest import (
+    BodyReader,
+    CsvLayout,
+    CsvMode,
+    CsvSigns,
+    RowOperation,
+    RowsLayout,
+    arcion_csv,
+    arcion_json,
+    replicate_json,
+    rows_csv,
+    rows_json,
+)
 
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")
 MAX_SEQUENCE: Final = 2**63 - 1
@@ -85,8 +97,24 @@ class ReplicateParameters(ChangeParameters):
     ] = None
 
 
-class CsvParameters(Parameters):
-    """Parameters that describe the layout of a CSV body."""
+class CsvSignParameters(Parameters):
+    """Parameters that say which characters separate and enclose the fields of a CSV body."""
+
+    delimiter: Annotated[str, Field(description="CSV: the character between fields.")] = ","
+    quote: Annotated[str, Field(description="CSV: the character around quoted fields.")] = '"'
+    escape: Annotated[
+        str | None,
+        Field(description="CSV: the character before a quote inside a field; by default the quote character."),
+    ] = None
+
+    @property
+    def signs(self) -> CsvSigns:
+        """Return the characters."""
+        return CsvSigns(self.delimiter, self.quote, self.escape or self.quote)
+
+
+class CsvParameters(CsvSignParameters):
+    """Parameters that describe the layout of an Arcion CSV body."""
 
     mode: Annotated[CsvMode | None, Field(description="CSV: the mode in which Replicant wrote the file; required.")] = (
         None
@@ -96,12 +124,6 @@ class CsvParameters(Parameters):
         Field(description="CSV: the column names in file order, separated by commas. Quote a name with a comma."),
     ] = None
     header: Annotated[bool, Field(description="CSV: the first record is a header.")] = False
-    delimiter: Annotated[str, Field(description="CSV: the character between fields.")] = ","
-    quote: Annotated[str, Field(description="CSV: the character around quoted fields.")] = '"'
-    escape: Annotated[
-        str | None,
-        Field(description="CSV: the character before a quote inside a field; by default the quote character."),
-    ] = None
 
     @property
     def layout(self) -> CsvLayout:
@@ -110,7 +132,24 @@ class CsvParameters(Parameters):
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires mode=snapshot or mode=realtime")
         names = next(csv.reader([self.columns or ""], skipinitialspace=True), [])
         columns = tuple(name.strip() for name in names)
-        return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
+        signs = self.signs
+        return CsvLayout(self.mode, columns, self.header, signs.delimiter, signs.quote, signs.escape)
+
+
+class RowsParameters(ChangeParameters):
+    """Parameters of plain rows."""
+
+    op: Annotated[
+        RowOperation,
+        Field(description="The operation of every row that has none in `__op__`."),
+    ] = RowOperation.UPSERT
+
+    @property
+    def required_table(self) -> TableName:
+        """Return the table. Raises RejectedInput `bad_request` without one."""
+        if not self.table:
+            raise RejectedInput(Code.BAD_REQUEST, "plain rows require the parameter `table`")
+        return TableName.parse(self.table)
 
 
 class LoadParameters(Parameters):
@@ -181,6 +220,8 @@ _NO_IDENTITY: Final = IdentityHeaders()
 _NAMES: Final = frozenset(ChangeParameters.model_fields)
 _REPLICATE_NAMES: Final = frozenset(ReplicateParameters.model_fields)
 _CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
+_ROWS_NAMES: Final = frozenset(RowsParameters.model_fields)
+_SIGN_NAMES: Final = frozenset(CsvSignParameters.model_fields)
 _MAX_CACHED_QUERIES: Final = 1_000
 _MAX_CACHED_BYTES: Final = 512
 """Bytes of a query that is cached: longer ones would let a caller fill the memory."""
@@ -218,6 +259,22 @@ def replicate_query(query: bytes) -> ChangeQuery:
     """Read the query of a Replicate body. Raises what `arcion_query` raises."""
     given = read_parameters(ReplicateParameters, "query", _values(query, _REPLICATE_NAMES))
     return ChangeQuery(given, partial(replicate_json, table=_table(given), partition=given.partition))
+
+
+@_cached
+def rows_query(query: bytes) -> ChangeQuery:
+    """Read the query of plain rows in JSON. Raises what `arcion_query` raises."""
+    given = read_parameters(RowsParameters, "query", _values(query, _ROWS_NAMES, only_csv=_SIGN_NAMES))
+    return ChangeQuery(given, partial(rows_json, table=given.required_table, operation=given.op))
+
+
+@_cached
+def rows_csv_query(query: bytes) -> ChangeQuery:
+    """Read the query of plain rows in CSV. Raises what `arcion_query` raises."""
+    values = _values(query, _ROWS_NAMES | _SIGN_NAMES)
+    given = read_parameters(RowsParameters, "query", values)
+    layout = RowsLayout(given.op, read_parameters(CsvSignParameters, "query", values).signs.checked())
+    return ChangeQuery(given, partial(rows_csv, table=given.required_table, layout=layout))
 
 
 @_cached

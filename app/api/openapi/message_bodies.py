@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.api.schemas.arcion import ArcionMessage
+from app.api.schemas.changes import PlainRow
 from app.api.schemas.replicate import ReplicateMessage
 from app.api.server.content_types import ARROW_STREAM
 
@@ -75,6 +76,7 @@ _REPLICATE_BARE_DELETE: Final = {
 class _Messages(BaseModel):
     arcion: ArcionMessage
     replicate: ReplicateMessage
+    rows: PlainRow
 
 
 def message_schemas() -> dict[str, Any]:
@@ -128,6 +130,21 @@ REPLICATE_BODY: Final = _body(
         },
     },
 )
+ROWS_BODY: Final = _body(
+    "PlainRow",
+    None,
+    {
+        "one": {"summary": "A row to insert or replace", "value": {"n_nationkey": 100, "n_name": "Testing name"}},
+        "several": {
+            "summary": "A row to insert or replace, and one to delete",
+            "value": [{"n_nationkey": 101, "n_name": None}, {"__op__": "delete", "n_nationkey": 100}],
+        },
+    },
+)
+ROWS_BODY["requestBody"]["content"]["text/csv"] = {
+    "schema": {"type": "string", "description": "A header with the names of the columns, then one record per row."},
+    "examples": {"rows": {"summary": "Two rows", "value": "n_nationkey,n_name\r\n100,Testing name\r\n101,\r\n"}},
+}
 ARROW_BODY: Final = {
     "requestBody": {
         "required": True,

@@ -6,17 +6,19 @@ endpoint (decision 0031).
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.changes.endpoints import ARCION, ARROW, PREFIX, REPLICATE, ChangeEndpoint
+from app.api.changes.endpoints import ARCION, ARROW, PREFIX, REPLICATE, ROWS, ChangeEndpoint
 from app.api.changes.parameters import (
     CsvParameters,
+    CsvSignParameters,
     LoadParameters,
     OverrideParameters,
     ReplicateParameters,
+    RowsParameters,
     openapi_extra,
 )
 from app.api.exchange import exchange_of
 from app.api.openapi.document import problems
-from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
+from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY, ROWS_BODY
 from app.api.schemas.changes import AcceptedModel, DryRunModel
 
 router = APIRouter(prefix=PREFIX, tags=["changes"])
@@ -63,6 +65,24 @@ async def post_replicate(request: Request) -> Response:
     Metadata messages register tables or change their schemas; they require the right `register`.
     """
     return await _answer(REPLICATE, request)
+
+
+@router.post(
+    "/rows",
+    status_code=202,
+    operation_id="post_rows",
+    summary="Post plain rows of one table",
+    response_model=AcceptedModel,
+    responses=_RESPONSES,
+    openapi_extra=openapi_extra(ROWS_BODY, RowsParameters, CsvSignParameters),
+)
+async def post_rows(request: Request) -> Response:
+    """Accept one row, a JSON array, NDJSON, concatenated rows or CSV with a header, for the table in `table`.
+
+    The keys decide: an upsert inserts a row or replaces it, a delete needs the key only. All rows are accepted or none,
+    unless rejected rows become dead letters (`on_reject=dead_letter`).
+    """
+    return await _answer(ROWS, request)
 
 
 @router.post(

@@ -40,6 +40,8 @@ _MEDIA_TYPES: Final = {
     LetterFormat.ARCION: "application/json",
     LetterFormat.ARCION_CSV: "text/csv",
     LetterFormat.REPLICATE: "application/json",
+    LetterFormat.ROWS: "application/json",
+    LetterFormat.ROWS_CSV: "text/csv",
 }
 _BINARY: Final = {"type": "string", "format": "binary"}
 _MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("application/json", "text/csv")}

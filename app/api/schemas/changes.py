@@ -1,8 +1,19 @@
-"""Answers to change requests, and the state of their batches."""
+"""Plain rows, which `app.formats` reads; the answers to change requests, and the state of their batches."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.schemas.common import Model
+
+
+class PlainRow(BaseModel):
+    """A row by column name, as typed JSON values. `null` is NULL; numbers keep all their digits."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    operation: Annotated[str | None, Field(alias="__op__", examples=["delete"])] = None
+    """`upsert`, `insert`, `update` or `delete`, or R, I, U or D, in any letter case; by default `op` of the request."""
 
 
 class ReceiptModel(Model):

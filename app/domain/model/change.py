@@ -14,13 +14,17 @@ Image: TypeAlias = dict[str, SourceValue]
 
 
 class Operation(StrEnum):
-    """What happened to the row. *Upsert* means that the source cannot tell insert from update."""
+    """What happened to the row. *Upsert* means that the source cannot tell insert from update.
+
+    A *merge* is an upsert of the columns that it gives: in a row that exists, the others keep their values.
+    """
 
     INSERT = "insert"
     SNAPSHOT = "snapshot"
     UPDATE = "update"
     DELETE = "delete"
     UPSERT = "upsert"
+    MERGE = "merge"
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

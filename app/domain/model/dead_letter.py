@@ -50,6 +50,8 @@ class LetterFormat(StrEnum):
     ARCION = "arcion"
     ARCION_CSV = "arcion_csv"
     REPLICATE = "replicate"
+    ROWS = "rows"
+    ROWS_CSV = "rows_csv"
 
 
 class LetterState(StrEnum):

@@ -68,6 +68,8 @@ class Table:
     """Columns that left the source and came back after this batch; older row images do not know their values."""
     cdc_started: bool = False
     """True if changes other than snapshot rows were accepted in this generation."""
+    images_complete: bool = False
+    """True if `partial_updates=complete` was set before the first batch of this generation: each row has an image."""
     arcion_catalog: str | None = None
     """The catalog whose messages feed this table, set by the first message with a catalog."""
     any_letter_case: bool = False

@@ -226,7 +226,8 @@ class _Walk:
         known = self._before_delete[row - 1][0] if moved else self._known(key)
         ordinals = incomplete.missing.ordinals
         absent = missing_of(ordinals, known)
-        if missing := [ordinal for ordinal in absent if ordinal not in incomplete.missing.optional]:
+        optional = {*incomplete.missing.optional, *(incomplete.missing.of_new_row if known is None else ())}
+        if missing := [ordinal for ordinal in absent if ordinal not in optional]:
             self._problems.extend(self.overlay.problem(incomplete, ordinal) for ordinal in missing)
             if moved:
                 self._restore(row - 1)

@@ -46,6 +46,8 @@ class MissingColumns(NamedTuple):
     """True if it is the image of the old key, which the row before this one deletes."""
     optional: tuple[int, ...] = ()
     """Positions that are NULL if no image knows them: of columns that were added after the change."""
+    of_new_row: tuple[int, ...] = ()
+    """Positions that are NULL if there is no image at all: of a merge, which then inserts the row."""
 
 
 Known: TypeAlias = list[SourceValue] | dict[int, Any]

@@ -91,7 +91,7 @@ class ChangeLayout:
 def layout_of(shape: Shape, rules: RowRules) -> ChangeLayout:
     """Return the layout of changes of this shape. Call it once per shape of a request."""
     reloads = rules.cdc_started and shape.operation is Operation.SNAPSHOT
-    key = (shape, rules.left_columns, reloads)
+    key = (shape, rules.left_columns, reloads, rules.images_complete)
     return _LAYOUTS.get(rules, key) or _LAYOUTS.keep(rules, key, _Planner(shape, rules).layout())
 
 
@@ -237,7 +237,7 @@ class _Planner:
     @property
     def _is_fillable(self) -> bool:
         """True if a row image can give what the change does not."""
-        return self._completes and self._shape.operation is Operation.UPDATE
+        return self._completes and self._shape.operation in {Operation.UPDATE, Operation.MERGE}
 
     def _missing(self, *, moved: bool) -> MissingColumns | None:
         """Return the columns that only a row image can give."""
@@ -248,7 +248,16 @@ class _Planner:
         names = self._source - self._after | later
         ordinals = tuple(at for at, name in enumerate(self._schema.names) if name in names)
         optional = tuple(at for at, name in enumerate(self._schema.names) if name in later)
-        return MissingColumns(ordinals, moved, optional) if ordinals else None
+        return MissingColumns(ordinals, moved, optional, self._of_new_row(ordinals)) if ordinals else None
+
+    def _of_new_row(self, missing: Sequence[int]) -> tuple[int, ...]:
+        """Return those of the missing columns that are NULL in a row that a merge inserts.
+
+        A key without a row image is new only if every row has one: otherwise NULL could land over data.
+        """
+        if self._shape.operation is not Operation.MERGE or not self._rules.images_complete:
+            return ()
+        return tuple(at for at in missing if self._schema.columns[at].nullable)
 
     def _unknown_values(self) -> Sequence[int]:
         """Return the columns whose value is unknown: an insert that omits one gets the source's default.

@@ -35,11 +35,13 @@ class RowRules:
     """Nullable columns that the source no longer has; they are NULL if a message does not give them."""
     cdc_started: bool = False
     """True if changes other than snapshot rows were accepted before."""
+    images_complete: bool = False
+    """True if every row of the table has a row image, so that a key without one is new."""
 
     @classmethod
     def of(cls, table: Table) -> Self:
         """Return the rules of a table as it is now."""
-        return cls(table.schema, table.options, table.left_columns, table.cdc_started)
+        return cls(table.schema, table.options, table.left_columns, table.cdc_started, table.images_complete)
 
     def after_start(self) -> "RowRules":
         """Return the rules once a change other than a snapshot row was accepted."""

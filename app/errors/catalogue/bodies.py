@@ -1,4 +1,4 @@
-"""Errors in a body's syntax, or in the form of its messages: JSON, CSV, Arrow, Arcion and Replicate."""
+"""Errors in a body's syntax, or in the form of its messages: JSON, CSV, Arrow, Arcion, Replicate and plain rows."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -50,13 +50,19 @@ BODIES: Final[Mapping[Code, Entry]] = {
     Code.MALFORMED_MESSAGE: Entry(
         Kind.INVALID,
         "A message lacks a field, or a field has the wrong type.",
-        "Compare the message at the pointer with `ArcionMessage` or `ReplicateMessage` in the gateway's /redoc. "
-        "Messages of other tools, such as Debezium, are not supported.",
+        "Compare the message at the pointer with `ArcionMessage` or `ReplicateMessage` in the gateway's /redoc. Send "
+        "rows without change data capture to `POST /v1/changes/rows`.",
+    ),
+    Code.WRONG_ENDPOINT: Entry(
+        Kind.INVALID,
+        "A message is in a format that this endpoint does not read.",
+        "Send the body to the endpoint that the detail names.",
     ),
     Code.BAD_OP: Entry(
         Kind.INVALID,
         "The format does not have this operation.",
-        "Use I, U, D or R for Arcion, and REFRESH, READ, INSERT, UPDATE or DELETE for Replicate.",
+        "Use I, U, D or R for Arcion, REFRESH, READ, INSERT, UPDATE or DELETE for Replicate, and upsert, insert, "
+        "update or delete for plain rows.",
     ),
     Code.BAD_EXISTS: Entry(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _EXISTS),
     Code.EXISTS_MISMATCH: Entry(Kind.INVALID, "`exists` contradicts the images or the operation.", _EXISTS),

@@ -52,7 +52,8 @@ REQUESTS: Final[Mapping[Code, Entry]] = {
     Code.UNSUPPORTED_MEDIA_TYPE: Entry(
         Kind.UNSUPPORTED_MEDIA,
         "The endpoint does not read this content type.",
-        "Send JSON with `Content-Type: application/json` or `application/x-ndjson`. Arcion also accepts `text/csv`.",
+        "Send JSON with `Content-Type: application/json` or `application/x-ndjson`. Arcion and plain rows can also be "
+        "`text/csv`.",
     ),
     Code.UNSUPPORTED_ENCODING: Entry(
         Kind.UNSUPPORTED_MEDIA,

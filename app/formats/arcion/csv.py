@@ -5,8 +5,7 @@ cursor and operation counts. Unquoted `NULL` is SQL NULL, quoted it is a text. T
 from a header; they are never guessed.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -17,14 +16,9 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
 from app.formats.arcion.messages import OPERATIONS, WrongMessage, images
-
-MAX_FIELDS: Final = 2**16
-"""Fields of a record; a realtime record of 20,000 columns has fewer."""
+from app.formats.csv.records import CsvRecord, read_records, written_records
 
 _MAX_PROBLEMS: Final = 100
-_NULL: Final = b"NULL"
-_NEW_LINE: Final = b"\n"
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +31,6 @@ class CsvChanges:
     """Records that are set aside."""
     columns: tuple[str, ...] = ()
     """The columns in file order, as declared or as the header names them."""
-
-
-@dataclass(slots=True)
-class _Record:
-    line: int
-    values: list[str | None]
-    backslashed: int | None
-    """The first field whose quotes have backslashes although the layout declares another escape."""
 
 
 def decode_arcion_csv(
@@ -93,26 +79,21 @@ def decode_arcion_csv(
 def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dict[int, bytes]:
     """Return the records with these indexes as they are written, line ends included. The body was read before."""
     _, records, one_field = _start(body, layout)
-    begins = [(record.line - 1, bool(record.values) or one_field) for record in records]
-    lines = [line + _NEW_LINE for line in body.split(_NEW_LINE)]
-    lines[0], lines[-1] = lines[0].removeprefix(_BYTE_ORDER_MARK), lines[-1].removesuffix(_NEW_LINE)
-    ends = [begin for begin, _ in begins[1:]] + [len(lines)]
-    written = [b"".join(lines[begin:end]) for (begin, counts), end in zip(begins, ends, strict=True) if counts]
-    return {index: written[index] for index in indexes}
+    return written_records(body, records, indexes, empty_counts=one_field)
 
 
-def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_Record], bool]:
+def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[CsvRecord], bool]:
     """Return the columns, the records after a header, and whether an empty line is a record."""
     columns = layout.checked().columns
-    records = _records(body, layout)
+    records = read_records(body, layout.signs)
     if layout.header:
         columns, records = _header(records, columns, layout.mode)
     return columns, records, layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
 
 
 def _header(
-    records: Iterator[_Record], declared: tuple[str, ...], mode: CsvMode
-) -> tuple[tuple[str, ...], Iterator[_Record]]:
+    records: Iterator[CsvRecord], declared: tuple[str, ...], mode: CsvMode
+) -> tuple[tuple[str, ...], Iterator[CsvRecord]]:
     """Return the columns, as declared or as the first record names them, and the other records.
 
     A realtime header can name each column once, or each field of its records.
@@ -131,7 +112,7 @@ def _header(
     return names, records
 
 
-def _change(index: int, record: _Record, columns: tuple[str, ...], mode: CsvMode, trimmed: frozenset[str]) -> Change:
+def _change(index: int, record: CsvRecord, columns: tuple[str, ...], mode: CsvMode, trimmed: frozenset[str]) -> Change:
     values, single, triple = record.values, len(columns), 3 * len(columns) + 3
     wanted, other = (single, triple) if mode is CsvMode.SNAPSHOT else (triple, single)
     if len(values) != wanted:
@@ -171,65 +152,3 @@ def _image(columns: tuple[str, ...], values: list[str | None], trimmed: frozense
         if isinstance(value, str):
             image[column] = value.strip(" \t")
     return image
-
-
-def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
-    """Yield the records; an empty line has no values."""
-    if (null := body.find(b"\0")) >= 0:
-        raise _malformed(body, null, "has the character U+0000")
-    field, unescaped, delimiter = _field_pattern(layout), _unescaper(layout), layout.delimiter.encode()
-    position = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
-    line = 1
-    while position < len(body):
-        start = position
-        record = _Record(line, [], None)
-        for _ in range(MAX_FIELDS):
-            match = field.match(body, position)
-            if match is None:
-                if b"\r" in body and _NEW_LINE not in body:
-                    raise _malformed(body, position, "ends with CR only; end lines with LF or with CR and LF")
-                raise _malformed(body, position, "has a field with unbalanced quotes")
-            quoted, backslashed, plain, separator = match.groups()
-            if backslashed is not None and record.backslashed is None:
-                record.backslashed = len(record.values)
-            if quoted is not None:
-                value = unescaped(quoted)
-            else:
-                value = plain if plain is not None else backslashed.replace(b'\\"', b'"')
-            try:
-                record.values.append(None if plain == _NULL else value.decode())
-            except UnicodeDecodeError:
-                raise _malformed(body, position, "has a field that is not UTF-8") from None
-            position = match.end()
-            if separator != delimiter:
-                break
-        else:
-            raise _malformed(body, position, f"has more than {MAX_FIELDS} fields")
-        if len(record.values) == 1 and not body[start:position].strip(b"\r\n"):
-            record.values.clear()
-        yield record
-        line += body.count(_NEW_LINE, start, position)
-
-
-def _field_pattern(layout: CsvLayout) -> re.Pattern[bytes]:
-    """Return the pattern of a field and its end: quoted, quoted JSON with backslashed quotes, or unquoted."""
-    delimiter, quote, escape = (re.escape(sign) for sign in (layout.delimiter, layout.quote, layout.escape))
-    if layout.escape == layout.quote:
-        inner, json = f"[^{quote}]++|{quote}{quote}", rf"\{{(?:[^{quote}\\]++|\\.)*+"
-    else:
-        inner, json = f"[^{quote}{escape}]++|{escape}.", "(?!)"
-    pattern = f"(?:{quote}((?:{inner})*+){quote}|{quote}({json}){quote}|([^{quote}{delimiter}\r\n]*+))"
-    return re.compile(rf"{pattern}({delimiter}|\r?\n|\Z)".encode(), re.DOTALL)
-
-
-def _unescaper(layout: CsvLayout) -> Callable[[bytes], bytes]:
-    """Return the function that removes the escapes of a quoted field."""
-    escape, quote = layout.escape.encode(), layout.quote.encode()
-    if escape == quote:
-        return lambda field: field.replace(quote + quote, quote)
-    pattern = re.compile(re.escape(escape) + b"(.)", re.DOTALL)
-    return lambda field: pattern.sub(rb"\1", field) if escape in field else field
-
-
-def _malformed(body: bytes, position: int, what: str) -> RejectedInput:
-    return RejectedInput(Code.MALFORMED_CSV, f"line {body.count(_NEW_LINE, 0, position) + 1} {what}")

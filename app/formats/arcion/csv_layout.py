@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.errors import Code, RejectedInput
+from app.formats.csv.records import CsvSigns
 
 
 class CsvMode(StrEnum):
@@ -26,13 +27,14 @@ class CsvLayout:
     quote: str = '"'
     escape: str = '"'
 
+    @property
+    def signs(self) -> CsvSigns:
+        """The characters that separate and enclose fields."""
+        return CsvSigns(self.delimiter, self.quote, self.escape)
+
     def checked(self) -> "CsvLayout":
         """Return this layout if it is valid. Raises RejectedInput `bad_request` or `columns_required`."""
-        signs = (self.delimiter, self.quote, self.escape)
-        if not all(len(sign) == 1 and sign.isascii() and sign not in "\r\n\0" for sign in signs):
-            raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape must be one ASCII character each")
-        if self.delimiter in signs[1:]:
-            raise RejectedInput(Code.BAD_REQUEST, "the delimiter must differ from the quote and the escape")
+        self.signs.checked()
         if not self.columns and not self.header:
             detail = "the order of the columns is unknown; set `columns`, or `header=true` for a file with a header"
             raise RejectedInput(Code.COLUMNS_REQUIRED, detail)

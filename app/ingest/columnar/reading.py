@@ -51,7 +51,8 @@ class TablePart:
         The table cache has one object for equal schemas or options, so that comparing them costs nothing.
         """
         table = self.table
-        return (id(self.reader), id(table.schema), id(table.options), table.left_columns, table.cdc_started)
+        rules = (table.left_columns, table.cdc_started, table.images_complete)
+        return (id(self.reader), id(table.schema), id(table.options), *rules)
 
 
 class OpenedBody(NamedTuple):

@@ -18,7 +18,8 @@ from app.staging.tables.events import record_event
 
 _SELECT_TABLES = """
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
-        t.arcion_catalog, t.drop_plan, t.any_letter_case, c.cdc_started, v.key_columns, v.columns, v.bare
+        t.images_complete, t.arcion_catalog, t.drop_plan, t.any_letter_case, c.cdc_started, v.key_columns, v.columns,
+        v.bare
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     JOIN mirrorgate.schema_versions v
@@ -143,6 +144,7 @@ def _table(row: sa.RowMapping) -> Table:
         left_columns=frozenset(name for name, since in stays.items() if since is None),
         returned_columns={name: BatchSequence(since) for name, since in stays.items() if since is not None},
         cdc_started=row["cdc_started"],
+        images_complete=row["images_complete"],
         arcion_catalog=row["arcion_catalog"],
         any_letter_case=row["any_letter_case"],
         drop_plan=DropPlan.from_json(row["drop_plan"]) if row["drop_plan"] else None,

@@ -36,7 +36,7 @@ def tables(draw: st.DrawFn) -> RowRules:
         exclude=tuple(draw(st.sets(st.sampled_from([*free, "gone"]), max_size=1))),
     )
     left = frozenset(draw(st.sets(st.sampled_from(free), max_size=1))) if free else frozenset()
-    return RowRules(schema_of(TYPES, keys, required), options, left, draw(st.booleans()))
+    return RowRules(schema_of(TYPES, keys, required), options, left, draw(st.booleans()), draw(st.booleans()))
 
 
 NAME_SETS: Final = st.sets(st.sampled_from(NAMES))
@@ -186,12 +186,17 @@ class Rejected(Exception):
 
 @dataclass
 class PlainRow:
-    """One row of the plain model: typed values by column; those that an image has to give; those that are unknown."""
+    """One row of the plain model: typed values by column; those that an image has to give; those that are unknown.
+
+    `of_new_row` are NULL if there is no image.
+    """
 
     marker: int
     values: dict[str, Any]
     lacking: frozenset[str] = frozenset()
+    moved: bool = False
     optional: frozenset[str] = frozenset()
+    of_new_row: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
 
 
@@ -248,13 +253,15 @@ def plain_rows(changes: Sequence[Change], rules: RowRules) -> Iterator[PlainRow]
                 raise Rejected
             row.marker = 4 if upserts else inserted
         else:
-            row.marker = 4 if operation is Operation.UPSERT else inserted if moves else 1
+            row.marker = 4 if operation in {Operation.UPSERT, Operation.MERGE} else inserted if moves else 1
             lacking = absent & then
             if lacking and (not completes or operation is Operation.UPSERT or lacking & {*keys}):
                 raise Rejected
-            if completes and operation is Operation.UPDATE:
+            if completes and operation in {Operation.UPDATE, Operation.MERGE}:
                 row.optional = frozenset(now - then - {*after}) if change.is_late else frozenset()
-                row.lacking = frozenset(lacking) | row.optional
+                row.lacking, row.moved = frozenset(lacking) | row.optional, moves
+                if operation is Operation.MERGE and rules.images_complete:
+                    row.of_new_row = row.lacking & nullable
         if completes:
             row.unknown = frozenset((now if operation is Operation.INSERT else now - then) - {*after})
         if any(row.values[name] is None for name in {*NAMES} - nullable - row.lacking):
@@ -293,4 +300,5 @@ def test_both_follow_the_rules(history: tuple[RowRules, list[ShapedChanges]]) ->
             } == {row: (set(of.lacking), set(of.optional)) for row, of in enumerate(expected) if of.lacking}
             for row, entry in rows.images.incomplete.items():
                 assert {NAMES[at] for at in entry.unknown} == expected[row].unknown
-                assert entry.missing.moved is (expected[row].marker != 1)
+                assert {NAMES[at] for at in entry.missing.of_new_row} == expected[row].of_new_row
+                assert entry.missing.moved is expected[row].moved

@@ -46,3 +46,27 @@ def test_a_request_is_counted_under_the_path_that_read_it(
     assert {path: count - before.get(path, 0) for path, count in counts().items() if count != before.get(path, 0)} == {
         expected: 1
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "row", "expected"),
+    [
+        ({}, {"id": 1, "note": "n"}, ("rows", "columnar", "")),
+        ({}, {"id": 1, "note": 7, "__op__": "insert"}, ("rows", "columnar", "")),
+        ({}, {"id": 1, "__op__": "delete"}, ("rows", "columnar", "")),
+        ({"partial_updates": "complete"}, {"id": 1}, ("rows", "columnar", "")),
+        ({}, {"id": 1, "note": ["n"], "__op__": "d"}, ("rows", "exact", "images")),
+        ({"exclude": ["note"]}, {"id": 1, "note": "n"}, ("rows", "exact", "table")),
+        ({"new_columns": "add_as_string"}, {"id": 1, "note": "n", "other": "x"}, ("rows", "exact", "images")),
+    ],
+    ids=["a row", "an operation", "a delete", "a partial row", "a list", "a table that needs each change", "a column"],
+)
+def test_plain_rows_are_counted_under_the_path_that_read_them(
+    harness: IngestHarness, options: dict[str, str], row: dict[str, object], expected: tuple[str, str, str]
+) -> None:
+    harness.put("t", SCHEMA, **options)
+    before = counts()
+    assert harness.plain_rows("t", row).receipts
+    assert {path: count - before.get(path, 0) for path, count in counts().items() if count != before.get(path, 0)} == {
+        expected: 1
+    }

@@ -1,0 +1,111 @@
+"""Plain rows as CSV with a header, which names the columns.
+
+An empty field without quotes is NULL, as an unquoted `NULL` is; `""` is the empty text.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.domain.model.change import Image
+from app.domain.model.dead_letter import RejectedMessage
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.errors import Code, Problem, RejectedInput
+from app.formats.csv.records import CsvRecord, CsvSigns, read_records, written_records
+from app.formats.rows.messages import RowChanges
+from app.formats.rows.operations import RowOperation
+
+_MAX_PROBLEMS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLayout:
+    """What a request declares about its CSV."""
+
+    operation: RowOperation = RowOperation.UPSERT
+    signs: CsvSigns = field(default_factory=CsvSigns)
+    columns: tuple[str, ...] = ()
+    """The columns in file order; empty if the first record names them, as it does in every request."""
+
+
+@dataclass(slots=True)
+class CsvRowChanges(RowChanges):
+    """The changes of a CSV body, with the line, from 1, on which the record of each row begins, and the columns."""
+
+    lines: list[int] = field(default_factory=list)
+    columns: tuple[str, ...] = ()
+
+
+def decode_csv_rows(
+    body: bytes,
+    layout: RowsLayout,
+    trimmed: frozenset[str] = frozenset(),
+    limits: InputLimits = UNLIMITED,
+    *,
+    keep_rejected: bool = False,
+) -> CsvRowChanges:
+    """Read a body. In the `trimmed` columns, which are not texts, blanks around a value are ignored.
+
+    Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
+    """
+    columns, records = _start(body, layout)
+    decoded = CsvRowChanges(columns=columns)
+    index = 0
+    for read, record in enumerate(records):
+        limits.check_messages(read + 1)  # an empty line takes as long as a record
+        if not record.values:
+            continue
+        decoded.lines.append(record.line)
+        wrong = _wrong(index, record, columns)
+        if wrong is None:
+            row = _row(columns, record.values, trimmed)
+            decoded.add(index, row, layout.operation, keep=keep_rejected, prefix=f"line {record.line}: ")
+        elif keep_rejected and wrong.code is Code.CSV_FIELD_COUNT:
+            decoded.rejected.append(RejectedMessage(index, (wrong,)))
+        else:
+            decoded.problems.append(wrong)
+        if len(decoded.problems) >= _MAX_PROBLEMS:
+            break
+        index += 1
+    if decoded.problems:
+        raise RejectedInput.of(tuple(decoded.problems))
+    if not index:
+        raise RejectedInput(Code.EMPTY_REQUEST, "the body contains no row")
+    return decoded
+
+
+def csv_row_records(body: bytes, layout: RowsLayout, indexes: Collection[int]) -> dict[int, bytes]:
+    """Return the records with these indexes as they are written, line ends included. The body was read before."""
+    return written_records(body, _start(body, layout)[1], indexes, empty_counts=False)
+
+
+def _start(body: bytes, layout: RowsLayout) -> tuple[tuple[str, ...], Iterator[CsvRecord]]:
+    """Return the columns, and the records after the header."""
+    records = read_records(body, layout.signs.checked(), empty_is_null=True)
+    if layout.columns:
+        return layout.columns, records
+    header = next(records, None)
+    if header is None or not header.values:
+        raise RejectedInput(Code.EMPTY_REQUEST, "the body does not begin with a header")
+    columns = tuple((name or "").strip() for name in header.values)
+    if len({*columns}) < len(columns):
+        raise RejectedInput(Code.BAD_REQUEST, "the header names a column twice")
+    return columns, records
+
+
+def _wrong(index: int, record: CsvRecord, columns: tuple[str, ...]) -> Problem | None:
+    line = f"line {record.line}: "
+    if len(record.values) != len(columns):
+        detail = f"the record has {len(record.values)} fields, and the header has {len(columns)}"
+        return Problem(Code.CSV_FIELD_COUNT, line + detail, index)
+    if record.backslashed is not None:
+        detail = "a quote has a backslash before it; set the parameter `escape`"
+        return Problem(Code.MALFORMED_CSV, line + detail, index)
+    return None
+
+
+def _row(columns: tuple[str, ...], values: list[str | None], trimmed: frozenset[str]) -> Image:
+    return {
+        name: value.strip(" \t") if value is not None and name in trimmed else value
+        for name, value in zip(columns, values, strict=True)
+    }

@@ -1,0 +1,65 @@
+"""Plain rows as JSON, read one by one: the exact path, which explains each rejection."""
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.domain.model.change import Change
+from app.domain.model.dead_letter import RejectedMessage
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
+from app.formats.json.decoder import MessageDecoder
+from app.formats.rows.foreign_forms import foreign_problem
+from app.formats.rows.operations import OPERATION_COLUMN, RowOperation, operation_of, row_change
+
+_DECODER: Final = MessageDecoder(dict[str, Any])
+
+
+@dataclass(slots=True)
+class RowChanges:
+    """The changes of a body in order, and the rows that are set aside or wrong."""
+
+    changes: list[Change] = field(default_factory=list)
+    rejected: list[RejectedMessage] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, index: int, row: dict[str, Any], default: RowOperation, *, keep: bool, prefix: str = "") -> None:
+        """Add the change of a row, or the problem of its operation; with `keep`, the row is set aside for it.
+
+        `prefix` is in front of the detail of a problem, such as a line number.
+        """
+        operation = operation_of(row.pop(OPERATION_COLUMN, None), default)
+        if operation is not None:
+            self.changes.append(row_change(index, operation, row))
+            return
+        detail = f"{prefix}{OPERATION_COLUMN} must be upsert, insert, update or delete, or R, I, U or D"
+        problem = Problem(Code.BAD_OP, detail, index, pointer_to("", OPERATION_COLUMN), OPERATION_COLUMN)
+        if keep:
+            self.rejected.append(RejectedMessage(index, (problem,)))
+        else:
+            self.problems.append(problem)
+
+
+def decode_rows(
+    body: bytes,
+    operation: RowOperation,
+    columns: Set[str],
+    limits: InputLimits = UNLIMITED,
+    *,
+    keep_rejected: bool = False,
+) -> RowChanges:
+    """Return the changes of a JSON body for a table with these columns, in order.
+
+    Raises RejectedInput naming every wrong row. With `keep_rejected`, rows with a wrong operation are set aside.
+    """
+    decoded = RowChanges()
+    known = columns | {OPERATION_COLUMN}
+    for index, row in enumerate(_DECODER.decode(body, limits)):
+        foreign = foreign_problem(index, row, known)
+        if foreign is not None:
+            raise RejectedInput.of((*decoded.problems, foreign))
+        decoded.add(index, row, operation, keep=keep_rejected)
+    if decoded.problems:
+        raise RejectedInput.of(tuple(decoded.problems))
+    return decoded

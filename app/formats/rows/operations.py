@@ -1,0 +1,47 @@
+"""The operations of plain rows, and the change that a row becomes."""
+
+from enum import StrEnum
+from typing import Any, Final
+
+from app.domain.model.change import Change, Image, Operation
+
+OPERATION_COLUMN: Final = "__op__"
+"""The key of a JSON row, or the column of a CSV file, that has the operation of its row."""
+
+_AT: Final = ""
+"""JSON Pointer of the row: a message is the row itself."""
+
+
+class RowOperation(StrEnum):
+    """The operation of all rows of a request that have none of their own."""
+
+    UPSERT = "upsert"
+    INSERT = "insert"
+    DELETE = "delete"
+
+
+OPERATIONS: Final = {
+    "upsert": Operation.MERGE,
+    "insert": Operation.INSERT,
+    "update": Operation.UPDATE,
+    "delete": Operation.DELETE,
+    "r": Operation.MERGE,
+    "i": Operation.INSERT,
+    "u": Operation.UPDATE,
+    "d": Operation.DELETE,
+}
+"""An upsert keeps the values that its row does not give, so it is a merge."""
+
+
+def operation_of(written: Any, default: RowOperation) -> Operation | None:
+    """Return the operation that a row has in `__op__`, the default for NULL or nothing, None if there is no such."""
+    if written is None:
+        return OPERATIONS[default]
+    return OPERATIONS.get(written.lower()) if isinstance(written, str) and written.isascii() else None
+
+
+def row_change(index: int, operation: Operation, row: Image) -> Change:
+    """Return the change that a row without its operation becomes. A delete uses the key only."""
+    if operation is Operation.DELETE:
+        return Change(index, operation, row, None, _AT, _AT)
+    return Change(index, operation, None, row, _AT, _AT)

@@ -1,0 +1,64 @@
+"""Plain rows in JSON on the columnar path."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from app.domain.access.rights import Principal
+from app.domain.model.input_limits import InputLimits
+from app.domain.model.source_name import SourceName
+from app.domain.rows.shaped_changes import ShapedChanges
+from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
+from app.formats.rows.operations import RowOperation
+from app.ingest.columnar.decline import Decline, Declined
+from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, eligible_table, opened_or_why
+from app.ingest.table_cache import TableCache
+
+_MAX_CACHED: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRequest:
+    """A body of plain rows, and the parameters of its request."""
+
+    body: bytes
+    requested: SourceName
+    operation: RowOperation
+    limits: InputLimits
+    principal: Principal
+
+    @staticmethod
+    def open(requests: "Sequence[RowsRequest]", table_cache: TableCache) -> list[Opened]:
+        """Find the tables of all bodies, which are decoded only then: their types depend on the tables."""
+        return [opened_or_why(RowsRequest._opened, request, table_cache) for request in requests]
+
+    def _opened(self, table_cache: TableCache) -> OpenedBody:
+        if len(self.body) > self.limits.value_bytes:  # a value can be too long
+            raise Declined(Decline.BODY)
+        table = eligible_table(self.requested, None, table_cache, self.principal)
+        content = RowsBody(self.body, self.operation, self.limits.messages)
+        return OpenedBody([TablePart(table, _reader_of(table.schema.names), content)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the rows for tables with the same columns."""
+
+    reader: RowReader
+
+    def read(self, parts: Sequence[RowsBody]) -> list[ShapedChanges]:
+        """Return the changes of each part. Raises Declined."""
+        try:
+            return self.reader.read(parts)
+        except (NotPlain, ValueError, RecursionError):
+            raise Declined(Decline.IMAGES) from None
+
+
+@lru_cache(_MAX_CACHED)
+def _reader_of(columns: tuple[str, ...]) -> _Reader:
+    """Return the reader of tables with these columns. Raises Declined for names that it cannot read."""
+    try:
+        return _Reader(RowReader(columns))
+    except ValueError:
+        raise Declined(Decline.TABLE) from None
