@@ -106,7 +106,7 @@ class _Planner:
         self._shape, self._rules = shape, rules
         self._schema, self._options = rules.schema, rules.options
         self._before = None if shape.before is None else shape.before - excluded
-        self._kept = shape.kept | self._unchanged_keys()
+        self._kept = (shape.kept | self._unchanged_keys()) - excluded
         self._after = (shape.after or frozenset()) - excluded | self._kept
         self._excluded = excluded
         self._sourced = frozenset(rules.schema.names) - rules.left_columns - excluded
