@@ -81,6 +81,7 @@ def test_a_published_file_is_visible_under_its_number_and_nothing_else(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_freshness_is_measured_with_the_real_mirror(tmp_path: Path) -> None:
     [figure] = mirror_freshness.measure(Bench(1, 1.0, 0.01, tmp_path, lambda _: None))
     assert 0 < figure.value.median < 60_000

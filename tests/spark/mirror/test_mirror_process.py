@@ -86,6 +86,7 @@ def test_a_mirror_follows_a_zone_in_one_version_per_file_and_stops_cleanly(zone:
     assert events(log)[-1]["event"] == "mirror_stopped"
 
 
+@pytest.mark.thorough
 def test_a_killed_mirror_neither_repeats_nor_skips_a_file(zone: Zone, tmp_path: Path) -> None:
     """Every file appends one row per table, so a repeated or a skipped file shows."""
     tables = ("a", "b", "c")
@@ -122,6 +123,7 @@ def test_a_killed_mirror_neither_repeats_nor_skips_a_file(zone: Zone, tmp_path: 
         assert [first for first, _ in bounds] == [1, *(applied + 1 for _, applied in bounds[:-1])]
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_a_single_run_without_a_traceback_and_the_next_one_continues(zone: Zone, tmp_path: Path) -> None:
     for table in range(300):  # more than one job of a second applies
         zone.land(f"t{table}", 1, [(1, "row", 0)])
