@@ -63,6 +63,9 @@ RULES: Final = {
     "post_replicate_changes": Rule(
         "ingest", about_a_table=True, query={"dry_run": "true", "table": TABLE}, json=REPLICATE
     ),
+    "post_rows": Rule(
+        "ingest", about_a_table=True, query={"dry_run": "true", "table": TABLE}, json=lambda table: [{"id": 1}]
+    ),
     "post_arrow_rows": Rule(
         "ingest", (400, "malformed_arrow"), about_a_table=True, query={"table": TABLE}, media_type=ARROW_STREAM
     ),

@@ -135,6 +135,7 @@ def test_the_mirrors_own_commits_are_explained(landed: Landed) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_maintenance_beside_the_mirror_loses_no_file(landed: Landed) -> None:
     stop = threading.Event()
 

@@ -53,6 +53,7 @@ def watch(session: int, seen: set[str], over: threading.Event) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_a_process_mirrors_to_a_bucket_and_shows_no_secret(s3: S3, tmp_path: Path) -> None:
     zone, target = Zone(tmp_path), s3.target("/my mirror")
     zone.land("sales.orders", 1, [(1, "a", 0), (2, "b", 0)])

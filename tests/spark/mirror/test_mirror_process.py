@@ -55,6 +55,7 @@ def test_once_applies_what_it_can_without_postgres_and_says_what_to_do_about_the
     assert zone.history("sales.orders") == ["1-2"]
 
 
+@pytest.mark.thorough
 def test_a_mirror_follows_a_zone_in_one_version_per_file_and_stops_cleanly(zone: Zone, tmp_path: Path) -> None:
     log = tmp_path / "mirror.log"
     zone.land("followed", 1, [(1, "first", 0)])
