@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from app.cli import main as cli
 from app.domain.arrow.payload import decode_payload
 from tests.api.calls import ADMIN_KEY, insert
+from tests.support.cli_output import first_json
 from tests.support.gateway_parts import current
 
 
@@ -24,7 +25,7 @@ class Ended:
 
     @property
     def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.output)
+        report: dict[str, Any] = first_json(self.output)
         return report
 
 

@@ -1,7 +1,6 @@
 """`mirrorgate doctor`, and how `up` and the drain use its checks. The tests' own Postgres does not fsync."""
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from app.local import up
 from app.local.embedded import PrivatePostgres, running_url
 from app.settings import Settings
 from app.staging.connection.server_settings import present_installation
+from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY
 
 OTHER = UUID(int=2)
@@ -45,7 +45,7 @@ def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsaf
     database_url: str, tmp_path: Path
 ) -> None:
     ran = run("app.cli", "doctor", "--json", **set_up(database_url, tmp_path), MIRRORGATE_LANDINGZONE="/x")
-    findings = json.loads(ran.stdout)
+    findings = first_json(ran.stdout)
     assert ran.returncode == 1
     assert [found["check"] for found in findings if found["outcome"] == "unsafe"] == UNSAFE
     assert [found["detail"] for found in findings if found["outcome"] == "warning"] == [
@@ -121,7 +121,7 @@ typer.run(doctor.doctor)
 """
     command = [sys.executable, "-c", program, "--json", "--landing-zone", str(tmp_path), "--data-dir", str(tmp_path)]
     ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
-    assert isinstance(json.loads(ran.stdout), list)
+    assert isinstance(first_json(ran.stdout), list)
     assert "storage_retry" in ran.stderr
 
 
@@ -182,5 +182,5 @@ def test_the_private_postgres_of_a_data_directory_is_found_while_it_runs(tmp_pat
 def test_the_landing_zone_of_a_data_directory_is_examined(tmp_path: Path) -> None:
     (tmp_path / "landing-zone").mkdir()
     ran = run("app.cli", "doctor", "--json", "--data-dir", str(tmp_path))
-    checks = {found["check"]: found["outcome"] for found in json.loads(ran.stdout)}
+    checks = {found["check"]: found["outcome"] for found in first_json(ran.stdout)}
     assert checks["zone_rename_keeps_existing"] == "ok"

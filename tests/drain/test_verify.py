@@ -1,6 +1,5 @@
 """`mirrorgate tables verify` finds every difference between ledger and landing zone, and no false ones."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from app.domain.model.table import FileNumber
 from app.landing.local_zone import LocalZone
 from tests.drain.conftest import NewDrain
 from tests.drain.test_landing_zone_command import Terminal, terminal
+from tests.support.cli_output import first_json
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.onelake import Trust
 from tests.support.onelake.clients import onelake_address
@@ -51,7 +51,7 @@ def folder(engine: sa.Engine, landing_zone: Path, new_drain: NewDrain) -> Path:
 
 def report(terminal: Terminal, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     status, output = terminal.run("tables", "verify", *arguments, "--json")
-    return status, json.loads(output)
+    return status, first_json(output)
 
 
 def test_nothing_differs_where_nothing_was_touched(terminal: Terminal, folder: Path) -> None:

@@ -1,12 +1,12 @@
 """`mirrorgate verify --against`: differences are findings beside those of the zone."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.support.cli_output import first_json
 from tests.verify.conftest import Run
 from tests.verify.zones import Zone, rows
 
@@ -70,7 +70,7 @@ def test_one_table_is_compared_with_one_delta_table(zone: Zone, target: Path, ru
 def test_only_the_chosen_tables_are_compared(zone: Zone, target: Path, run: Run) -> None:
     write_deltalake(target / "other", rows(1, marker=None), mode="overwrite")
     ended = run("verify", zone.root, "--json", "--table", "SALES.orders", "--against", target)
-    assert json.loads(ended.output)["findings"] == []
+    assert first_json(ended.output)["findings"] == []
 
 
 @pytest.mark.parametrize(

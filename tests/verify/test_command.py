@@ -1,7 +1,6 @@
 """`mirrorgate verify` on the command line: shapes, exit statuses, and what people see."""
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from rich.console import Console
 from app.cli.verify.report import MAX_PLACES, print_report
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding
+from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY
 from tests.verify.conftest import Run
 from tests.verify.zones import Zone, file_name, rows
@@ -52,7 +52,7 @@ def test_json_has_the_shape_that_scripts_rely_on(zone: Zone, run: Run) -> None:
     zone.clean("other")
     (zone.root / "_partnerEvents.json").unlink()
     ended = run("verify", zone.root, "--json")
-    document = json.loads(ended.output)
+    document = first_json(ended.output)
     assert ended.status == 1
     assert list(document) == ["zone", "tables", "files", "findings"]
     assert (document["zone"], document["tables"], document["files"]) == (str(zone.root), 2, 5)

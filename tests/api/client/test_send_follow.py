@@ -1,7 +1,6 @@
 """`mirrorgate send --follow` with the real API: it sends each complete file of a folder once, in order."""
 
 import gzip
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal, lines, staged
+from tests.support.cli_output import first_json
 from tests.support.processes import started
 from tests.support.waiting import wait_until
 
@@ -171,7 +171,7 @@ def test_it_goes_on_with_what_comes_until_it_is_ended(
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    report = json.loads(output)
+    report = first_json(output)
     assert keys(api_engine) == [0, 1, 2, 3]
     assert (report["files"], report["changes"], report["producer"]["sequence"]) == (2, 4, 2)
     assert "to send the rest, run the same command again" in errors

@@ -1,6 +1,5 @@
 """`mirrorgate send` as a process: standard input, Ctrl-C, and its summary."""
 
-import json
 import re
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import typer
 
 from app.cli.main import app
 from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, rejects
+from tests.support.cli_output import first_json
 from tests.support.http.stand_in import StandIn
 from tests.support.processes import REPOSITORY, started
 
@@ -61,7 +61,7 @@ def test_standard_input_is_sent_as_it_comes() -> None:
         output, errors = process.communicate('{"c":3}\n', timeout=30)
     assert (process.returncode, errors) == (0, "")
     assert gateway.bodies[1:] == [b'{"b":2}\n', b'{"c":3}\n']
-    assert json.loads(output) == {
+    assert first_json(output) == {
         "complete": True,
         "next_message": 3,
         "requests": 3,
@@ -120,7 +120,7 @@ def test_a_second_ctrl_c_ends_at_once_and_tells_what_is_in_doubt() -> None:
         output, errors = process.communicate(timeout=30)
         release.set()
     assert process.returncode == ENDED_BY_CTRL_C
-    assert json.loads(output)["in_doubt"] == [1, 1]
+    assert first_json(output)["in_doubt"] == [1, 1]
     assert "the messages before 1 were accepted; messages 1 to 1 may have been accepted too" in errors
 
 

@@ -24,6 +24,7 @@ from app.errors import Code, MirrorgateError
 from app.mirror.inspection import guard_rails
 from tests.mirror.inspection.mirrored import Mirrored
 from tests.project.facts import REPOSITORY
+from tests.support.cli_output import first_json
 
 RUNNER = CliRunner()
 
@@ -35,7 +36,7 @@ def run(*arguments: str) -> Result:
 def printed(*arguments: str) -> Any:
     answer = run(*arguments)
     assert answer.exit_code == 0, answer.output + repr(answer.exception)
-    return json.loads(answer.stdout)
+    return first_json(answer.stdout)
 
 
 def failed(*arguments: str) -> MirrorgateError:
@@ -126,7 +127,7 @@ def test_values_keep_their_digits_and_columns_their_names(root: str) -> None:
     sql += "TIMESTAMPTZ '2026-01-01 00:00:00Z' AS t, 'infinity'::DATE AS i, INTERVAL 1 DAY AS v, [1, NULL] AS l"
     answer = run("query", sql, "--to", root, "--json")
     assert "12345678901234567.89" in answer.stdout
-    (row,) = json.loads(answer.stdout)
+    (row,) = first_json(answer.stdout)
     assert list(row)[:2] == ["a", "a_1"]
     assert (row["b"], row["f"], row["t"], row["l"]) == ("eA==", None, "2026-01-01T00:00:00Z", [1, None])
     assert run("query", sql, "--to", root, "--csv").exit_code == run("query", sql, "--to", root).exit_code == 0

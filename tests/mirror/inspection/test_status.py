@@ -20,6 +20,7 @@ from app.mirror.inspection.maintenance import optimize_table, vacuum_table
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.published.table_folders import PublishedTable
+from tests.support.cli_output import first_json
 
 RUNNER = CliRunner()
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), ("__rowMarker__", pa.int32())])
@@ -48,7 +49,7 @@ class Landed:
     def json(self, *arguments: str, status: int = 0) -> Any:
         answer = self.run(*arguments, "--json")
         assert answer.exit_code == status, answer.output + repr(answer.exception)
-        return json.loads(answer.stdout)
+        return first_json(answer.stdout)
 
     def status(self, status: int = 0) -> dict[str, Any]:
         return {one["table"]: one for one in self.json("status", str(self.zone), status=status)}
@@ -109,7 +110,7 @@ def test_the_zone_and_target_of_a_local_gateway_are_found(landed: Landed, tmp_pa
     (tmp_path / "data" / "mirror").symlink_to(landed.to)
     (tmp_path / "data" / "landing-zone").symlink_to(landed.zone)
     answer = RUNNER.invoke(app, ["mirror", "status", "--data-dir", str(tmp_path / "data"), "--json"])
-    assert {one["table"] for one in json.loads(answer.stdout)} == {"plain", "sales.my orders"}
+    assert {one["table"] for one in first_json(answer.stdout)} == {"plain", "sales.my orders"}
 
 
 def test_a_missing_zone_is_an_error(landed: Landed, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The commands on mirrored tables read and write a bucket as they do a folder."""
 
-import json
 from typing import Any
 
 from typer.testing import CliRunner
@@ -9,6 +8,7 @@ from app.cli.main import app
 from tests.mirror.faults.conftest import rows_file, some_file
 from tests.mirror.model.landed import INSERT, UPSERT
 from tests.mirror.object_store.conftest import Lake
+from tests.support.cli_output import first_json
 
 
 def test_every_command_works_on_a_bucket(lake: Lake) -> None:
@@ -23,7 +23,7 @@ def test_every_command_works_on_a_bucket(lake: Lake) -> None:
     def printed(*arguments: str) -> Any:
         answer = CliRunner().invoke(app, ["mirror", *arguments, "--to", lake.target.location, *options, "--json"])
         assert answer.exit_code == 0, answer.output + repr(answer.exception)
-        return json.loads(answer.stdout)
+        return first_json(answer.stdout)
 
     (state,) = printed("status", str(lake.root))
     assert (state["table"], state["state"], state["file_number"]) == (name, "in_step", 4)

@@ -1,6 +1,5 @@
 """Checks of executors, with a real Spark."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pyspark.sql import SparkSession
 from app.domain.preflight.finding import Finding, Outcome
 from app.landing.open_zone import ZoneAddress
 from spark_jobs.doctor import examine_executors
+from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY
 
 
@@ -45,5 +45,5 @@ def test_the_command_asks_spark_in_a_process_of_its_own(database_url: str, tmp_p
     command = [sys.executable, "-m", "app.cli", "doctor", "--spark", "--json"]
     command += ["--landing-zone", str(tmp_path / "zone"), "--data-dir", str(tmp_path)]
     ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120)
-    found = {entry["check"]: entry["outcome"] for entry in json.loads(ran.stdout)}
+    found = {entry["check"]: entry["outcome"] for entry in first_json(ran.stdout)}
     assert (ran.returncode, found["zone_executor_writes"]) == (1, "ok"), ran.stderr
