@@ -1,6 +1,6 @@
 """How far a Delta table has applied its landing files, in the table's own log.
 
-Delta's application transactions are part of a commit: the position moves with the rows or not at all, whoever kills
+Delta's application transactions are part of a commit: the position moves with the rows or not at all, even if a kill
 the process. A second commit of the same file conflicts with the first one.
 """
 

@@ -5,7 +5,7 @@ that dies anywhere neither repeats nor skips a file.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -55,20 +55,13 @@ def inspect_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
 
     Of the next file, only the columns are read: damage in its rows shows when the mirror applies it.
     """
-    view = None
-    with _store_errors(target, table):
-        if zone.kind(table.folder) is not PathKind.FOLDER:
-            return dropped(target, table)
-        try:
-            view = view_table(zone, target, table)
-            view.require_order()
-            pending = view.pending()
-            if pending:
-                schema = read_schema(zone, pending[0], view.metadata)
-                grown(view.columns(), pending[0].path, without_marker(schema))
-        except InvariantBroken as error:
-            return stopped(zone, target, table, view, error)
-        return report_of(zone, view)
+
+    def check_columns(view: TableView, pending: list[DataFile]) -> TableView:
+        schema = read_schema(zone, pending[0], view.metadata)
+        grown(view.columns(), pending[0].path, without_marker(schema))
+        return view
+
+    return _report_after(zone, target, table, check_columns)
 
 
 def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable, limits: MirrorLimits) -> TableReport:
@@ -77,6 +70,23 @@ def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
     Safe to kill anywhere, and beside another mirror: the log accepts each file once. Raise OSError if a store fails, or
     a file vanishes between listing and reading.
     """
+
+    def apply(view: TableView, pending: list[DataFile]) -> TableView:
+        try:
+            return _apply(zone, target, view, pending[: limits.max_files], limits)
+        except CommitFailedError:  # OPTIMIZE or another mirror was faster; the next call continues
+            return view_table(zone, target, table)
+
+    return _report_after(zone, target, table, apply)
+
+
+def _report_after(
+    zone: LandingZone,
+    target: MirrorTarget,
+    table: PublishedTable,
+    handle: Callable[[TableView, list[DataFile]], TableView],
+) -> TableReport:
+    """Look at a table, handle the files that follow its position, and report what `handle` leaves."""
     view = None
     with _store_errors(target, table):
         if zone.kind(table.folder) is not PathKind.FOLDER:
@@ -86,9 +96,7 @@ def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
             view.require_order()
             pending = view.pending()
             if pending:
-                view = _apply(zone, target, view, pending[: limits.max_files], limits)
-        except CommitFailedError:
-            return inspect_table(zone, target, table)  # OPTIMIZE or another mirror was faster; the next call continues
+                view = handle(view, pending)
         except InvariantBroken as error:
             return stopped(zone, target, table, view, error)
         return report_of(zone, view)

@@ -58,7 +58,7 @@ class TableView:
         if self.metadata.is_partitioned:
             raise InvariantBroken(
                 Code.LANDING_ORDER_UNSUPPORTED,
-                f"table {self.table} has its files in folders of partitions, each with numbers of its own",
+                f"table {self.table} has its files in folders of partitions, each numbered separately",
                 remedy="Remove `isPartitionEnabled`, and write all files into the table folder.",
             )
         if self.files.unnumbered and not self.files.numbered:

@@ -60,7 +60,7 @@ ProcessCollector(namespace="mirrorgate_drain", registry=REGISTRY)
 
 
 def serve_metrics(port: int | None, *, leased: Callable[[], int], failing: Callable[[], int]) -> int | None:
-    """Serve `/metrics` on the loopback address from a thread of its own; return the port, None if none is set.
+    """Serve `/metrics` on the loopback address from a separate thread; return the port, None if none is set.
 
     `leased` and `failing` return the number of tables that the drain has taken over and of those whose last attempt
     failed. Raise Misconfigured `bad_setting` when the port is taken.

@@ -92,7 +92,7 @@ def applied_counts() -> tuple[int, int]:
 
 
 def serve_mirror_metrics(port: int | None, reports: Reports) -> int | None:
-    """Serve `/metrics` on the loopback address from a thread of its own; return the port, None if none is set.
+    """Serve `/metrics` on the loopback address from a separate thread; return the port, None if none is set.
 
     `reports` returns the last report of each table. Raise Misconfigured `bad_setting` when the port is taken.
     """

@@ -28,7 +28,7 @@ class Paired:
     sent: LoadResult
 
     def figure(self, name: str, title: str, of_limit: str, least: float, **details: str) -> Figure:
-        """Return the figure whose ratio is to be at least `least`; `of_limit` says what the limit measures."""
+        """Return the figure whose ratio must reach `least`; `of_limit` says what the limit measures."""
         goal = Goal(least, at_least=True)
         return Figure(
             name, title, "changes/s", self.value, self.limit, of_limit, goal, load_details(self.sent) | details

@@ -1,4 +1,4 @@
-"""Stores the mirror's reports in the gateway's database, where the API reads them, from a thread of its own.
+"""Stores the mirror's reports in the gateway's database, where the API reads them, from a separate thread.
 
 The mirror works without a database, so a failure here is logged and tried again, and delays no file.
 """

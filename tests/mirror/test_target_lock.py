@@ -17,6 +17,7 @@ from app.mirror.target_lock import exclusive_target
 from app.mirror.target_lock.exclusive import RenewedLease
 from app.mirror.target_lock.folder_lock import LOCK_FILE
 from app.mirror.target_lock.lease import LEASE_TABLE, TargetLease
+from tests.mirror.lease_races import race
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
@@ -119,25 +120,8 @@ def test_an_ended_lease_is_taken_over_and_its_owner_notices(tmp_path: Path) -> N
 
 
 def test_of_many_that_take_a_free_lease_at_the_same_time_one_has_it(tmp_path: Path) -> None:
-    outcomes: list[Code | None] = []
-    together = threading.Barrier(8)
-
-    def take() -> None:
-        taker = lease(tmp_path)
-        together.wait()
-        try:
-            taker.acquire()
-            outcomes.append(None)
-        except Misconfigured as error:
-            outcomes.append(error.code)
-
-    threads = [threading.Thread(target=take) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes.count(None) == 1
-    assert outcomes.count(Code.MIRROR_RUNNING) == 7
+    outcomes = race(lambda: lease(tmp_path), 8)
+    assert (outcomes.count(None), outcomes.count(Code.MIRROR_RUNNING)) == (1, 7)
 
 
 def test_a_block_renews_its_lease_and_gives_it_up(tmp_path: Path) -> None:

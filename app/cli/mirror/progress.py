@@ -50,7 +50,7 @@ def interruptible(work: Callable[[], Result]) -> Result:
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
+        except BaseException as error:  # noqa: BLE001  # deltalake's panics too; `result` raises it again
             future.set_exception(error)
 
     Thread(target=run, name="delta-maintenance", daemon=True).start()

@@ -183,7 +183,7 @@ class _Filler:
             return ()
         key_of = pick(layout.compared)
         old = [key_of(self._before[at]) for at in changes]  # type: ignore[arg-type]  # the shape has both images
-        new = [key_of(self._after[at]) for at in changes]  # type: ignore[arg-type]  # the same
+        new = [key_of(self._after[at]) for at in changes]  # type: ignore[arg-type]  # the shape has both images
         if _COMPARABLE.issuperset(map(type, chain.from_iterable(chain(old, new)))):
             if old == new:
                 return ()

@@ -48,7 +48,7 @@ class ComparedColumns:
         for place, name in enumerate(self.all):
             value = identifier(name) if name in present else "NULL"
             shown.append(f"{f'CAST({value} AS VARCHAR)' if name in self.as_text else value} AS c{place}")
-        return f"SELECT {', '.join([*shown, f'{side} AS side'])} FROM {source}"  # noqa: S608 - all names are quoted
+        return f"SELECT {', '.join([*shown, f'{side} AS side'])} FROM {source}"  # noqa: S608  # quoted names
 
 
 def change_columns(columns: ComparedColumns, before: str | None, after: str) -> str:
@@ -87,7 +87,7 @@ def change_columns(columns: ComparedColumns, before: str | None, after: str) -> 
             {values}
         FROM (SELECT * FROM numbered WHERE NOT added) AS b
         FULL JOIN (SELECT * FROM numbered WHERE added) AS a ON {same_key} AND b.place = a.place
-    """  # noqa: S608 - all names are quoted
+    """  # noqa: S608  # quoted names
 
 
 def changes_of(columns: ComparedColumns, limit: int | None) -> str:
@@ -98,4 +98,4 @@ def changes_of(columns: ComparedColumns, limit: int | None) -> str:
     order = ", ".join(str(place + 3) for place in (keys or range(len(shown))))
     values = ", ".join(f"{one} AS v{place}" for place, one in enumerate(shown))
     end = "" if limit is None else f" LIMIT {limit}"
-    return f"SELECT change, changed, {values} FROM changes ORDER BY {order}, change{end}"  # noqa: S608 - all names are quoted
+    return f"SELECT change, changed, {values} FROM changes ORDER BY {order}, change{end}"  # noqa: S608  # quoted names

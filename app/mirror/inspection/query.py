@@ -140,7 +140,7 @@ def _open_tables(
         with reading(found):
             source = engine.register(arrow_dataset(delta))
         engine.run(f"CREATE SCHEMA IF NOT EXISTS {identifier(table.schema or 'main')}")
-        engine.run(f"CREATE OR REPLACE VIEW {table.sql} AS SELECT * FROM {source}")  # noqa: S608 - all names are quoted
+        engine.run(f"CREATE OR REPLACE VIEW {table.sql} AS SELECT * FROM {source}")  # noqa: S608  # quoted names
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class FolderLock:
     def check(self) -> None:
         """Raise TemporarilyUnavailable `mirror_away` when the folder is gone, or is another one than the locked one.
 
-        A lost mount leaves an empty folder. Without this check, the mirror would start all tables anew there.
+        A lost mount leaves an empty folder. Without this check, the mirror would start all tables again there.
         """
         assert self._descriptor is not None
         try:

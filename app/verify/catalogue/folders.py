@@ -30,9 +30,9 @@ FOLDERS: Final[Mapping[FindingCode, Entry]] = {
         "Name files by 20 digits with leading zeros, for example 00000000000000000001.parquet.",
     ),
     FindingCode.NAME_NOT_A_NUMBER: error(
-        "The name of a data file is not a number, such as a GUID. Such files have no order: a delete can be applied "
+        "A data file has a name that is no number, such as a GUID. Such files have no order: a delete can be applied "
         "before its insert.",
-        "Name files by 20 digits, in the order in which they are to be applied.",
+        "Name files by 20 digits, in the order in which Fabric must apply them.",
     ),
     FindingCode.WRONG_EXTENSION: error(
         "The extension of a numbered file is not that of the table's format.",

@@ -107,8 +107,10 @@ class DifferenceDetails:
         wanted = ", ".join(f"{key}::UHUGEINT" for key in keys)
         for chunk in delta_side.read_chunks(self.table):
             with registered(self.connection, chunk.append_column(_POSITION, pa.array(range(chunk.num_rows)))) as rows:
-                query = f"SELECT {_POSITION}, {self._delta_key(chunk)} AS found FROM {rows} WHERE found IN ({wanted})"  # noqa: S608
-                found = self.connection.execute(query).fetchall()
+                found = self.connection.execute(
+                    f"SELECT {_POSITION}, {self._delta_key(chunk)} AS found FROM {rows} "  # noqa: S608  # quoted names
+                    f"WHERE found IN ({wanted})"
+                ).fetchall()
             texts = self._texts(_rows_at(chunk, [position for position, _ in found]))
             for (_, key), row in zip(found, texts, strict=True):
                 self._theirs.setdefault(key, row)

@@ -128,7 +128,7 @@ class ZoneFold:
         except BaseException:
             self._types, self._required, self._kinds = before
             events = self._names["events"]
-            self._connection.execute(f"DELETE FROM {events} WHERE position >> {POSITION_BITS} = {index}")  # noqa: S608
+            self._connection.execute(f"DELETE FROM {events} WHERE position >> {POSITION_BITS} = {index}")  # noqa: S608  # ours
             raise
         return rows
 

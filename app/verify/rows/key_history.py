@@ -16,7 +16,7 @@ from app.verify.rows.duckdb_session import unique_name
 from app.verify.rows.row_ranges import RANGES_PER_FINDING
 
 MIN_GARBAGE_ROWS: Final = 1_000_000
-"""Deleted keys after which `live` is written anew, if they outnumber the live ones: DuckDB keeps their memory."""
+"""Deleted keys after which `live` is rewritten, if they outnumber the live ones: DuckDB keeps their memory."""
 
 _CREATE: Final = "CREATE TEMP TABLE {live} (key UHUGEINT)"
 

@@ -11,6 +11,7 @@ from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import exclusive_target
 from app.mirror.target_lock.exclusive import RenewedLease
 from app.mirror.target_lock.lease import LEASE_TABLE, TargetLease
+from tests.mirror.lease_races import race
 from tests.mirror.object_store.conftest import S3
 from tests.support.waiting import wait_until
 
@@ -47,24 +48,9 @@ def test_an_ended_lease_is_taken_over_and_its_owner_notices(s3: S3) -> None:
 
 
 def test_of_several_mirrors_that_take_a_free_lease_one_has_it(s3: S3) -> None:
-    target, together, outcomes = s3.target(), threading.Barrier(4), []
-
-    def take() -> None:
-        taker = lease(target)
-        together.wait()
-        try:
-            taker.acquire()
-            outcomes.append(None)
-        except Misconfigured as error:
-            outcomes.append(error.code)
-
-    threads = [threading.Thread(target=take) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes.count(None) == 1
-    assert outcomes.count(Code.MIRROR_RUNNING) == 3
+    target = s3.target()
+    outcomes = race(lambda: lease(target), 4)
+    assert (outcomes.count(None), outcomes.count(Code.MIRROR_RUNNING)) == (1, 3)
 
 
 def test_a_mirror_waits_while_its_bucket_is_away_and_continues(s3: S3, tmp_path: Path) -> None:
