@@ -84,8 +84,10 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 		--output-file requirements/api.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra mirror \
 		--extra onelake --output-file requirements/drain.lock
-	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra mirror \
-		--extra oidc --extra onelake --output-file requirements/run.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra kafka --extra mirror \
+		--extra objects --extra oidc --extra onelake --output-file requirements/run.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra kafka --extra objects \
+		--output-file requirements/bridge.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate

@@ -22,6 +22,8 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "api": (*_SERVER, "fastapi", "httptools", "uvicorn", "uvloop"),
     "drain": (*_SERVER, "pyspark"),
     "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
+    "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
+    "objects": ("obstore", "prometheus_client"),
 }
 """The modules that each extra installs."""
 

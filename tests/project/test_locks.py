@@ -7,11 +7,12 @@ import pytest
 from tests.project.facts import REPOSITORY, direct_requirements, locked_versions
 
 EXTRAS = {
-    "dev.lock": ["", "server", "api", "drain", "embedded", "oidc", "onelake", "dev"],
+    "dev.lock": ["", "server", "api", "drain", "embedded", "kafka", "objects", "oidc", "onelake", "dev"],
     "client.lock": [""],
     "api.lock": ["", "server", "api", "oidc"],
     "drain.lock": ["", "server", "drain", "mirror", "onelake"],
-    "run.lock": ["", "server", "api", "drain", "embedded", "mirror", "oidc", "onelake"],
+    "run.lock": ["", "server", "api", "drain", "embedded", "kafka", "mirror", "objects", "oidc", "onelake"],
+    "bridge.lock": ["", "kafka", "objects"],
 }
 
 
