@@ -13,5 +13,5 @@ Invariants: the columnar path never rejects. The exact path rejects what a plain
 rejects, and nothing else, with index and pointer.
 
 `decoder` is the exact path. `framing` cuts a body into messages where one is wrong, `texts` checks UTF-8 and escapes,
-`nested_values` bounds lists and objects.
+`nested_values` bounds lists and objects, `keyed` separates the key of a Kafka record from its message.
 """
