@@ -38,7 +38,9 @@ def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).rglob("*.py")]
     others = """
         api/auth/authenticator api/auth/dependencies api/limits/memory_budget api/limits/rate_limits
-        api/exchange api/changes/body api/changes/decompression api/changes/endpoints api/changes/parameters
+        api/exchange api/changes/body api/changes/decompression api/changes/endpoints
+        api/changes/parameters/common api/changes/parameters/arcion api/changes/parameters/rows
+        api/changes/parameters/arrow api/changes/parameters/identity
         api/server/content_types domain/model/input_limits domain/model/names
         domain/publication/backlog domain/rows/image_overlay domain/rows/key_changes domain/rows/row_layout
         domain/rows/snapshot_rows domain/rows/source_order domain/rows/typed_columns

@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import Code
-from app.ingest import readers
+from app.ingest.readers import arcion as arcion_reader
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion
@@ -20,7 +20,7 @@ def large(table: str, note: str = NOTE) -> Message:
 @pytest.fixture
 def columnar_path_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every body fail that takes the exact path."""
-    monkeypatch.setattr(readers, "decode_arcion", None)
+    monkeypatch.setattr(arcion_reader, "decode_arcion", None)
 
 
 @pytest.mark.usefixtures("columnar_path_only")

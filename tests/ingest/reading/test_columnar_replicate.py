@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.errors import Code
-from app.ingest import readers
+from app.ingest.readers import replicate as replicate_reader
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata
@@ -20,7 +20,7 @@ NEW = {"id": "INT8", "note": "WSTRING", "name": "WSTRING"}
 def columnar_path_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every body fail that takes the exact path."""
     with monkeypatch.context() as patched:
-        patched.setattr(readers, "decode_replicate", None)
+        patched.setattr(replicate_reader, "decode_replicate", None)
         yield
 
 

@@ -1,0 +1,74 @@
+"""Query parameters of Arcion bodies, in JSON and in CSV."""
+
+import csv
+from functools import partial
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from app.api.changes.parameters.common import (
+    CHANGE_NAMES,
+    ChangeParameters,
+    ChangeQuery,
+    CsvSignParameters,
+    cached,
+    given_table,
+    query_values,
+)
+from app.api.server.request_parameters import read_parameters
+from app.domain.model.names import TableName
+from app.errors import Code, RejectedInput
+from app.ingest import CsvLayout, CsvMode, arcion_csv, arcion_json
+
+
+class OverrideParameters(ChangeParameters):
+    """Parameters of Arcion's JSON."""
+
+    override: Annotated[
+        bool, Field(description="Apply every message to `table`, whatever table the message names.")
+    ] = False
+
+
+class CsvParameters(CsvSignParameters):
+    """Parameters that describe the layout of an Arcion CSV body."""
+
+    mode: Annotated[CsvMode | None, Field(description="CSV: the mode in which Replicant wrote the file; required.")] = (
+        None
+    )
+    columns: Annotated[
+        str | None,
+        Field(description="CSV: the column names in file order, separated by commas. Quote a name with a comma."),
+    ] = None
+    header: Annotated[bool, Field(description="CSV: the first record is a header.")] = False
+
+    @property
+    def layout(self) -> CsvLayout:
+        """Return the layout. Raises RejectedInput `bad_request` without a mode."""
+        if self.mode is None:
+            raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires mode=snapshot or mode=realtime")
+        names = next(csv.reader([self.columns or ""], skipinitialspace=True), [])
+        columns = tuple(name.strip() for name in names)
+        signs = self.signs
+        return CsvLayout(self.mode, columns, self.header, signs.delimiter, signs.quote, signs.escape)
+
+
+_CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
+
+
+@cached
+def arcion_query(query: bytes) -> ChangeQuery:
+    """Read the query of an Arcion body in JSON. Raises RejectedInput and FastAPI's RequestValidationError."""
+    values = query_values(query, CHANGE_NAMES | {"override"}, only_csv=_CSV_NAMES)
+    given = read_parameters(OverrideParameters, "query", values)
+    return ChangeQuery(given, partial(arcion_json, table=given_table(given), override=given.override))
+
+
+@cached
+def csv_query(query: bytes) -> ChangeQuery:
+    """Read the query of an Arcion body in CSV. Raises what `arcion_query` raises."""
+    values = query_values(query, CHANGE_NAMES | _CSV_NAMES)
+    given = read_parameters(ChangeParameters, "query", values)
+    if not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires the parameter `table`")
+    layout = read_parameters(CsvParameters, "query", values).layout
+    return ChangeQuery(given, partial(arcion_csv, table=TableName.parse(given.table), layout=layout))

@@ -1,0 +1,105 @@
+"""Query parameters of every format of changes, and what reads a query.
+
+Most requests of a producer have the same few queries, so what a valid one means is cached. Rejections are not.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Final, TypeVar
+
+from pydantic import Field
+from starlette.datastructures import QueryParams
+
+from app.api.server.request_parameters import Parameters, check_query_names
+from app.domain.model.names import TableName
+from app.domain.model.table_options import OptionValue
+from app.errors import Code, RejectedInput
+from app.ingest import BodyReader, CsvSigns
+
+
+class OnReject(OptionValue):
+    """What happens to a request with a rejected message."""
+
+    REJECT = "reject"
+    DEAD_LETTER = "dead_letter"
+
+
+class ChangeParameters(Parameters):
+    """Parameters of every format."""
+
+    table: Annotated[
+        str | None,
+        Field(description="The table of all messages; required if the messages do not name it."),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        Field(description="Return the rows that would land, and stage nothing. Nothing is registered either."),
+    ] = False
+
+    on_reject: Annotated[
+        OnReject,
+        Field(
+            description="`dead_letter`: keep rejected messages of tables with `dead_letters=accept`, and accept the "
+            "other messages."
+        ),
+    ] = OnReject.REJECT
+
+    @property
+    def keeps_rejected(self) -> bool:
+        """Return True if rejected messages become dead letters. Raises RejectedInput `bad_request` for a dry run."""
+        if self.dry_run and self.on_reject is OnReject.DEAD_LETTER:
+            raise RejectedInput(Code.BAD_REQUEST, "dry_run=true cannot be combined with on_reject=dead_letter")
+        return self.on_reject is OnReject.DEAD_LETTER
+
+
+class CsvSignParameters(Parameters):
+    """Parameters that say which characters separate and enclose the fields of a CSV body."""
+
+    delimiter: Annotated[str, Field(description="CSV: the character between fields.")] = ","
+    quote: Annotated[str, Field(description="CSV: the character around quoted fields.")] = '"'
+    escape: Annotated[
+        str | None,
+        Field(description="CSV: the character before a quote inside a field; by default the quote character."),
+    ] = None
+
+    @property
+    def signs(self) -> CsvSigns:
+        """Return the characters."""
+        return CsvSigns(self.delimiter, self.quote, self.escape or self.quote)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQuery:
+    """What a valid query asks for."""
+
+    given: ChangeParameters
+    reader_of: Callable[..., BodyReader]
+    """Makes the reader of a body, with what the query says about it."""
+
+
+CHANGE_NAMES: Final = frozenset(ChangeParameters.model_fields)
+SIGN_NAMES: Final = frozenset(CsvSignParameters.model_fields)
+_MAX_CACHED_QUERIES: Final = 1_000
+_MAX_CACHED_BYTES: Final = 512
+"""Bytes of a query that is cached: longer ones would let a caller fill the memory."""
+
+_Meaning = TypeVar("_Meaning")
+
+
+def cached(read: Callable[[bytes], _Meaning]) -> Callable[[bytes], _Meaning]:
+    """Cache what short queries mean. Exceptions are not cached."""
+    meanings = lru_cache(_MAX_CACHED_QUERIES)(read)
+    return lambda query: meanings(query) if len(query) <= _MAX_CACHED_BYTES else read(query)
+
+
+def query_values(query: bytes, known: Set[str], *, only_csv: Set[str] = frozenset()) -> Mapping[str, str]:
+    """Return the parameters of a query, all of them with known names."""
+    values: Mapping[str, str] = QueryParams(query) if query else {}
+    check_query_names(values, known, only_csv=only_csv)
+    return values
+
+
+def given_table(given: ChangeParameters) -> TableName | None:
+    """Return the table in the parameters, if there is one."""
+    return TableName.parse(given.table) if given.table else None

@@ -1,0 +1,88 @@
+"""The headers that name a request, and the part of a change route's contract that both kinds of parameters make."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+from starlette.datastructures import Headers
+
+from app.api.auth.dependencies import bearer
+from app.api.exchange import Exchange
+from app.api.server.request_parameters import Parameters, openapi_parameters, read_parameters
+from app.domain.model.request_identity import RequestIdentity, fingerprint
+from app.errors import Code, RejectedInput
+
+_NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")
+MAX_SEQUENCE: Final = 2**63 - 1
+
+
+class IdentityHeaders(Parameters):
+    """Either an idempotency key, or a producer with its number, or none of them."""
+
+    idempotency_key: Annotated[
+        str | None,
+        Field(
+            alias="Idempotency-Key",
+            description="The name of the request, up to 255 visible ASCII characters. A repeat gets the first answer.",
+        ),
+    ] = None
+    producer: Annotated[
+        str | None,
+        Field(
+            alias="Mirrorgate-Producer",
+            description="The name of the producer that numbers its requests; it belongs to the caller's key.",
+        ),
+    ] = None
+    producer_sequence: Annotated[
+        int | None,
+        Field(
+            alias="Mirrorgate-Producer-Sequence",
+            ge=1,
+            le=MAX_SEQUENCE,
+            description="The number of the request: 1 for the first, then always one more.",
+        ),
+    ] = None
+
+    def identity(self, exchange: Exchange, body: bytes) -> RequestIdentity | None:
+        """Return the identity of this request, or None without these headers. `body` is the decompressed body.
+
+        Raises RejectedInput `bad_request` for headers that contradict each other or are malformed.
+        """
+        key, producer, sequence = self.idempotency_key, self.producer, self.producer_sequence
+        if key is None and producer is None and sequence is None:
+            return None
+        if (producer is None) != (sequence is None):
+            detail = "Mirrorgate-Producer and Mirrorgate-Producer-Sequence must be sent together"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+        if key is not None and producer is not None:
+            raise RejectedInput(Code.BAD_REQUEST, "send an Idempotency-Key or a producer's number, not both")
+        name = producer if key is None else _unquote(key)
+        if name is None or not _NAME.fullmatch(name):
+            detail = "an Idempotency-Key or Mirrorgate-Producer must have 1 to 255 visible ASCII characters"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+        scope = exchange.scope
+        print_ = fingerprint(scope["method"], scope["path"], scope["query_string"].decode(), body)
+        return RequestIdentity(exchange.subject or "", name, print_, sequence or 0)
+
+
+_NO_IDENTITY: Final = IdentityHeaders()
+
+
+def identity_headers(exchange: Exchange) -> IdentityHeaders:
+    """Return the headers that name a request. Raises FastAPI's RequestValidationError."""
+    if not exchange.head.has_identity:
+        return _NO_IDENTITY
+    return read_parameters(IdentityHeaders, "header", Headers(scope=exchange.scope))
+
+
+def openapi_extra(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
+    """Return the part of a change route's contract that FastAPI cannot derive, because it reads none of the input."""
+    described = [entry for model in parameters for entry in openapi_parameters(model, "query")]
+    described += openapi_parameters(IdentityHeaders, "header")
+    return {**body, "parameters": described, "security": [{bearer.scheme_name: []}]}
+
+
+def _unquote(key: str) -> str:
+    """Remove the quotes of the IETF draft's form; both forms name the same key."""
+    return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key

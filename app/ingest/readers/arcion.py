@@ -1,0 +1,83 @@
+"""Readers of Arcion bodies, in JSON and in CSV."""
+
+from collections.abc import Collection
+from functools import partial
+
+from app.domain.access.rights import Principal
+from app.domain.model.dead_letter import LetterFormat, WrittenMessage
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.errors import Code, RejectedInput
+from app.formats.arcion.csv import csv_records, decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout
+from app.formats.arcion.messages import decode_arcion
+from app.ingest.columnar.arcion import ArcionRequest
+from app.ingest.parsed_request import ParsedRequest, SourceChanges
+from app.ingest.readers.body_reader import BodyReader, max_value_bytes, present_table, trimmed, written_json
+from app.ingest.table_cache import TableCache
+from app.observability.telemetry import HASH_MISMATCHES
+
+
+def arcion_json(
+    body: bytes,
+    table: TableName | None = None,
+    *,
+    override: bool = False,
+    limits: InputLimits = UNLIMITED,
+    keep_rejected: bool = False,
+) -> BodyReader:
+    """Read an Arcion JSON body. The messages must feed `table`; with `override` they feed it whatever they name."""
+    requested = SourceName.address(table) if table else None
+
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        if override and table is None:
+            raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
+        messages = decode_arcion(body, table if override else None, limits, keep_rejected=keep_rejected)
+        HASH_MISMATCHES.inc(messages.wrong_hashes)
+        sources: dict[int, SourceChanges] = {}
+        for entry in messages:  # one object per address: its name is not folded for each message
+            found = sources.get(id(entry.source))
+            if found is None:
+                found = sources[id(entry.source)] = SourceChanges(entry.source)
+            found.changes.append(entry.change)
+        for source, rejected in messages.rejected:
+            sources.setdefault(id(source), SourceChanges(source)).rejected.append(rejected)
+        return ParsedRequest(
+            list(sources.values()),
+            requested=requested,
+            written=partial(written_json, body, LetterFormat.ARCION, {"override": override}) if keep_rejected else None,
+            max_value_bytes=max_value_bytes(body, limits),
+        )
+
+    return BodyReader(decode, LetterFormat.ARCION, partial(ArcionRequest, body, requested, override, limits))
+
+
+def arcion_csv(
+    body: bytes,
+    table: TableName,
+    layout: CsvLayout,
+    *,
+    limits: InputLimits = UNLIMITED,
+    keep_rejected: bool = False,
+) -> BodyReader:
+    """Read an Arcion CSV body for one table."""
+
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        found = present_table(table, table_cache, principal)
+        parsed = decode_arcion_csv(body, layout, trimmed(found), limits, keep_rejected=keep_rejected)
+        written = partial(_written_csv, body, layout, parsed.columns) if keep_rejected else None
+        changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
+        limit = max_value_bytes(body, limits)
+        return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
+
+    return BodyReader(decode, LetterFormat.ARCION_CSV)
+
+
+def _written_csv(
+    body: bytes, layout: CsvLayout, columns: tuple[str, ...], indexes: Collection[int]
+) -> dict[int, WrittenMessage]:
+    signs = [layout.delimiter, layout.quote, layout.escape]
+    reading = {"mode": layout.mode, "columns": columns, "signs": signs}
+    records = csv_records(body, layout, indexes)
+    return {index: WrittenMessage(LetterFormat.ARCION_CSV, record, reading) for index, record in records.items()}

@@ -1,0 +1,66 @@
+"""The reader of a body, and what the readers of several formats need.
+
+With `keep_rejected`, rejected messages are set aside; they become dead letters if their table accepts them.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.domain.access.rights import Principal
+from app.domain.model.dead_letter import LetterFormat, WrittenMessage
+from app.domain.model.input_limits import InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table
+from app.domain.model.table_schema import TypeName
+from app.errors import Code, RejectedInput
+from app.formats.json.decoder import raw_messages
+from app.ingest.columnar.reading import ColumnarRequest
+from app.ingest.parsed_request import ParsedRequest
+from app.ingest.table_cache import TableCache
+
+_TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
+"""Types whose values can begin or end with blanks."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReader:
+    """Reads one body into a ParsedRequest.
+
+    CSV needs the columns of its table; metadata messages of Replicate register and change tables.
+    """
+
+    read: Callable[[TableCache, Principal, bool], ParsedRequest]
+    source_format: str
+    """The format's name in metrics: one of LetterFormat."""
+    columnar: Callable[[Principal], ColumnarRequest] | None = None
+    """Returns the request for the reader thread, if the format has a columnar decoder."""
+
+
+def present_table(table: TableName, table_cache: TableCache, principal: Principal) -> Table:
+    """Return the table of a request. Raises RejectedInput `unknown_table`."""
+    source = SourceName.address(table)
+    found = table_cache.refresh(source)
+    if found is None or not principal.may_touch(found.name):
+        withheld = table_cache.withheld(source, principal)
+        raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
+    return found
+
+
+def trimmed(table: Table) -> frozenset[str]:
+    """Return the columns in which blanks around a CSV value do not count."""
+    return frozenset(column.name for column in table.schema.columns if column.type.name not in _TEXT)
+
+
+def written_json(
+    body: bytes, letter_format: LetterFormat, reading: dict[str, Any], indexes: Collection[int]
+) -> dict[int, WrittenMessage]:
+    """Return the messages at the indexes as they are written in a JSON body."""
+    messages = raw_messages(body)
+    return {index: WrittenMessage(letter_format, messages[index], reading) for index in indexes}
+
+
+def max_value_bytes(body: bytes, limits: InputLimits) -> int | None:
+    """Return the limit of one value if the body is large enough to exceed it."""
+    return limits.value_bytes if len(body) > limits.value_bytes else None

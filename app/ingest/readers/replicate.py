@@ -1,0 +1,89 @@
+"""The reader of Replicate bodies, and of one kept Replicate message."""
+
+from collections.abc import Collection
+from functools import partial
+from typing import Any
+
+from app.domain.access.rights import Principal
+from app.domain.model.dead_letter import LetterFormat, WrittenMessage
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.rows.source_order import order_key
+from app.errors import Code, RejectedInput
+from app.formats.json.decoder import raw_messages
+from app.formats.replicate.messages import ReplicateRequest, decode_replicate
+from app.ingest.columnar.replicate import ReplicateBody
+from app.ingest.parsed_request import ParsedRequest, SourceChanges
+from app.ingest.readers.body_reader import BodyReader, max_value_bytes
+from app.ingest.replicate.tables import EarlierReading, ReplicateTables
+from app.ingest.table_cache import TableCache
+
+
+def replicate_json(
+    body: bytes,
+    table: TableName | None = None,
+    *,
+    partition: str | None = None,
+    limits: InputLimits = UNLIMITED,
+    keep_rejected: bool = False,
+) -> BodyReader:
+    """Read a Replicate body, and register the tables that its metadata messages declare.
+
+    A given `partition` is that of the task's topic which all messages of the body come from.
+    """
+
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        request = decode_replicate(body, limits, keep_rejected=keep_rejected)
+        tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=keep_rejected)
+        written = partial(_written_replicate, body, tables, request, table) if keep_rejected else None
+        limit = max_value_bytes(body, limits)
+        sources = _settled(tables, request, table, partition)
+        ignored = request.ignored + tables.repeated
+        return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
+
+    return BodyReader(decode, LetterFormat.REPLICATE, partial(ReplicateBody, body, table, limits))
+
+
+def read_again(
+    content: bytes,
+    table: TableName,
+    version: list[Any] | None,
+    table_cache: TableCache,
+    principal: Principal,
+    marker_first: bool,
+) -> ParsedRequest:
+    """Read one kept data message under the metadata version that it was read under."""
+    request = decode_replicate(content)
+    if request.metadata:
+        raise RejectedInput(Code.BAD_REQUEST, "a replay must be a data message; send metadata messages as changes")
+    earlier = EarlierReading(version)
+    return ParsedRequest(
+        _settled(ReplicateTables(table_cache, principal, marker_first, earlier=earlier), request, table)
+    )
+
+
+def _settled(
+    tables: ReplicateTables, request: ReplicateRequest, table: TableName | None, partition: str | None = None
+) -> list[SourceChanges]:
+    sources = [
+        SourceChanges(SourceName.address(name), changes, order_key(task, partition))
+        for name, task, changes in tables.route(request, table)
+    ]
+    return sources + [
+        SourceChanges(SourceName.address(name), rejected=[rejected]) for name, rejected in tables.rejected
+    ]
+
+
+def _written_replicate(
+    body: bytes,
+    tables: ReplicateTables,
+    request: ReplicateRequest,
+    table: TableName | None,
+    indexes: Collection[int],
+) -> dict[int, WrittenMessage]:
+    messages = raw_messages(body)
+    return {
+        index: WrittenMessage(LetterFormat.REPLICATE, messages[index], {"version": version})
+        for index, version in tables.written_under(request, table, indexes).items()
+    }

@@ -1,0 +1,69 @@
+"""Readers of plain rows, in JSON and in CSV."""
+
+from collections.abc import Collection
+from functools import partial
+
+from app.domain.access.rights import Principal
+from app.domain.model.dead_letter import LetterFormat, WrittenMessage
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
+from app.formats.rows.messages import decode_rows
+from app.formats.rows.operations import RowOperation
+from app.ingest.columnar.rows import RowsRequest
+from app.ingest.parsed_request import ParsedRequest, SourceChanges
+from app.ingest.readers.body_reader import BodyReader, max_value_bytes, present_table, trimmed, written_json
+from app.ingest.table_cache import TableCache
+
+
+def rows_json(
+    body: bytes,
+    table: TableName,
+    operation: RowOperation,
+    *,
+    limits: InputLimits = UNLIMITED,
+    keep_rejected: bool = False,
+) -> BodyReader:
+    """Read a body of plain rows for one table. Rows without an operation have the given one."""
+    source = SourceName.address(table)
+
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        found = present_table(table, table_cache, principal)
+        columns = frozenset(found.schema.names)
+        parsed = decode_rows(body, operation, columns, limits, keep_rejected=keep_rejected)
+        written = partial(written_json, body, LetterFormat.ROWS, {"op": operation}) if keep_rejected else None
+        changes = SourceChanges(source, parsed.changes, rejected=parsed.rejected)
+        return ParsedRequest([changes], written=written, max_value_bytes=max_value_bytes(body, limits))
+
+    return BodyReader(decode, LetterFormat.ROWS, partial(RowsRequest, body, source, operation, limits))
+
+
+def rows_csv(
+    body: bytes,
+    table: TableName,
+    layout: RowsLayout,
+    *,
+    limits: InputLimits = UNLIMITED,
+    keep_rejected: bool = False,
+) -> BodyReader:
+    """Read a CSV body of plain rows for one table."""
+
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        found = present_table(table, table_cache, principal)
+        parsed = decode_csv_rows(body, layout, trimmed(found), limits, keep_rejected=keep_rejected)
+        written = partial(_written_csv_rows, body, layout, parsed.columns) if keep_rejected else None
+        changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
+        limit = max_value_bytes(body, limits)
+        return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
+
+    return BodyReader(decode, LetterFormat.ROWS_CSV)
+
+
+def _written_csv_rows(
+    body: bytes, layout: RowsLayout, columns: tuple[str, ...], indexes: Collection[int]
+) -> dict[int, WrittenMessage]:
+    signs = [layout.signs.delimiter, layout.signs.quote, layout.signs.escape]
+    reading = {"op": layout.operation, "columns": columns, "signs": signs}
+    records = csv_row_records(body, layout, indexes)
+    return {index: WrittenMessage(LetterFormat.ROWS_CSV, record, reading) for index, record in records.items()}
