@@ -1,7 +1,8 @@
 """Write docs/performance.md and the tables of docs/sizing.md from the committed results.
 
 Run it as `python -m benchmarks.reports.report`. Given files, it first copies them to the committed results: a run of
-the suite with --results, growth with --growth, and a run with the figure `costs`, for the sizing, with --sizing.
+the suite with --results, a later run of some of its figures with --later, growth with --growth, and a run with the
+figure `costs`, for the sizing, with --sizing.
 """
 
 import argparse
@@ -22,12 +23,14 @@ from benchmarks.reports.results import (
     markdown_table,
     missed_goals,
     read_results,
+    replace_figures,
     roughness,
     setting_lines,
 )
 from benchmarks.reports.sizing import find_costs, sizing_tables
 
 REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
+REFERENCE_LATER: Final = REPOSITORY / "benchmarks" / "results" / "reference-goals.json"
 REFERENCE_GROWTH: Final = REPOSITORY / "benchmarks" / "results" / "reference-growth.json"
 REFERENCE_SIZING: Final = REPOSITORY / "benchmarks" / "results" / "reference-sizing.json"
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
@@ -83,18 +86,20 @@ does not grow, 1 that it grows in proportion. `make bench-plots` measures it.
 """
 
 
-def page(results: Results, growth: Growth | None) -> str:
-    """Return the whole performance page."""
+def page(results: Results, growth: Growth | None, later: Results | None = None) -> str:
+    """Return the whole performance page. The figures of a `later` run replace those of `results`."""
+    shown = results if later is None else replace_figures(results, later)
     parts = [
         _BEFORE,
+        *([] if later is None else _later_setting(later)),
         "".join(f"- {line}\n" for line in setting_lines(results)),
         *filter(None, [caveats(results)]),
         _GOALS,
-        goals_table(results.figures),
-        *filter(None, [missed_goals(results)]),
+        goals_table(shown.figures),
+        *filter(None, [missed_goals(shown)]),
         _FIGURES,
-        markdown_table(results.figures),
-        "".join(f"{line}\n" for line in detail_lines(results)),
+        markdown_table(shown.figures),
+        "".join(f"{line}\n" for line in detail_lines(shown)),
     ]
     if growth is not None:
         lines = ["| by | from | to | accept, exponent | publish, exponent |\n", "|---|---|---|---|---|\n"]
@@ -102,6 +107,16 @@ def page(results: Results, growth: Growth | None) -> str:
         parts += [f"![Cost of a change by {series.title}]({plot_name(series)})\n" for series in growth.series]
         parts += [f"Commit {growth.versions.commit}, {growth.machine.cpu}, taken {growth.taken_at}.\n"]
     return "\n".join(parts)
+
+
+def _later_setting(later: Results) -> list[str]:
+    names = ", ".join(f"`{figure.name}`" for figure in later.figures)
+    return [
+        f"The figures {names} were measured in this run:\n",
+        "".join(f"- {line}\n" for line in setting_lines(later)),
+        *filter(None, [caveats(later)]),
+        "All other figures were measured in an earlier run:\n",
+    ]
 
 
 def _growth_line(series: Series) -> str:
@@ -114,7 +129,9 @@ def committed_page() -> str | None:
     """Return the page for the committed results; None while there are none."""
     if not REFERENCE.exists():
         return None
-    return page(read_results(REFERENCE), read_growth(REFERENCE_GROWTH) if REFERENCE_GROWTH.exists() else None)
+    growth = read_growth(REFERENCE_GROWTH) if REFERENCE_GROWTH.exists() else None
+    later = read_results(REFERENCE_LATER) if REFERENCE_LATER.exists() else None
+    return page(read_results(REFERENCE), growth, later)
 
 
 def sizing_page(text: str, results: Results) -> str:
@@ -137,6 +154,7 @@ def main() -> int:
     """Write the pages; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reports.report", description=__doc__)
     parser.add_argument("--results", type=Path, metavar="FILE", help="copy these results to the committed ones")
+    parser.add_argument("--later", type=Path, metavar="FILE", help="replace the figures of these results on the page")
     parser.add_argument(
         "--growth", type=Path, metavar="FILE", help="copy this growth to the committed one, and draw it"
     )
@@ -148,6 +166,10 @@ def main() -> int:
         if arguments.results:
             _require_publishable(read_results(arguments.results), busy=arguments.busy)
             shutil.copyfile(arguments.results, REFERENCE)
+            REFERENCE_LATER.unlink(missing_ok=True)
+        if arguments.later:
+            _require_publishable(read_results(arguments.later), busy=arguments.busy)
+            shutil.copyfile(arguments.later, REFERENCE_LATER)
         if arguments.growth:
             draw(arguments.growth)
             shutil.copyfile(arguments.growth, REFERENCE_GROWTH)

@@ -53,6 +53,13 @@ def write_results(file: Path, results: Results) -> None:
     file.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
 
 
+def replace_figures(results: Results, later: Results) -> Results:
+    """Return results with the figures of a later run, which replace those of the same name or are added."""
+    newer = {figure.name: figure for figure in later.figures}
+    kept = [newer.pop(figure.name, figure) for figure in results.figures]
+    return msgspec.structs.replace(results, figures=(*kept, *newer.values()))
+
+
 def setting_lines(results: Results) -> list[str]:
     """Describe machine, versions and settings, one sentence per line."""
     machine, versions = results.machine, results.versions
