@@ -31,7 +31,7 @@ from app.api.routes import (
     table_operations,
     tables,
 )
-from app.api.server.content_types import require_json_body
+from app.api.server.content_types import require_declared_type
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 
@@ -69,7 +69,7 @@ def create_app(settings: Settings | None = None, *, in_front: bool = True) -> Ga
     app = GatewayApp(lifespan=lifespan)
     app.include_router(changes.router)
     for module in _ROUTES:
-        app.include_router(module.router, dependencies=[Depends(require_json_body)])
+        app.include_router(module.router, dependencies=[Depends(require_declared_type)])
     install_error_handlers(app)
     framework = partial(Starlette.__call__, app)
     app.entry = RequestEntry(framework, app, _body_bounds(settings), ENDPOINTS if in_front else None)

@@ -58,7 +58,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile the TypeScript program; skip without Node."""
     folder = tmp_path_factory.mktemp("typescript")
     (folder / "node_modules").symlink_to(node_modules())
-    for name in ("producer.mts", "package.json", "tsconfig.json"):
+    for name in ("producer.mts", "rows.mts", "package.json", "tsconfig.json"):
         shutil.copy(EXAMPLES / "typescript" / name, folder)
     checked = subprocess.run(
         ["node_modules/.bin/tsc"], cwd=folder, capture_output=True, text=True, timeout=120, check=False

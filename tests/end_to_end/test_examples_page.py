@@ -1,4 +1,4 @@
-"""examples/README.md from start to end, and the curl example, against a real gateway."""
+"""examples/README.md from start to end, and the examples of rows and of curl, against a real gateway."""
 
 import json
 import os
@@ -65,19 +65,46 @@ def answers(output: str) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_the_page_of_the_examples_can_be_followed_from_top_to_bottom(address: str, checkout: Path) -> None:
     (checkout / "examples" / "typescript" / "node_modules").symlink_to(node_modules())
-    set_up, python, compiling, typescript, curl = blocks(PAGE, "sh")
+    set_up, rows, python, compiling, typescript, curl = blocks(PAGE, "sh")
     printed = blocks(PAGE, "text")
     set_up = set_up.replace("http://127.0.0.1:8480", address)
 
+    assert run(set_up + rows, checkout).endswith(receipts(1, 2, 3))
     assert run(set_up + python, checkout).count(printed[0]) == 1
     assert NPM_INSTALL in compiling
-    run(compiling.replace(NPM_INSTALL, ""), checkout)
+    posted = run(set_up + compiling.replace(NPM_INSTALL, ""), checkout)
+    assert [f"sequence: {number}" in posted for number in (4, 5, 6)] == [True] * 3
     assert run(set_up + typescript, checkout).endswith(printed[1])
     sent_again = run(python.splitlines()[1], checkout, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)
     assert sent_again == "", "nothing, because every line is durable"
-    assert run(set_up + curl, checkout).count('"receipts"') == 2
+    assert run(set_up + curl, checkout).count('"receipts"') == 5
     with Gateway.at(address, ADMIN_KEY) as client:
         assert client.status("shop.orders")["accepted"] == {"batches": 5, "changes": 6, "rows": 6}
+
+
+def receipts(*sequences: int) -> str:
+    rows = {1: 2, 2: 2, 3: 1}
+    return "".join(
+        f"{{'table': 'shop.customers', 'generation': 1, 'sequence': {number}, "
+        f"'changes': {rows[number]}, 'rows': {rows[number]}}}\n"
+        for number in sequences
+    )
+
+
+def test_the_rows_example_of_python_posts_upserts_and_deletes(address: str) -> None:
+    commands = f"{sys.executable} {EXAMPLES / 'python' / 'rows.py'}"
+    assert run(commands, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY) == receipts(1, 2, 3)
+
+
+def test_the_rows_example_of_curl_may_be_repeated(address: str) -> None:
+    script = str(EXAMPLES / "curl" / "rows.sh")
+    first, again = (
+        answers(run(script, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)) for _ in range(2)
+    )
+    assert [answer["receipts"][0]["rows"] for answer in first[1:4]] == [2, 2, 1]
+    assert again[1:4] == [answer | {"replayed": True} for answer in first[1:4]]
+    assert (first[4]["code"], first[4]["errors"][0]["pointer"]) == ("bad_value", "/seconds")
+    assert (first[5]["accepted"]["changes"], again[5]["accepted"]["changes"]) == (5, 5)
 
 
 def test_the_curl_example_may_be_repeated(address: str) -> None:

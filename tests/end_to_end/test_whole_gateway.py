@@ -114,12 +114,12 @@ def test_the_commands_of_the_readme_work_as_printed(tmp_path: Path) -> None:
             ["generation"], ["receipts"], ["receipts"], ["code"],
         ], "each answer of curl is a line of its own"  # fmt: skip
         assert "accepted: 5 changes in 1 request" in said
-        assert "tpch_scale_0_01.nation" in said and "HR.EMPLOYEES" in said
+        assert "shop.orders" in said and "HR.EMPLOYEES" in said
         zone = tmp_path / ".mirrorgate" / "landing-zone"
         wait_until(lambda: len([*zone.rglob("*/0*.parquet")]) >= 2, within=30, what="both tables have a file")
         found, *rows = run(f"find {looking}").partition("{")
         assert found.count(".parquet\n") >= 2
-        assert "n_nationkey" in "".join(rows) and "__rowMarker__" in "".join(rows)
+        assert "customer" in "".join(rows) and "__rowMarker__" in "".join(rows)
 
 
 def arcion_insert(key: int) -> bytes:

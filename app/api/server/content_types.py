@@ -11,6 +11,7 @@ from app.errors import Code, RejectedInput
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 CSV: Final = "text/csv"
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+_JSON: Final = frozenset({"application/json"})
 _CHARSET: Final = re.compile(r"(?:^|;)\s*charset\s*=\s*\"?([^\";\s]*)", re.IGNORECASE)
 _UTF8: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii", ""})
 
@@ -27,15 +28,20 @@ def check_arrow_type(content_type: bytes | None) -> None:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, f"the content type is not {ARROW_STREAM}")
 
 
-async def require_json_body(request: Request) -> None:
+async def require_declared_type(request: Request) -> None:
     """Check the body of a framework route, as a dependency of all of them.
 
-    Raises RejectedInput `unsupported_media_type` for a body that is not declared as `application/json`.
+    A route whose body is not a model lists its content types in its part of the contract.
+
+    Raises RejectedInput `unsupported_media_type` for a body that is declared as something else.
     """
     given = request.headers.get("content-type")
     declared = media_type(None if given is None else given.encode("latin-1"))
-    if declared != "application/json" and await request.body():
-        raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
+    described = getattr(request.scope.get("route"), "openapi_extra", None) or {}
+    accepted = described.get("requestBody", {}).get("content", _JSON)
+    if declared not in accepted and await request.body():
+        names = " or ".join(sorted(accepted))
+        raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, f"the content type is not {names}")
 
 
 @lru_cache(maxsize=64)

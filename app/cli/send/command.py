@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,6 +17,7 @@ from app.client.send.folder import UNFINISHED_NAMES, FileOrder, WatchedFolder
 from app.client.send.source import Source, SourceFormat
 from app.errors import MirrorgateError
 from app.formats.arcion.csv_layout import CsvMode
+from app.formats.rows.operations import RowOperation
 
 if TYPE_CHECKING:
     from app.client.send.job import SendJob
@@ -24,6 +26,18 @@ _STATE_DIR: Final = DEFAULT_DATA_DIR / "send"
 _STANDARD_INPUT: Final = Path("-")
 _PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _UNFINISHED: Final = ", ".join(f"`{pattern}`" for pattern in UNFINISHED_NAMES)
+_SIGN_FORMATS: Final = (SourceFormat.CSV, SourceFormat.ROWS_CSV)
+_FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
+    "override": (SourceFormat.ARCION,),
+    "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
+    "mode": (SourceFormat.CSV,),
+    "columns": (SourceFormat.CSV,),
+    "header": (SourceFormat.CSV,),
+    "delimiter": _SIGN_FORMATS,
+    "quote": _SIGN_FORMATS,
+    "escape": _SIGN_FORMATS,
+}
+"""The formats that an option is for."""
 _FOLLOW_OPTIONS: Final = ("once", "order", "only", "ignored", "settle", "done_marker", "done_dir", "poll")
 
 
@@ -35,14 +49,23 @@ def send(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="File of changes: one JSON array, NDJSON, concatenated JSON objects, or Arcion CSV; plain, gzip or "
-            "zstd. `-` reads standard input.",
+            help="File of changes: one JSON array, NDJSON, concatenated JSON objects, or CSV; plain, gzip or zstd. "
+            "`-` reads standard input.",
             dir_okay=False,
         ),
     ] = None,
     *,
-    source_format: Annotated[SourceFormat, typer.Option("--format", help="Format of the file.")],
-    table: Annotated[str | None, typer.Option(help="Table of all messages. Required for csv.")] = None,
+    source_format: Annotated[
+        SourceFormat,
+        typer.Option(
+            "--format",
+            help="Format of the file. csv: Arcion CSV; rows: plain rows in JSON; rows-csv: those in CSV with a header.",
+        ),
+    ],
+    table: Annotated[str | None, typer.Option(help="Table of all messages. Required for csv and rows.")] = None,
+    operation: Annotated[
+        RowOperation | None, typer.Option("--op", help="rows: operation of rows without `__op__`. Default: upsert.")
+    ] = None,
     override: Annotated[
         bool, typer.Option("--override", help="arcion: use --table even if messages name another table.")
     ] = False,
@@ -51,10 +74,11 @@ def send(
     ] = None,
     columns: Annotated[str | None, typer.Option(help="csv: comma-separated column names in file order.")] = None,
     header: Annotated[bool, typer.Option("--header", help="csv: the first record holds the column names.")] = False,
-    delimiter: Annotated[str | None, typer.Option(help="csv: field delimiter. Default: a comma.")] = None,
-    quote: Annotated[str | None, typer.Option(help="csv: quote character. Default: a double quote.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="csv, rows-csv: field delimiter. Default: a comma.")] = None,
+    quote: Annotated[str | None, typer.Option(help="csv, rows-csv: quote character. Default: a double quote.")] = None,
     escape: Annotated[
-        str | None, typer.Option(help="csv: character that escapes a quote within a field. Default: the quote itself.")
+        str | None,
+        typer.Option(help="csv, rows-csv: character that escapes a quote within a field. Default: the quote."),
     ] = None,
     max_bytes: Annotated[
         int, typer.Option(min=1024, help="Maximum bytes per request. A larger message is sent in its own request.")
@@ -128,19 +152,30 @@ def send(
     Exit status: 0 all accepted; 1 rejected; 2 wrong usage; 3 given up because the gateway was unreachable or busy; 130
     interrupted by Ctrl-C or SIGTERM.
 
-    Example: `mirrorgate send changes.json --format arcion --producer nightly-load`
+    Examples: `mirrorgate send orders.ndjson --format rows --table shop.orders`,
+    `mirrorgate send changes.json --format arcion --producer nightly-load`
     """
-    csv = _csv_parameters(mode, columns, header, delimiter, quote, escape)
-    if source_format is not SourceFormat.CSV and csv:
-        raise typer.BadParameter(f"--{next(iter(csv))} is for --format csv")
+    parameters = _parameters(
+        source_format,
+        override="true" if override else None,
+        op=operation,
+        mode=mode,
+        columns=columns,
+        header="true" if header else None,
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+    )
     if source_format is SourceFormat.CSV and (table is None or mode is None):
         raise typer.BadParameter("--format csv requires --table and --mode")
+    if source_format.is_rows and table is None:
+        raise typer.BadParameter(f"--format {source_format} requires --table")
     if (file is None) == (follow is None):
         raise typer.BadParameter("give either a FILE or --follow DIR")
     _check_combination(context, follow, producer, done_marker, from_message)
     if producer is not None and not _PRODUCER.fullmatch(producer):
         raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
-    source = Source(source_format, table, override, csv)
+    source = Source(source_format, table, parameters)
     from app.client.chunking.chunks import Limits
     from app.client.send.job import SendJob
     from app.client.send.progress_display import ProgressDisplay
@@ -182,18 +217,14 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _csv_parameters(
-    mode: CsvMode | None,
-    columns: str | None,
-    header: bool,
-    delimiter: str | None,
-    quote: str | None,
-    escape: str | None,
-) -> dict[str, str]:
-    """Return the given request parameters that describe a CSV file."""
-    texts = {"mode": mode, "columns": columns, "delimiter": delimiter, "quote": quote, "escape": escape}
-    given = {name: str(value) for name, value in texts.items() if value is not None}
-    return given | ({"header": "true"} if header else {})
+def _parameters(source_format: SourceFormat, **given: str | None) -> dict[str, str]:
+    """Return the given request parameters. Raises BadParameter for one that the format does not have."""
+    parameters = {name: str(value) for name, value in given.items() if value is not None}
+    for name in parameters:
+        formats = _FORMATS_OF[name]
+        if source_format not in formats:
+            raise typer.BadParameter(f"--{name} is for --format {' and '.join(formats)}")
+    return parameters
 
 
 def _readable(file: Path) -> Path:

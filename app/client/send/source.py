@@ -21,38 +21,63 @@ class SourceFormat(StrEnum):
     ARCION = "arcion"
     REPLICATE = "replicate"
     CSV = "csv"
+    """CSV of Arcion."""
+    ROWS = "rows"
+    """Plain rows in JSON."""
+    ROWS_CSV = "rows-csv"
+    """Plain rows in CSV with a header."""
+
+    @property
+    def is_csv(self) -> bool:
+        """True if files contain records of CSV."""
+        return self in {SourceFormat.CSV, SourceFormat.ROWS_CSV}
+
+    @property
+    def is_rows(self) -> bool:
+        """True if files contain plain rows."""
+        return self in {SourceFormat.ROWS, SourceFormat.ROWS_CSV}
+
+    @property
+    def endpoint(self) -> str:
+        """The last part of the path of the change endpoint."""
+        if self.is_rows:
+            return "rows"
+        return "replicate" if self is SourceFormat.REPLICATE else "arcion"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The format of all files of a run. `csv` holds the request parameters that describe a CSV layout."""
+    """The format of all files of a run."""
 
     format: SourceFormat
     table: str | None = None
-    override: bool = False
-    csv: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The other request parameters, such as those that describe a CSV layout."""
 
     @property
     def split(self) -> Splitter:
         """The function that cuts a stream between messages."""
-        if self.format is not SourceFormat.CSV:
+        if not self.format.is_csv:
             return split_json
-        quote = self.csv.get("quote", '"')
-        columns = tuple(self.csv["columns"].split(",")) if self.csv.get("columns") else ()
-        signs = (self.csv.get("delimiter", ","), quote, self.csv.get("escape", quote))
-        layout = CsvLayout(CsvMode(self.csv["mode"]), columns, "header" in self.csv, *signs)
-        return partial(split_csv, layout=layout)
+        given = self.parameters
+        quote = given.get("quote", '"')
+        signs = (given.get("delimiter", ","), quote, given.get("escape", quote))
+        if self.format.is_rows:
+            layout = CsvLayout(CsvMode.SNAPSHOT, (), True, *signs)
+            return partial(split_csv, layout=layout, blank_lines_count=False)
+        columns = tuple(given["columns"].split(",")) if given.get("columns") else ()
+        return partial(split_csv, layout=CsvLayout(CsvMode(given["mode"]), columns, "header" in given, *signs))
 
     def poster(self, client: "GatewayClient") -> Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]:
         """Return a function that posts a body with the headers that name the request."""
 
         def post(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = client.post_changes(
-                "replicate" if self.format is SourceFormat.REPLICATE else "arcion",
+                self.format.endpoint,
                 body,
                 table=self.table,
-                content_type="text/csv" if self.format is SourceFormat.CSV else "application/json",
-                parameters={**self.csv, **({"override": "true"} if self.override else {})},
+                content_type="text/csv" if self.format.is_csv else "application/json",
+                parameters=self.parameters,
                 headers=headers,
             )
             return answer

@@ -237,7 +237,12 @@ def test_rejected_rows_become_dead_letters_that_can_be_corrected(gateway: Gatewa
     assert message.text == ("2;b;many;\n" if in_csv else json.dumps(row(2, price="many"), separators=(",", ":")))
     problem(gateway.post(f"{at}/replay"), 422, "bad_value")
     correction = "2;b;7;\n" if in_csv else json.dumps(row(2, price=7))
-    headers = {"Content-Type": "application/json"}
+    problem(
+        gateway.post(f"{at}/replay", content=correction, headers={"Content-Type": "text/plain"}),
+        415,
+        "unsupported_media_type",
+    )
+    headers = {"Content-Type": "text/csv; charset=utf-8" if in_csv else "application/json"}
     assert gateway.post(f"{at}/replay", content=correction, headers=headers).status_code == 202
 
 

@@ -12,6 +12,7 @@ from app.domain.model.change import Change
 from app.errors import Code
 from app.formats.arcion.csv import CsvChanges, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from tests.client.chunking.cutting import check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 
@@ -122,6 +123,17 @@ def test_every_chunk_has_the_header() -> None:
         b'\xef\xbb\xbf"one, 1",b\r\n3,"4\n5"\r\n',
     ]
     assert [(chunk.line, chunk.line_in_stream(2)) for chunk in chunks] == [(2, 2), (3, 3)]
+
+
+@given(st.lists(st.sampled_from([b"1", b'"x\ny"', b"", b"NULL", b'""']), max_size=9), SIZES)
+def test_blank_lines_between_plain_rows_are_no_rows(fields: list[bytes], sizes: list[int]) -> None:
+    body = b"a\n" + b"".join(field + b"\n" for field in fields)
+    layout = CsvLayout(CsvMode.SNAPSHOT, header=True)
+    chunks = list(split_csv(pieces(body, sizes), Limits(8), layout=layout, blank_lines_count=False))
+    parts = [decode_csv_rows(chunk.body, RowsLayout()).changes for chunk in chunks]
+    assert [len(part) for part in parts] == [chunk.messages for chunk in chunks]
+    whole = outcome(lambda: decode_csv_rows(body, RowsLayout()).changes) or []
+    assert [change.after for part in parts for change in part] == [change.after for change in whole]
 
 
 @pytest.mark.parametrize("body", [b"", b"a,b", b"a,b\r\n", b"\xef\xbb\xbfa,b\n\n\n"])

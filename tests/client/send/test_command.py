@@ -146,7 +146,10 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
     ("arguments", "said"),
     [
         (["--format", "csv", "--table", "t"], "requires --table and --mode"),
-        (["--format", "arcion", "--delimiter", ";"], "--delimiter is for --format csv"),
+        (["--format", "arcion", "--delimiter", ";"], "--delimiter is for --format csv and rows-csv"),
+        (["--format", "rows", "--table", "t", "--override"], "--override is for --format arcion"),
+        (["--format", "replicate", "--op", "insert"], "--op is for --format rows and rows-csv"),
+        (["--format", "rows-csv"], "requires --table"),
         (["--format", "csv", "--table", "t", "--mode", "snapshot"], "columns_required"),
         (["--format", "arcion", "nowhere.json"], "nowhere.json cannot be read: No such file"),
     ],
