@@ -22,7 +22,7 @@ RETRIED_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 """The gateway cannot take the request now, or may have taken it."""
 
 MAX_ATTEMPTS: Final = 10
-COLUMNS: Final = [
+COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "id", "type": "int64", "nullable": False},
     {"name": "name", "type": "string"},
     {"name": "balance", "type": "decimal(12,2)"},
