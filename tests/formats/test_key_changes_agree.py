@@ -1,6 +1,7 @@
 """Key changes, written by each tool in each of its forms: mirroring ends with the source's rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change
-from app.domain.model.names import ROW_MARKER, TableName
+from app.domain.model.names import ROW_MARKER
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
@@ -16,9 +17,11 @@ from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.errors import Code, RejectedInput
+from tests.support.forms import arcion
+from tests.support.forms.catalogue import FORMS, FULL_FORMS, KEY_CHANGE_FORMS
+from tests.support.forms.form import NAME, Form, schema
+from tests.support.forms.source_histories import Event, Row, SourceTable
 from tests.support.samples.changes import shaped
-from tests.support.samples.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, replicate, schema
-from tests.support.samples.source_histories import Event, Row, SourceTable
 
 TABLE: Final = SourceTable({"id": "int64", "seat": "string", "name": "string"}, keys=2)
 Request = list[Event]
@@ -68,16 +71,17 @@ def streams(draw: st.DrawFn) -> tuple[list[Request], State]:
     return [request for request in requests if request], state
 
 
-def only_keys_before(table: SourceTable, events: Sequence[Event]) -> Sequence[Change]:
-    """Full after images beside before images of the key."""
-    nothing = (None,) * (len(table.types) - table.keys)
-    shown = [Event(event.old and table.key(event.old) + nothing, event.new) if event.new else event for event in events]
-    changes = arcion_full(table, shown)
+def _only_keys_before(table: SourceTable, body: bytes) -> Sequence[Change]:
+    """Read full images, and leave only the key before an update."""
+    changes = arcion.FULL.read(table, body)
     for change in changes:
         if change.before is not None and change.after is not None:
             for name in [*table.types][table.keys :]:
                 del change.before[name]
     return changes
+
+
+ONLY_KEYS_BEFORE: Final = replace(arcion.FULL, read=_only_keys_before)
 
 
 def applied(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -92,36 +96,39 @@ def applied(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
     return sorted(found)
 
 
-def landed(requests: Sequence[Request], render: Rendering, **options: Any) -> list[dict[str, Any]]:
+def landed(requests: Sequence[Request], form: Form, **options: Any) -> list[dict[str, Any]]:
     chosen = TableOptions(**options)
     rules = RowRules(schema(TABLE), chosen)
-    place = (TableId(1), TableName.parse("S.T"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
     overlay = ImageOverlay(Table(*place, rules.schema, chosen), {})
     found: list[dict[str, Any]] = []
     for number, events in enumerate(requests, 1):
-        rows, layer = overlay.complete(landing_rows(render(TABLE, events), rules))
+        rows, layer = overlay.complete(landing_rows(form.changes(TABLE, events), rules))
         overlay.adopt(layer, BatchSequence(number))
         rows.batch.validate(full=True)
         found += rows.batch.to_pylist()
     return found
 
 
-@pytest.mark.parametrize("render", [arcion_full, arcion_csv, replicate])
+@pytest.mark.parametrize("name", [name for name in FULL_FORMS if name in KEY_CHANGE_FORMS])
 @given(stream=streams())
 def test_statements_that_change_keys_lose_no_row_with_full_before_images(
-    render: Rendering, stream: tuple[list[Request], State]
+    name: str, stream: tuple[list[Request], State]
 ) -> None:
     requests, state = stream
-    assert applied(landed(requests, render)) == sorted(state.values())
+    assert applied(landed(requests, FORMS[name])) == sorted(state.values())
 
 
-@pytest.mark.parametrize("render", [arcion_full, arcion_partial, arcion_csv, replicate, only_keys_before])
+ROW_IMAGE_FORMS: Final = KEY_CHANGE_FORMS | {"arcion with keys before": ONLY_KEYS_BEFORE}
+
+
+@pytest.mark.parametrize("form", ROW_IMAGE_FORMS.values(), ids=ROW_IMAGE_FORMS)
 @given(stream=streams())
 def test_statements_that_change_keys_lose_no_row_with_row_images(
-    render: Rendering, stream: tuple[list[Request], State]
+    form: Form, stream: tuple[list[Request], State]
 ) -> None:
     requests, state = stream
-    rows = landed(requests, render, partial_updates=PartialUpdates.COMPLETE)
+    rows = landed(requests, form, partial_updates=PartialUpdates.COMPLETE)
     assert applied(rows) == sorted(state.values())
 
 
@@ -129,7 +136,7 @@ def test_statements_that_change_keys_lose_no_row_with_row_images(
 def test_every_path_lands_the_same_order(stream: tuple[list[Request], State]) -> None:
     requests, _ = stream
     rules = RowRules(schema(TABLE))
-    changes = [arcion_full(TABLE, events) for events in requests]
+    changes = [arcion.FULL.changes(TABLE, events) for events in requests]
     alone = [landing_rows(of_request, rules).batch for of_request in changes]
     for of_request, batch in zip(changes, alone, strict=True):
         each = landing_rows_of_shaped([shaped(of_request, rules.schema)], rules)
@@ -152,10 +159,10 @@ def test_what_neither_images_nor_before_images_decide_is_rejected_or_right(
     ]
     assume(moves)
     try:
-        moved = landed([moves], only_keys_before)
+        moved = landed([moves], ONLY_KEYS_BEFORE)
     except RejectedInput as error:
         assert error.code is Code.AMBIGUOUS_KEY_CHANGE
     else:
-        loaded = landed([[Event(None, row) for row in rows.values()]], arcion_full)
+        loaded = landed([[Event(None, row) for row in rows.values()]], arcion.FULL)
         of_moves = {event.old: event.new for event in moves}
         assert applied(loaded + moved) == sorted(of_moves.get(row, row) for row in rows.values())

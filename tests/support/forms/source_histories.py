@@ -1,4 +1,4 @@
-"""A source table of random columns, and transactions on it that both tools can describe."""
+"""A source table of random columns, and transactions on it that every form can describe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +17,16 @@ TYPES: Final[Mapping[str, dict[str, Any]]] = {
     "int16": {"type": "INT2"},
     "int32": {"type": "INT4"},
     "int64": {"type": "INT8"},
+    "float32": {"type": "REAL4"},
     "float64": {"type": "REAL8"},
     "decimal(12,2)": {"type": "NUMERIC", "precision": 12, "scale": 2},
     "date": {"type": "DATE"},
     "timestamp": {"type": "DATETIME"},
     "string": {"type": "NCLOB"},
     "binary": {"type": "BLOB"},
+    "json": {"type": "NCLOB"},
 }
-"""Declared types, and how Replicate's metadata names them."""
+"""Declared types, and how Replicate's metadata names them; it has no JSON, which is a text there."""
 
 TEXT: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5) | st.sampled_from(
     ["NULL", "", "a,b", '"', '{"a": "\\"}', "line\r\nbreak", " x ", "\\", "nul"]
@@ -34,15 +36,17 @@ VALUES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
     "int16": st.integers(-(2**15), 2**15 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float32": st.floats(allow_nan=False, allow_infinity=False, width=32),
     "float64": st.floats(allow_nan=False, allow_infinity=False),
     "decimal(12,2)": st.decimals(Decimal("-9999999999.99"), Decimal("9999999999.99"), places=2),
     "date": st.dates(),
     "timestamp": st.datetimes(timezones=st.just(UTC)),
     "string": TEXT.filter(lambda text: text != "null"),
     "binary": st.binary(max_size=5),
+    "json": st.sampled_from(['{"a":[1,"\\"x\\""],"b":null}', "[]", '"text"', '{"é":"\\\\","c":1.50}']),
 }
 KEY_TYPES: Final = ("int64", "string", "date", "binary", "timestamp", "decimal(12,2)")
-NAMES: Final = ("id", "KEY 2", 'quo"te', "com,ma", "ünï", "a/b~c", "last")
+NAMES: Final = ("id", "KEY 2", "com,ma", "ünï", "a/b~c", 'quo"te', "last")
 
 
 @dataclass(frozen=True)
@@ -119,5 +123,5 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as Replicate writes it: numbers as such, except those of NUMERIC."""
+    """Return a value as Replicate and applications write it: numbers as such, except decimals."""
     return value if value is None or isinstance(value, bool | int | float) else as_text(value)

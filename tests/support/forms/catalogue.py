@@ -1,0 +1,28 @@
+"""All forms by name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.support.forms import arcion, replicate, rows
+from tests.support.forms.form import Form
+
+FORMS: Final[Mapping[str, Form]] = {
+    "arcion": arcion.FULL,
+    "arcion partial": arcion.PARTIAL,
+    "arcion native": arcion.NATIVE,
+    "arcion native partial": arcion.NATIVE_PARTIAL,
+    "arcion csv": arcion.CSV,
+    "replicate": replicate.ENVELOPED,
+    "replicate flattened": replicate.FLATTENED,
+    "replicate masks": replicate.MASKED,
+    "rows array": rows.ARRAY,
+    "rows ndjson": rows.NDJSON,
+    "rows csv": rows.CSV,
+}
+
+FULL_FORMS: Final = [name for name, form in FORMS.items() if not form.is_partial]
+"""Those whose changes give all columns."""
+
+KEY_CHANGE_FORMS: Final = {name: form for name, form in FORMS.items() if not form.splits_key_changes}
+"""Those with changes of keys. The others cannot tell a statement that exchanges keys: the second delete removes the
+row that the first insert wrote."""

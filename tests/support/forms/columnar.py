@@ -1,0 +1,61 @@
+"""Read a body of a form on the columnar path, and compare it with the exact path."""
+
+import json
+from typing import Final, Never
+
+from app.domain.model.source_name import SourceName
+from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_schema import SchemaVersion
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowRules
+from app.formats.replicate.columnar_images import ImageReader
+from app.formats.replicate.history import SourceVersion
+from app.formats.replicate.messages import decode_replicate
+from app.ingest.columnar.reading import read_together
+from app.ingest.replicate.source_cache import CachedSource, SourceCache
+from app.ingest.table_cache import TableCache
+from tests.support.forms.form import NAME, Events, Form, schema
+from tests.support.forms.replicate import SCHEMA_ID, described
+from tests.support.forms.source_histories import SourceTable
+
+_OPTIONS: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
+
+
+def check_paths_agree(form: Form, table: SourceTable, events: Events) -> bool:
+    """Check that the columnar path gives the rows of the exact path, or nothing; return whether it read the body."""
+    if form.request is None:
+        return False
+    options = _OPTIONS if form.is_partial else TableOptions()
+    place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    known = Table(*place, schema(table), options)
+    cache = _cache(table, known)
+    body = form.write(table, events)
+    [outcome] = read_together([form.request(body)], cache)
+    if not isinstance(outcome, list):
+        return False
+    [batch] = outcome
+    expected = landing_rows(form.read(table, body), RowRules.of(known))
+    assert batch.rows.batch.equals(expected.batch)
+    assert batch.rows.changes == expected.changes
+    assert batch.rows.source_position == expected.source_position
+    return True
+
+
+def _cache(table: SourceTable, known: Table) -> TableCache:
+    """Return a cache of the table, by all of its names and with its source as Replicate described it."""
+    names = (SourceName.address(NAME), SourceName.of(None, NAME.schema, NAME.table))
+    cache = TableCache(_no_database, {name.key: known for name in names})
+    [entry] = decode_replicate(json.dumps([described(table)]).encode()).metadata
+    version = SourceVersion.of(entry)
+    cache.described[SCHEMA_ID] = frozenset({str(NAME)})
+    try:
+        reader = ImageReader(known.schema.names, frozenset(), version)
+    except ValueError:  # of a name with quotes, which the exact path reads
+        reader = None
+    SourceCache(cache).keep(CachedSource(known, version, reader))
+    return cache
+
+
+def _no_database() -> Never:
+    raise AssertionError("no query is needed: the table is cached")

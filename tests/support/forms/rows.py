@@ -1,0 +1,88 @@
+"""Plain rows with `__op__`: a JSON array, NDJSON with what an update changes only, and CSV.
+
+Rows have no image before a change, so a changed key is a delete and an insert.
+"""
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from app.domain.model.change import Change
+from app.domain.model.input_limits import UNLIMITED
+from app.domain.model.source_name import SourceName
+from app.formats.rows.csv import RowsLayout, decode_csv_rows
+from app.formats.rows.messages import decode_rows
+from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
+from app.ingest.columnar.rows import RowsRequest
+from tests.support.forms.arcion import quoted, trimmed_columns
+from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, split_key_changes
+from tests.support.forms.source_histories import Event, SourceTable, as_json
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+def _operation(event: Event) -> str:
+    return "update" if event.old and event.new else "insert" if event.new else "delete"
+
+
+def _row(table: SourceTable, event: Event) -> dict[str, Any]:
+    """Return the new row of an event, the key of a deleted one."""
+    if event.new is None:
+        return dict(zip(key_columns(table), event.old or (), strict=False))
+    return dict(zip(table.types, event.new, strict=True))
+
+
+def _write_array(table: SourceTable, events: Events) -> bytes:
+    rows = [
+        {OPERATION_COLUMN: _operation(event)} | {name: as_json(value) for name, value in _row(table, event).items()}
+        for event in split_key_changes(table, events)
+    ]
+    return json.dumps(rows, indent=1).encode()
+
+
+def _write_ndjson(table: SourceTable, events: Events) -> bytes:
+    """Write JSON and decimals as such, and of an update the key and what it changes."""
+    lines = []
+    for event in split_key_changes(table, events):
+        row = _row(table, event)
+        if event.old and event.new:
+            same = zip(table.types, event.old, event.new, strict=True)
+            unchanged = {name for name, old, new in same if old == new} - {*key_columns(table)}
+            row = {name: value for name, value in row.items() if name not in unchanged}
+        written = {name: _as_value(value, table.types[name]) for name, value in row.items()}
+        lines.append(_ENCODER.encode(written | {OPERATION_COLUMN: _operation(event)[:1].upper()}))
+    return b"\n".join(lines)
+
+
+def _as_value(value: Any, kind: str) -> Any:
+    if kind == "json" and value is not None and value[:1] in "[{":
+        return msgspec.Raw(value.encode())
+    return value if isinstance(value, Decimal) else as_json(value)
+
+
+def _read_json(table: SourceTable, body: bytes) -> Sequence[Change]:
+    return decode_rows(body, RowOperation.UPSERT, table.types.keys()).changes
+
+
+def _request(body: bytes) -> RowsRequest:
+    return RowsRequest(body, SourceName.address(NAME), RowOperation.UPSERT, UNLIMITED, ANYONE)
+
+
+def _write_csv(table: SourceTable, events: Events) -> bytes:
+    lines = [",".join(map(quoted, [*table.types, OPERATION_COLUMN]))]
+    for event in split_key_changes(table, events):
+        row = _row(table, event)
+        lines.append(",".join([*(quoted(row.get(name)) for name in table.types), _operation(event)]))
+    return "\r\n".join(lines).encode()
+
+
+def _read_csv(table: SourceTable, body: bytes) -> Sequence[Change]:
+    return decode_csv_rows(body, RowsLayout(), trimmed_columns(table)).changes
+
+
+ARRAY: Final = Form(_write_array, _read_json, _request, splits_key_changes=True)
+NDJSON: Final = Form(_write_ndjson, _read_json, _request, is_partial=True, splits_key_changes=True)
+CSV: Final = Form(_write_csv, _read_csv, splits_key_changes=True)
