@@ -13,9 +13,9 @@ import typer
 from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, with_connection
-from app.client.send.folder import UNFINISHED_NAMES, FileOrder, WatchedFolder
+from app.client.file_paths import UNFINISHED_NAMES, FileNames, FileOrder, PathTemplate
 from app.client.send.source import Source, SourceFormat
-from app.errors import MirrorgateError
+from app.errors import MirrorgateError, Misconfigured
 from app.formats.arcion.csv_layout import CsvMode
 from app.formats.rows.operations import RowOperation
 
@@ -38,7 +38,18 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "escape": _SIGN_FORMATS,
 }
 """The formats that an option is for."""
-_FOLLOW_OPTIONS: Final = ("once", "order", "only", "ignored", "settle", "done_marker", "done_dir", "poll")
+_FOLLOW_OPTIONS: Final = (
+    "once",
+    "recursive",
+    "table_from_path",
+    "order",
+    "only",
+    "ignored",
+    "settle",
+    "done_marker",
+    "done_dir",
+    "poll",
+)
 
 
 @with_connection
@@ -109,10 +120,24 @@ def send(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="follow: stop when every file in the folder is sent.")] = False,
-    order: Annotated[FileOrder, typer.Option("--sort", help="follow: order of the files.")] = FileOrder.NAME,
+    recursive: Annotated[bool, typer.Option("--recursive", help="follow: the files of all subfolders, too.")] = False,
+    table_from_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEMPLATE",
+            help="follow: take the table from the path, for example '{schema}/{table}/…'. Implies --recursive; tables "
+            "are independent of each other. Repeatable; the first match counts.",
+        ),
+    ] = None,
+    order: Annotated[
+        FileOrder,
+        typer.Option("--sort", help="follow: order of the files, of each table. load-first: by name, LOAD* first."),
+    ] = FileOrder.NAME,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="follow: only files whose name matches, for example '*.json'."),
+        typer.Option(
+            metavar="PATTERN", help="follow: only files whose name matches, for example '*.json'; with a / the path."
+        ),
     ] = None,
     ignored: Annotated[
         list[str] | None,
@@ -166,10 +191,13 @@ def send(
         quote=quote,
         escape=escape,
     )
-    if source_format is SourceFormat.CSV and (table is None or mode is None):
+    templates = _templates(table_from_path or [], source_format)
+    if source_format is SourceFormat.CSV and not _has_table_and_mode(table, mode, table_from_path or []):
         raise typer.BadParameter("--format csv requires --table and --mode")
-    if source_format.is_rows and table is None:
+    if source_format.is_rows and table is None and not templates:
         raise typer.BadParameter(f"--format {source_format} requires --table")
+    if table is not None and templates:
+        raise typer.BadParameter("give either --table or --table-from-path")
     if (file is None) == (follow is None):
         raise typer.BadParameter("give either a FILE or --follow DIR")
     _check_combination(context, follow, producer, done_marker, from_message)
@@ -177,7 +205,8 @@ def send(
         raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
     source = Source(source_format, table, parameters)
     from app.client.chunking.chunks import Limits
-    from app.client.send.job import SendJob
+    from app.client.send.folder import WatchedFolder
+    from app.client.send.job import Following, SendJob
     from app.client.send.progress_display import ProgressDisplay
 
     job = SendJob(source, Limits(max_bytes, batch), give_up_after, ProgressDisplay(ERRORS))
@@ -186,8 +215,10 @@ def send(
     try:
         with client, job.display.running():
             if follow is not None and producer is not None:
-                folder = WatchedFolder(follow, settle, order, only or ("*",), ignored or (), done_marker)
-                job.follow(client, folder, producer, state_dir, once=once, poll_seconds=poll, done_folder=done_dir)
+                names = FileNames(only or ("*",), ignored or (), done_marker)
+                folder = WatchedFolder(follow, names, recursive or bool(templates), done_dir)
+                following = Following(folder, settle, order, poll, templates, done_dir)
+                job.follow(client, following, producer, state_dir, once=once)
             elif file is not None and producer is not None:
                 job.send_numbered(client, _readable(file), from_message, producer, state_dir)
             elif file is not None:
@@ -202,8 +233,8 @@ def _check_combination(
 ) -> None:
     """Raise BadParameter for options without the option they belong to, or that exclude each other."""
     if follow is None and any(_is_given(context, name) for name in _FOLLOW_OPTIONS):
-        names = "--once, --sort, --only, --ignore, --settle, --done-marker, --done-dir and --poll"
-        raise typer.BadParameter(f"{names} are for --follow")
+        names = "--once, --recursive, --table-from-path, --sort, --only, --ignore, --settle, --done-marker, --done-dir"
+        raise typer.BadParameter(f"{names} and --poll are for --follow")
     if done_marker is not None and _is_given(context, "settle"):
         raise typer.BadParameter("give either --settle or --done-marker")
     if producer is None and _is_given(context, "state_dir"):
@@ -227,6 +258,21 @@ def _parameters(source_format: SourceFormat, **given: str | None) -> dict[str, s
     return parameters
 
 
+def _has_table_and_mode(table: str | None, mode: CsvMode | None, templates: list[str]) -> bool:
+    has_mode = mode is not None or (bool(templates) and all("{mode}" in template for template in templates))
+    return has_mode and (table is not None or bool(templates))
+
+
+def _templates(texts: list[str], source_format: SourceFormat) -> list[PathTemplate]:
+    for name in ("mode", "op"):
+        if source_format not in _FORMATS_OF[name] and any(f"{{{name}}}" in text for text in texts):
+            raise typer.BadParameter(f"{{{name}}} is for --format {' and '.join(_FORMATS_OF[name])}")
+    try:
+        return [PathTemplate.parse(text) for text in texts]
+    except Misconfigured as error:
+        raise typer.BadParameter(f"{error.detail}. {error.remedy}") from error
+
+
 def _readable(file: Path) -> Path:
     if file != _STANDARD_INPUT and not os.access(file, os.R_OK):
         reason = "Permission denied" if file.exists() else "No such file or directory"
@@ -240,7 +286,7 @@ def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, 
 
     progress = job.progress
     if as_json:
-        typer.echo(json.dumps(to_json(progress, end, job.numbering)))
+        typer.echo(json.dumps(to_json(progress, end, job.numberings)))
     elif end is None or progress.requests or progress.repeated or progress.files:
         say(summary(progress, of_files=of_files))
         if progress.tables:
@@ -249,5 +295,5 @@ def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, 
     if isinstance(end, MirrorgateError):
         raise end
     if end is not None:
-        say(interruption(progress, is_numbered=job.numbering is not None), to=ERRORS)
+        say(interruption(progress, is_numbered=bool(job.numberings)), to=ERRORS)
         raise typer.Exit(INTERRUPTED)

@@ -9,13 +9,18 @@ from app.client.send.progress import Progress
 from app.errors import MirrorgateError
 
 
-def to_json(progress: Progress, end: BaseException | None, numbering: Numbering | None) -> dict[str, Any]:
-    """Return the report for --json. `end` is the error that ended the run, None if everything was sent."""
+def to_json(progress: Progress, end: BaseException | None, numberings: list[Numbering]) -> dict[str, Any]:
+    """Return the report for --json. `end` is the error that ended the run, None if everything was sent.
+
+    `producer` is that of the run; with a producer for each table, `producers` lists them.
+    """
     error = None
     if isinstance(end, MirrorgateError):
         error = {"code": end.code, "detail": end.detail, "remedy": end.remedy, "errors": getattr(end, "errors", [])}
-    producer = None if numbering is None else {"producer": numbering.producer, "sequence": numbering.durable}
-    return {"complete": end is None, **asdict(progress), "producer": producer, "error": error}
+    producers = [{"producer": numbering.producer, "sequence": numbering.durable} for numbering in numberings]
+    of_tables = {"producers": producers} if any("@" in numbering.producer for numbering in numberings) else {}
+    producer = producers[0] if producers and not of_tables else None
+    return {"complete": end is None, **asdict(progress), "producer": producer, **of_tables, "error": error}
 
 
 def summary(progress: Progress, *, of_files: bool) -> str:

@@ -1,63 +1,63 @@
-"""Send the files of a folder as they arrive: each once, in order, continuing exactly where an earlier run ended."""
+"""Send the files of one producer as they arrive: each once, in order, continuing exactly where an earlier run ended."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.client.send.folder import FileOrder, WaitingFile, WatchedFolder
+from app.client.file_paths import FileOrder, sort_key
+from app.client.send.folder import Listing, PendingFiles, WaitingFile
 from app.client.send.journal import Journal
-from app.client.send.retrying import Pause
 from app.errors import Code, Misconfigured, RejectedInput
 
 
 @dataclass
 class Follower:
-    """Follows a folder. `send_file` sends one file completely and records that in the journal."""
+    """Sends files of a folder. `send_file` sends one file completely and records that in the journal."""
 
-    folder: WatchedFolder
+    folder: Path
+    pending: PendingFiles
     journal: Journal
     send_file: Callable[[WaitingFile], None]
-    pause: Pause
-    poll_seconds: float
     done_folder: Path | None = None
-    on_lag: Callable[[int, int], None] = lambda files, size: None
-    """Called with the number of waiting files and their total size in bytes."""
     on_notice: Callable[[str], None] = lambda _: None
 
-    def run(self, *, once: bool) -> None:
-        """Send files as they arrive until KeyboardInterrupt; with `once`, return when no file is left."""
-        self._forget_moved()
-        while True:
-            waiting = self._list_waiting()
-            self.on_lag(len(waiting), sum(file.state.size for file in waiting))
-            if waiting and waiting[0].is_complete:
-                self._send(waiting[0])
-            elif once and not waiting:
-                return
-            else:
-                self.pause(self.poll_seconds)
+    def __post_init__(self) -> None:
+        """Forget finished files that were moved to the done folder."""
+        if self.done_folder is not None:
+            for name in list(self.journal.finished):
+                if (self.done_folder / name).exists() and not (self.folder / name).exists():
+                    self.journal.forget(name)
 
-    def _list_waiting(self) -> list[WaitingFile]:
-        """Return the waiting files, a partly sent one first, whatever arrived since."""
-        states, finished = self.folder.states(), self.journal.finished
+    def waiting(self, listing: Listing) -> list[WaitingFile]:
+        """Return the waiting files, a partly sent one first, whatever arrived since. Sent files are moved away.
+
+        Raises RejectedInput for a file that has changed since it was sent.
+        """
+        states, finished = listing.states, self.journal.finished
         for name in [name for name in finished if name in states]:
             if (states[name].size, states[name].modified) != (finished[name].size, finished[name].modified):
                 raise _changed(name, finished[name].messages)
         if self.done_folder is not None:
             self._move_away(states.keys() & finished.keys())
-        waiting = self.folder.waiting(states, finished)
+        waiting = self.pending.waiting(listing, finished)
         return sorted(waiting, key=lambda file: file.name != self.journal.unfinished)
 
-    def _send(self, file: WaitingFile) -> None:
-        if self.folder.order is FileOrder.NAME and (later := max(self.journal.finished, default="")) > file.name:
-            self.on_notice(f"{file.name} is late: {later}, which sorts after it, was already sent")
+    def send(self, file: WaitingFile) -> None:
+        """Send a file, and tell if it is late."""
+        if self.pending.order is not FileOrder.MODIFIED and self.journal.finished:
+            later = max(self.journal.finished, key=self._sort_key)
+            if self._sort_key(later) > self._sort_key(file.name):
+                self.on_notice(f"{file.name} is late: {later}, which sorts after it, was already sent")
         self.send_file(file)
+
+    def _sort_key(self, name: str) -> tuple[int, str]:
+        return sort_key(self.pending.order, name, 0)
 
     def _move_away(self, names: set[str]) -> None:
         """Move sent files to the done folder.
 
-        After a crash between the move and the journal entry, `_forget_moved` adds the entry at the next start.
+        After a crash between the move and the journal entry, the next start adds the entry.
         """
         assert self.done_folder is not None
         for name in sorted(names):
@@ -66,8 +66,9 @@ class Follower:
                 detail = f"{name} was sent and cannot be moved: {target} already exists"
                 raise Misconfigured(Code.BAD_SETTING, detail, remedy="Move that file, then run the same command again.")
             try:
+                target.parent.mkdir(parents=True, exist_ok=True)
                 self._move_marker(name)
-                (self.folder.path / name).rename(target)
+                (self.folder / name).rename(target)
             except OSError as error:
                 detail = f"{name} was sent and cannot be moved to {self.done_folder}: {error.strerror}"
                 remedy = "Give a writable folder on the same file system."
@@ -76,17 +77,10 @@ class Follower:
 
     def _move_marker(self, name: str) -> None:
         """Move the marker before the file: a marker left behind would make a later file of this name complete."""
-        if self.folder.done_marker is not None and self.done_folder is not None:
+        if self.pending.done_marker is not None and self.done_folder is not None:
             with suppress(FileNotFoundError):
-                marker = name + self.folder.done_marker
-                (self.folder.path / marker).rename(self.done_folder / marker)
-
-    def _forget_moved(self) -> None:
-        """Forget finished files that were moved to the done folder."""
-        if self.done_folder is not None:
-            for name in list(self.journal.finished):
-                if (self.done_folder / name).exists() and not (self.folder.path / name).exists():
-                    self.journal.forget(name)
+                marker = name + self.pending.done_marker
+                (self.folder / marker).rename(self.done_folder / marker)
 
 
 def _changed(name: str, messages: int) -> RejectedInput:

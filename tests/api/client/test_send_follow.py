@@ -177,9 +177,47 @@ def test_it_goes_on_with_what_comes_until_it_is_ended(
     assert "to send the rest, run the same command again" in errors
 
 
+def test_subfolders_name_tables_and_one_rejected_file_holds_up_its_table_only(
+    drain: Drain, gateway: Gateway, folder: Path, api_engine: sa.Engine
+) -> None:
+    done = folder / "sent"
+    done.mkdir()
+    gateway.register("sales.t", {"id": "int64", "note": "string"}, ["id"])
+    for path, first in (("t/b/2.json", 2), ("t/a/1.json", 0), ("t/c.json", 4), ("sales.t/x.json", 6)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        write(folder, path, first)
+    (folder / "t/b/2.json").write_bytes(b"no json")
+    write(folder, "other.json", 0)
+    options = ("--table-from-path", "{table}/…", "--override", "--done-dir", done, "--json")
+    ended = drain(*options)
+    assert ended.status == 1
+    assert "t stopped, the other tables continue: malformed_json: t/b/2.json: " in ended.errors
+    assert "other.json is left out: it matches no --table-from-path" in ended.errors
+    assert (keys(api_engine), [row[0] for row in staged(api_engine, "sales.t")]) == ([0, 1], [6, 7])
+    write(folder, "t/b/2.json", 2)
+    report = drain(*options).report
+    assert report["producers"] == [{"producer": "p@t", "sequence": 3}]
+    assert keys(api_engine) == list(range(6))
+    assert sorted(str(path.relative_to(done)) for path in done.rglob("*.json")) == [
+        *("sales.t/x.json", "t/a/1.json", "t/b/2.json", "t/c.json"),
+    ]
+
+
+def test_subfolders_without_a_template_are_sent_in_the_order_of_their_paths(
+    drain: Drain, folder: Path, api_engine: sa.Engine
+) -> None:
+    for path, first in (("2026/11/01.json", 0), ("2026/11/02.json", 2), ("2027.json", 4), ("_sent/x.json", 6)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        write(folder, path, first)
+    assert drain("--recursive", "--json").report["files"] == 3
+    assert keys(api_engine) == list(range(6))
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--follow", ".", "--producer", "p", "--table-from-path", "{schema}/…"], "has no {table}"),
+        (["--follow", ".", "--producer", "p", "--table", "t", "--table-from-path", "{table}/"], "either --table or"),
         (["--follow", "."], "--follow requires --producer"),
         (["--follow", ".", "x", "--producer", "p"], "either a FILE or --follow DIR"),
         ([], "either a FILE or --follow DIR"),

@@ -139,6 +139,7 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
     named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", (REPOSITORY / "docs/send.md").read_text()))
     assert named <= options
     follow = {"--follow", "--once", "--sort", "--only", "--ignore", "--settle", "--done-marker", "--done-dir", "--poll"}
+    follow |= {"--recursive", "--table-from-path"}
     assert {"--producer", "--state-dir", *follow} <= named
 
 
