@@ -7,6 +7,7 @@ import typer
 
 from app.cli import dead_letters, keys, landing_zone, processes
 from app.cli.audit import audit
+from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
 from app.cli.mirror import maintenance
@@ -71,6 +72,13 @@ letters.command("show")(dead_letters.show_letter)
 letters.command("replay")(dead_letters.replay)
 letters.command("discard")(dead_letters.discard)
 app.add_typer(letters, name="dead-letters", rich_help_panel=_TO_USE)
+
+bridge = typer.Typer(
+    help="Read messages from Kafka or object storage and post them to a gateway, each exactly once.",
+    no_args_is_help=True,
+)
+bridge.command("kafka")(bridge_kafka)
+app.add_typer(bridge, name="bridge", rich_help_panel=_TO_USE)
 
 mirror = typer.Typer(
     help="Run the Delta mirror of a landing zone, and inspect, compare, query and maintain its tables.",

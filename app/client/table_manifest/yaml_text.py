@@ -155,8 +155,11 @@ class Entry:
             raise self.wrong(Code.BAD_REQUEST, "has a tag", "Remove the word that starts with !.")
 
 
-def read_yaml(text: str, findings: Findings) -> Entry:
-    """Return the only document of a text. Raises BadFile for a text that is not exactly one YAML document."""
+def read_yaml(text: str, findings: Findings, *, if_empty: str = "Write `tables:` and a list of tables.") -> Entry:
+    """Return the only document of a text. Raises BadFile for a text that is not exactly one YAML document.
+
+    `if_empty` is the remedy for an empty text.
+    """
     try:
         node = yaml.compose(text, yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
@@ -171,10 +174,12 @@ def read_yaml(text: str, findings: Findings) -> Entry:
         raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Remove it, or write it as an escape.")]) from None
     except RecursionError:
         detail = f"{findings.file}: nested too deeply"
-        raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Compare it with docs/tables.md.")]) from None
+        raise BadFile(
+            [Misplaced(Code.BAD_REQUEST, detail, remedy="Compare it with an example of the documentation.")]
+        ) from None
     if node is None:
         detail = f"{findings.file}: the file is empty"
-        raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Write `tables:` and a list of tables.")])
+        raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy=if_empty)])
     return Entry(node, "", findings, _line(node))
 
 

@@ -2,8 +2,8 @@
 
 Each module holds the entries of one subject: `requests` (HTTP), `access` (callers), `bodies` (syntax and messages),
 `rows` (changes against their table), `tables` (schemas, states, generations), `repeats` (idempotency and dead letters),
-`availability`, `setup` (what keeps a process from starting), `publication` (the drain) and `mirror` (the Delta mirror).
-`CATALOGUE` merges them.
+`availability`, `setup` (what keeps a process from starting), `publication` (the drain), `mirror` (the Delta
+mirror) and `bridges` (sources of the bridges). `CATALOGUE` merges them.
 Invariant: every code has exactly one entry; the import fails otherwise.
 """
 
@@ -13,6 +13,7 @@ from typing import Final
 from app.errors.catalogue.access import ACCESS
 from app.errors.catalogue.availability import AVAILABILITY
 from app.errors.catalogue.bodies import BODIES
+from app.errors.catalogue.bridges import BRIDGES
 from app.errors.catalogue.entry import Entry
 from app.errors.catalogue.mirror import MIRROR
 from app.errors.catalogue.publication import PUBLICATION
@@ -36,6 +37,7 @@ SUBJECTS: Final[Mapping[str, Mapping[Code, Entry]]] = {
     "Setup": SETUP,
     "Publication": PUBLICATION,
     "The Delta mirror": MIRROR,
+    "Bridges": BRIDGES,
 }
 """The entries by subject, in the order of docs/errors.md."""
 
