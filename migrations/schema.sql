@@ -455,7 +455,10 @@ CREATE TABLE mirrorgate.producers (
     producer text NOT NULL,
     -- Number of its last accepted request; the next one must follow without a gap.
     last_sequence bigint DEFAULT 0 NOT NULL,
+    -- How far its last accepted request with a position reaches in its source, as the producer wrote it.
+    "position" text,
     CONSTRAINT producers_pkey PRIMARY KEY (principal, producer),
+    CONSTRAINT position_is_bounded CHECK (((octet_length("position") >= 1) AND (octet_length("position") <= 256))),
     CONSTRAINT producers_last_sequence_check CHECK ((last_sequence >= 0))
 );
 ALTER TABLE mirrorgate.producers ADD CONSTRAINT producer_is_bounded CHECK (((octet_length(producer) <= 255) AND (octet_length(principal) <= 1024))) NOT VALID;

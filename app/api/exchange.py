@@ -7,7 +7,7 @@ it with `receive`, for all other routes. Both pass `_receive`, the only place wh
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
@@ -76,6 +76,13 @@ class Exchange(RequestFacts):
         self._receive_raw = receive
         self._send_raw = send
         scope[_EXCHANGE] = self
+
+    @property
+    def route(self) -> str:
+        """The path of the route as the contract writes it; `unmatched` without one."""
+        route: Any = self.scope.get("route")
+        path: str = getattr(route, "path_format", "") or getattr(route, "path", "unmatched")
+        return path
 
     def close(self) -> None:
         """Give back memory and permit, at the end of the request.

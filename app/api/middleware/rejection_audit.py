@@ -1,7 +1,5 @@
 """Selects the rejections that the audit keeps: no valid key, no right, or a table outside the key's patterns."""
 
-from typing import Any
-
 from app.api.exchange import Exchange
 from app.api.gateway import gateway_in
 from app.domain.access.rejections import Rejection
@@ -14,8 +12,7 @@ def audit_rejection(exchange: Exchange, error: MirrorgateError, status: int) -> 
     withheld = error.withheld if isinstance(error, RejectedInput) else None
     if withheld is None and error.kind not in {Kind.UNAUTHENTICATED, Kind.FORBIDDEN}:
         return
-    route: Any = exchange.scope.get("route")
-    action = f"{exchange.scope['method']} {getattr(route, 'path', 'unmatched')}"
+    action = f"{exchange.scope['method']} {exchange.route}"
     table = withheld or (_path_table(exchange) if error.kind is Kind.FORBIDDEN else None)
     rejection = Rejection(action, int(status), error.code, exchange.subject, table)
     gateway_in(exchange.scope).audit_writer.note_rejection(rejection)

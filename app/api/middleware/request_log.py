@@ -22,7 +22,7 @@ def record(exchange: Exchange, started: float) -> None:
     """Count a request that has ended, and log it. `started` is a time of `time.perf_counter`."""
     seconds = time.perf_counter() - started
     scope, status = exchange.scope, exchange.status
-    route = getattr(scope.get("route"), "path", "unmatched")
+    route = exchange.route
     requests, durations = _metrics_of(route, status)
     requests.inc()
     durations.observe(seconds)

@@ -1,4 +1,4 @@
-"""`/v1/producers`: the last durable number of the caller's numbered requests."""
+"""`/v1/producers`: the last durable number and position of the caller's numbered requests."""
 
 from typing import Annotated
 
@@ -16,9 +16,9 @@ router = APIRouter(prefix="/v1/producers", tags=["changes"])
 
 
 @router.get(
-    "/{producer}",
+    "/{producer:path}",
     operation_id="get_producer",
-    summary="Get the last durable number of a producer, and its receipts",
+    summary="Get the last durable number and position of a producer, and its receipts",
     response_model=ProducerModel,
     responses=problems(401, 403, 404, 503),
 )
@@ -31,11 +31,11 @@ def get_producer(
 ) -> ProducerModel:
     """Return the progress of one of the key's producers.
 
-    A producer belongs to the key that it sends with. Its first number is 1.
+    A producer belongs to the key that it sends with. Its first number is 1. Its name can contain slashes.
     """
     with translated_errors(), gateway.engine.begin() as connection:
         found = find_producer(connection, principal.key_id, producer)
     if found is None:
         raise RejectedInput(Code.UNKNOWN_PRODUCER, "no accepted request of this producer is stored")
-    sequence, answer = found
-    return ProducerModel(producer=producer, sequence=sequence, receipts=None if answer is None else answer["receipts"])
+    receipts = None if found.answer is None else found.answer["receipts"]
+    return ProducerModel(producer=producer, sequence=found.sequence, position=found.position, receipts=receipts)

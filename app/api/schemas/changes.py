@@ -55,10 +55,15 @@ class AcceptedModel(Model):
 
 
 class ProducerModel(Model):
-    """The last durable number of a producer. Its receipts are null after retention has purged them."""
+    """How far a producer is. Its receipts are null after retention has purged them."""
 
     producer: str
     sequence: int
+    """The number of its last durable request."""
+
+    position: str | None
+    """The last `Mirrorgate-Producer-Position` of its durable requests; null if none had one."""
+
     receipts: list[ReceiptModel] | None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from app.client.file_paths import PathTemplate, TablePath, first_match
+from app.client.retrying import Pause
 from app.client.send.folder import FileState, Listing, WaitingFile, WatchedFolder
 from app.client.send.follow import Follower
-from app.client.send.retrying import Pause
 from app.client.send.sender import SendFailed
 from app.errors import MirrorgateError, RejectedInput
 

@@ -12,15 +12,16 @@ from typing import Any, Final
 from app.client.chunking.chunks import Limits
 from app.client.file_paths import FileOrder, PathTemplate, TablePath
 from app.client.http import GatewayClient
+from app.client.producer import durable_number
+from app.client.retrying import call_with_retries
 from app.client.send.files import FileSender
 from app.client.send.folder import PendingFiles, WatchedFolder
 from app.client.send.follow import Follower
 from app.client.send.follow_tables import TableFollowers
 from app.client.send.journal import Journal
-from app.client.send.numbering import Numbering, durable_number
+from app.client.send.numbering import Numbering
 from app.client.send.progress import Progress
 from app.client.send.progress_display import ProgressDisplay
-from app.client.send.retrying import call_with_retries
 from app.client.send.sender import Sender, SendFailed
 from app.client.send.source import Source
 from app.errors import MirrorgateError

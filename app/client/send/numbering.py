@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.client.chunking.chunks import Chunk
-from app.client.http import GatewayClient, RejectedByGateway
+from app.client.http import RejectedByGateway
 from app.client.send.folder import FileState
 from app.client.send.journal import Finished, Journal, Started
 from app.errors import Code, RejectedInput
@@ -27,16 +27,6 @@ class Start:
 
 
 FROM_THE_START: Final = Start()
-
-
-def durable_number(client: GatewayClient, producer: str) -> int:
-    """Return the last durable number of a producer; 0 for a producer that the gateway does not know."""
-    try:
-        return int(client.get(f"/v1/producers/{producer}")["sequence"])
-    except RejectedByGateway as error:
-        if error.code is not Code.UNKNOWN_PRODUCER:
-            raise
-        return 0
 
 
 class Numbering:

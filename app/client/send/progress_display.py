@@ -74,9 +74,9 @@ class ProgressDisplay:
         self._bar.update(self._task, changes=progress.changes, rate=rate)
         self._close_request()
 
-    def show_retry(self, error: MirrorgateError) -> None:
-        """Show why a request is retried. Raises KeyboardInterrupt if Ctrl-C was deferred."""
-        self.print(f"{error.detail}; retrying")
+    def show_retry(self, seconds: float, error: MirrorgateError) -> None:
+        """Show why a request is retried, and when. Raises KeyboardInterrupt if Ctrl-C was deferred."""
+        self.print(f"{error.detail}; retrying in {seconds:.1f} s")
         self._close_request()
 
     def print(self, text: str) -> None:

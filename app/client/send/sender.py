@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from app.client.chunking.chunks import Chunk, Limits, Splitter, positions_of
+from app.client.retrying import OnWait, Pause, call_with_retries, is_final, may_have_been_accepted
 from app.client.send.decompress import decompress
 from app.client.send.numbering import FROM_THE_START, Start
 from app.client.send.progress import Progress
-from app.client.send.retrying import Pause, call_with_retries, is_final, may_have_been_accepted
 from app.errors import Code, MirrorgateError, RejectedInput
 
 BLOCK_BYTES: Final = 2**18
@@ -78,8 +78,7 @@ class Sender:
     """Seconds to retry a request that the gateway cannot accept yet."""
     pause: Pause
     on_accepted: Callable[[Progress], None] = lambda _: None
-    on_retry: Callable[[MirrorgateError], None] = lambda _: None
-    """Called before each retry, with the error that causes it."""
+    on_retry: OnWait = lambda _, __: None
     names: RequestNames = field(default_factory=RandomKeys)
     progress: Progress = field(default_factory=Progress)
     """What was sent so far; up to date at any time."""

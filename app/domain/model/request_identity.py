@@ -1,7 +1,7 @@
 """The identity of a request, which makes repeating it safe: a repeat gets the first answer.
 
 A caller names a request by an idempotency key, or by a producer's dense number. The fingerprint compares the requests
-themselves: method, path, query and decompressed body.
+themselves: method, path, query, decompressed body, and the producer's position if it is given.
 """
 
 import hashlib
@@ -23,6 +23,8 @@ class RequestIdentity:
     name: str
     fingerprint: bytes
     producer_sequence: int = 0
+    position: str | None = None
+    """How far the request reaches in the producer's source; None leaves the stored position unchanged."""
 
     @property
     def receipt_id(self) -> tuple[str, str, int]:
@@ -43,9 +45,13 @@ class StoredReceipt:
     answer: Answer
 
 
-def fingerprint(method: str, path: str, query: str, body: bytes) -> bytes:
-    """Return the SHA-256 over all parts of a request that count, 32 bytes."""
-    digest = hashlib.sha256(f"{method}\n{path}\n{query}\n".encode())
+def fingerprint(method: str, path: str, query: str, body: bytes, position: str | None = None) -> bytes:
+    """Return the SHA-256 over all parts of a request that count, 32 bytes.
+
+    A position precedes the method. No method has a blank, so no request without a position has the same bytes.
+    """
+    prefix = "" if position is None else f"position {position}\n"
+    digest = hashlib.sha256(f"{prefix}{method}\n{path}\n{query}\n".encode())
     digest.update(body)
     return digest.digest()
 

@@ -1,6 +1,7 @@
 """Idempotency: receipts by idempotency key or producer number, stored in the transaction of their batches.
 
-A repeated request gets the stored answer and stages nothing. Rows of producers are locked before the tables of a
+A repeated request gets the stored answer and stages nothing. The transaction also stores the producer's position
+(decision 0045). Rows of producers are locked before the tables of a
 request, keys after them, each in sorted order, so that transactions never deadlock.
 """
 
@@ -21,6 +22,19 @@ ReceiptId: TypeAlias = tuple[str, str, int]
 ProducerId: TypeAlias = tuple[str, str]
 """Principal and name of the producer."""
 
+Advance: TypeAlias = tuple[int, str | None]
+"""The last number of a producer, and the last position that was given; None leaves the stored one unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerProgress:
+    """The last durable number and position of a producer, and the answer to the number while its receipt is kept."""
+
+    sequence: int
+    position: str | None
+    answer: Answer | None
+
+
 INSERT_PRODUCERS = sa.text("""
     INSERT INTO mirrorgate.producers (principal, producer)
     SELECT principal, producer FROM unnest(CAST(:principals AS text[]), CAST(:producers AS text[]))
@@ -36,9 +50,10 @@ LOCK_PRODUCERS = sa.text("""
 """Lock producers, and read their last durable numbers."""
 
 ADVANCE_PRODUCER = sa.text("""
-    UPDATE mirrorgate.producers SET last_sequence = :last_sequence
+    UPDATE mirrorgate.producers
+    SET last_sequence = :last_sequence, position = coalesce(CAST(:position AS text), position)
     WHERE principal = :principal AND producer = :producer""")
-"""Record a producer's last durable number."""
+"""Record a producer's last durable number, and its position if one was given."""
 
 LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
 """Lock idempotency keys, which have no row yet, until the transaction ends."""
@@ -55,11 +70,11 @@ INSERT_RECEIPT = sa.text("""
 """Store a receipt."""
 
 SELECT_PRODUCER = sa.text("""
-    SELECT p.last_sequence, r.answer FROM mirrorgate.producers p
+    SELECT p.last_sequence, p.position, r.answer FROM mirrorgate.producers p
     LEFT JOIN mirrorgate.request_receipts r
       ON r.principal = p.principal AND r.name = p.producer AND r.producer_sequence = p.last_sequence
     WHERE p.principal = :principal AND p.producer = :producer AND p.last_sequence > 0""")
-"""Read a producer's last durable number, and the answer to it while its receipt is kept."""
+"""Read a producer's last durable number and position, and the answer to the number while its receipt is kept."""
 
 PURGE_RECEIPTS = sa.text("""
     DELETE FROM mirrorgate.request_receipts WHERE ctid = ANY(ARRAY(
@@ -107,22 +122,20 @@ def read_receipts(connection: sa.Connection, identities: Collection[RequestIdent
 
 
 def store_receipts(
-    connection: sa.Connection, answers: Mapping[ReceiptId, StoredReceipt], producers: Mapping[ProducerId, int]
+    connection: sa.Connection, answers: Mapping[ReceiptId, StoredReceipt], producers: Mapping[ProducerId, Advance]
 ) -> None:
-    """Store new receipts and the producers' last numbers; dying before COMMIT leaves neither."""
+    """Store new receipts, and the producers' last numbers and positions; dying before COMMIT leaves none."""
     if answers:
         connection.execute(INSERT_RECEIPT, [_row(*entry) for entry in answers.items()])
-    for (principal, producer), last in producers.items():
-        connection.execute(ADVANCE_PRODUCER, {"principal": principal, "producer": producer, "last_sequence": last})
+    for (principal, producer), (last, position) in producers.items():
+        moved = {"principal": principal, "producer": producer, "last_sequence": last, "position": position}
+        connection.execute(ADVANCE_PRODUCER, moved)
 
 
-def find_producer(connection: sa.Connection, principal: str, producer: str) -> tuple[int, Answer | None] | None:
-    """Return a producer's last durable number and the answer to it, or None if it has no durable request.
-
-    The answer is None once its receipt has been purged.
-    """
+def find_producer(connection: sa.Connection, principal: str, producer: str) -> ProducerProgress | None:
+    """Return how far a producer is, or None if it has no durable request."""
     row = connection.execute(SELECT_PRODUCER, {"principal": principal, "producer": producer}).one_or_none()
-    return None if row is None else (row.last_sequence, row.answer)
+    return None if row is None else ProducerProgress(row.last_sequence, row.position, row.answer)
 
 
 def purge_receipts(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
@@ -142,8 +155,8 @@ class IdempotencyTransaction:
     _producers: dict[ProducerId, int] = field(default_factory=dict)
     _stored: dict[ReceiptId, StoredReceipt] = field(default_factory=dict)
     _new: dict[ReceiptId, StoredReceipt] = field(default_factory=dict)
-    _advanced: dict[ProducerId, int] = field(default_factory=dict)
-    """The last numbers that this transaction moves."""
+    _advanced: dict[ProducerId, Advance] = field(default_factory=dict)
+    """The producers that this transaction moves."""
 
     @classmethod
     def of(cls, requests: Sequence[StagingRequest]) -> "IdempotencyTransaction":
@@ -173,7 +186,9 @@ class IdempotencyTransaction:
         self._new[identity.receipt_id] = StoredReceipt(identity.fingerprint, answer)
         if identity.producer_id is not None:
             self._producers[identity.producer_id] = identity.producer_sequence
-            self._advanced[identity.producer_id] = identity.producer_sequence
+            _, position = self._advanced.get(identity.producer_id, (0, None))
+            position = position if identity.position is None else identity.position
+            self._advanced[identity.producer_id] = identity.producer_sequence, position
 
     def store(self, connection: sa.Connection) -> None:
         """Write the new receipts; dying before COMMIT leaves none."""

@@ -3,6 +3,7 @@
 import gzip
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -67,8 +68,9 @@ def test_a_rejected_request_may_be_repeated_mended_under_the_same_key(table: Gat
     assert post(table, 1, headers=key).status_code == 202
 
 
-def numbered(number: int, producer: str = "crm") -> dict[str, str]:
-    return {"Mirrorgate-Producer": producer, "Mirrorgate-Producer-Sequence": str(number)}
+def numbered(number: int, producer: str = "crm", position: str | None = None) -> dict[str, str]:
+    headers = {"Mirrorgate-Producer": producer, "Mirrorgate-Producer-Sequence": str(number)}
+    return headers if position is None else headers | {"Mirrorgate-Producer-Position": position}
 
 
 def test_a_producer_finds_out_what_is_durable_and_goes_on(table: Gateway) -> None:
@@ -91,9 +93,44 @@ def test_a_producer_belongs_to_the_key_that_it_sends_with(table: Gateway, client
     assert post(other, 5, headers=numbered(1)).status_code == 202
 
 
+def test_a_producer_finds_its_position_again(table: Gateway) -> None:
+    post(table, 1, headers=numbered(1)).raise_for_status()
+    assert table.get("/v1/producers/crm").json()["position"] is None
+    for number, position in ((2, "orders-0 offset 41"), (3, None)):
+        post(table, number, headers=numbered(number, position=position)).raise_for_status()
+    state = table.get("/v1/producers/crm").json()
+    assert (state["sequence"], state["position"]) == (3, "orders-0 offset 41")
+
+
+def test_another_position_is_another_request(table: Gateway) -> None:
+    post(table, 1, headers=numbered(1, position="41")).raise_for_status()
+    assert post(table, 1, headers=numbered(1, position="41")).json()["replayed"] is True
+    for other in ("42", None):
+        problem(post(table, 1, headers=numbered(1, position=other)), 422, "producer_sequence_reused")
+    assert table.get("/v1/producers/crm").json()["position"] == "41"
+
+
+def test_a_rejected_request_leaves_the_position(table: Gateway) -> None:
+    headers = numbered(1, position="41") | {"Content-Type": "application/json"}
+    problem(table.post(ARCION, json=[insert("t", id="no number")], headers=headers), 422, "bad_value")
+    problem(table.get("/v1/producers/crm"), 404, "unknown_producer")
+
+
+@pytest.mark.parametrize("name", ["kafka:prod/sink/sales.orders/0", "a%2Fb?#", "/", "x" * 255])
+def test_any_name_of_a_producer_can_be_asked_for(table: Gateway, name: str) -> None:
+    post(table, 1, headers=numbered(1, name)).raise_for_status()
+    assert table.get(f"/v1/producers/{quote(name, safe='')}").json()["producer"] == name
+
+
 @pytest.mark.parametrize(
     "headers",
     [
+        {"Mirrorgate-Producer-Position": "41"},
+        {"Mirrorgate-Producer-Position": "41", "Idempotency-Key": "k"},
+        {"Mirrorgate-Producer-Position": "41", "Mirrorgate-Producer": "crm"},
+        numbered(1, position=""),
+        numbered(1, position="x" * 257),
+        numbered(1, position="a\tb"),
         {"Mirrorgate-Producer": "crm"},
         {"Mirrorgate-Producer-Sequence": "1"},
         numbered(0),

@@ -28,7 +28,7 @@ class Sending:
             split_json,
             give_up_after,
             self.pauses.append,
-            on_retry=self.waits.append,
+            on_retry=lambda _, error: self.waits.append(error),
         )
 
     def run(self, skip: int = 0) -> SendFailed | None:
@@ -167,11 +167,12 @@ def test_a_rejection_after_a_lost_answer_leaves_nothing_in_doubt(gateway: FakeGa
     assert (error.code, sending.sender.progress.in_doubt) == (Code.BAD_VALUE, None)
 
 
-def test_a_fault_of_the_gateway_is_not_tried_again_and_leaves_its_request_in_doubt(gateway: FakeGateway) -> None:
-    gateway.answers += [accepts, rejects(500, "internal")]
+def test_a_fault_of_the_gateway_is_tried_again_under_its_key(gateway: FakeGateway) -> None:
+    gateway.answers += [accepts, rejects(500, "internal"), rejects(500, "internal")]
     sending = Sending(gateway)
-    assert sending.run() is not None
-    assert (len(gateway.bodies), sending.sender.progress.in_doubt) == (2, (1, 1))
+    assert sending.run() is None
+    assert sent_bodies(gateway) == [MESSAGES[0], *[MESSAGES[1]] * 3, MESSAGES[2]]
+    assert len(set(gateway.keys[1:4])) == 1
 
 
 def test_a_rejection_ends_the_sending(gateway: FakeGateway) -> None:

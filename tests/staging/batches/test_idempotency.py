@@ -107,7 +107,8 @@ def test_numbers_of_a_producer_are_dense_and_repeated_ones_get_their_own_receipt
         found = find_producer(connection, "p", "a")
         assert find_producer(connection, "p", "unknown") is None
     assert found is not None
-    assert (found[0], found[1] and found[1]["receipts"][0]["sequence"]) == (4, 4)
+    assert found.answer is not None
+    assert (found.sequence, found.answer["receipts"][0]["sequence"]) == (4, 4)
 
 
 def test_a_gap_names_the_expected_number(engine: sa.Engine, table: Table) -> None:

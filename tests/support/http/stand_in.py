@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 
 import httpx
 
-_FORWARDED = ("Authorization", "Content-Type", "Idempotency-Key", "Mirrorgate-Producer", "Mirrorgate-Producer-Sequence")
+_FORWARDED = (
+    "Authorization",
+    "Content-Type",
+    "Idempotency-Key",
+    "Mirrorgate-Producer",
+    "Mirrorgate-Producer-Sequence",
+    "Mirrorgate-Producer-Position",
+)
+
+_TO_TARGETS = httpx.Client(trust_env=False, verify=False)
+"""Connections to all targets: opening a client takes longer than a request."""
 
 
 class StandIn(BaseHTTPRequestHandler):
@@ -54,7 +64,7 @@ class ForwardingStandIn(StandIn):
     def forward(self, body: bytes) -> httpx.Response:
         """Send the request with this body to the target and return its answer."""
         headers = {name: self.headers[name] for name in _FORWARDED if self.headers[name]}
-        return httpx.request(self.command, self.target + self.path, content=body, headers=headers, trust_env=False)
+        return _TO_TARGETS.request(self.command, self.target + self.path, content=body, headers=headers)
 
     def pass_back(self, response: httpx.Response) -> None:
         """Answer as the target did."""

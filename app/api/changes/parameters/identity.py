@@ -14,11 +14,12 @@ from app.domain.model.request_identity import RequestIdentity, fingerprint
 from app.errors import Code, RejectedInput
 
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_POSITION: Final = "^[!-~]([ -~]*[!-~])?$"
 MAX_SEQUENCE: Final = 2**63 - 1
 
 
 class IdentityHeaders(Parameters):
-    """Either an idempotency key, or a producer with its number, or none of them."""
+    """Either an idempotency key, or a producer with its number and perhaps its position, or none of them."""
 
     idempotency_key: Annotated[
         str | None,
@@ -43,6 +44,17 @@ class IdentityHeaders(Parameters):
             description="The number of the request: 1 for the first, then always one more.",
         ),
     ] = None
+    producer_position: Annotated[
+        str | None,
+        Field(
+            alias="Mirrorgate-Producer-Position",
+            min_length=1,
+            max_length=256,
+            pattern=_POSITION,
+            description="How far the request reaches in the producer's source, in the producer's own words: visible "
+            "ASCII characters, with blanks only between them. It is stored with the data.",
+        ),
+    ] = None
 
     def identity(self, exchange: Exchange, body: bytes) -> RequestIdentity | None:
         """Return the identity of this request, or None without these headers. `body` is the decompressed body.
@@ -50,6 +62,10 @@ class IdentityHeaders(Parameters):
         Raises RejectedInput `bad_request` for headers that contradict each other or are malformed.
         """
         key, producer, sequence = self.idempotency_key, self.producer, self.producer_sequence
+        position = self.producer_position
+        if position is not None and producer is None:
+            detail = "Mirrorgate-Producer-Position requires Mirrorgate-Producer and Mirrorgate-Producer-Sequence"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
         if key is None and producer is None and sequence is None:
             return None
         if (producer is None) != (sequence is None):
@@ -62,8 +78,8 @@ class IdentityHeaders(Parameters):
             detail = "an Idempotency-Key or Mirrorgate-Producer must have 1 to 255 visible ASCII characters"
             raise RejectedInput(Code.BAD_REQUEST, detail)
         scope = exchange.scope
-        print_ = fingerprint(scope["method"], scope["path"], scope["query_string"].decode(), body)
-        return RequestIdentity(exchange.subject or "", name, print_, sequence or 0)
+        print_ = fingerprint(scope["method"], scope["path"], scope["query_string"].decode(), body, position)
+        return RequestIdentity(exchange.subject or "", name, print_, sequence or 0, position)
 
 
 _NO_IDENTITY: Final = IdentityHeaders()

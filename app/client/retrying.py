@@ -1,33 +1,45 @@
-"""Retry requests that the gateway cannot accept yet."""
+"""Retry requests that the gateway cannot accept yet, or whose answer was lost.
+
+Everything that posts changes shares these rules: `send`, producers and the writers for applications.
+"""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_before_delay,
+    stop_never,
+    wait_random_exponential,
+)
 
 from app.client.http import AnswerLost, RejectedByGateway
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 Pause: TypeAlias = Callable[[float], None]
+OnWait: TypeAlias = Callable[[float, MirrorgateError], None]
+"""Called before each pause, with its seconds and the error that causes it."""
+
 Answer = TypeVar("Answer")
 
-_TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
+_TOO_SLOW: Final = 408
+_TOO_MUCH: Final = 429
 _backoff: Final = wait_random_exponential(multiplier=0.25, max=10)
 
 
-def call_with_retries(
-    call: Callable[[], Answer], give_up_after: float, pause: Pause, on_retry: Callable[[MirrorgateError], None]
-) -> Answer:
+def call_with_retries(call: Callable[[], Answer], give_up_after: float | None, pause: Pause, on_wait: OnWait) -> Answer:
     """Return the answer of an idempotent call, retried for `give_up_after` seconds; then raise its last error.
 
-    `on_retry` is called with the error before each pause.
+    With None it is retried until `pause` raises.
     """
     retrying = Retrying(
         retry=retry_if_exception(_is_temporary),
         wait=_wait,
-        stop=stop_before_delay(give_up_after),
+        stop=stop_never if give_up_after is None else stop_before_delay(give_up_after),
         sleep=pause,
-        before_sleep=lambda state: on_retry(_error_of(state)),
+        before_sleep=lambda state: on_wait(state.upcoming_sleep, _error_of(state)),
         reraise=True,
     )
     return retrying(call)
@@ -35,19 +47,20 @@ def call_with_retries(
 
 def is_final(error: MirrorgateError) -> bool:
     """Return True if the gateway has rejected the request, and would reject it again."""
-    return isinstance(error, RejectedByGateway) and error.status < 500 and error.status not in _TEMPORARY
+    return isinstance(error, RejectedByGateway) and not _is_temporary(error)
 
 
 def may_have_been_accepted(error: MirrorgateError) -> bool:
     """Return True if the request may have been committed although it failed with this error."""
     if isinstance(error, RejectedByGateway):
-        return error.code is Code.COMMIT_UNKNOWN or error.status not in (408, 429, 503)
+        return error.code is Code.COMMIT_UNKNOWN or error.status not in (_TOO_SLOW, _TOO_MUCH, 503)
     return isinstance(error, AnswerLost)
 
 
 def _is_temporary(error: BaseException) -> bool:
+    """Return True after 408, 429, 5xx and no answer: the request was not carried out, or nobody knows."""
     if isinstance(error, RejectedByGateway):
-        return error.status in _TEMPORARY
+        return error.status in (_TOO_SLOW, _TOO_MUCH) or error.status >= 500
     return isinstance(error, TemporarilyUnavailable)
 
 
