@@ -41,14 +41,14 @@ class JsonDecoder:
     def decode(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
         """Return the record with its key as JSON. `auto` reads a key that is not JSON as text."""
         if value is not None:
-            value = _on_one_line(value)
+            value = on_one_line(value)
         return (None if key is None or self._key == "none" else self._json_key(key)), value
 
     def _json_key(self, key: bytes) -> bytes:
         if self._key != "text":
             try:
                 msgspec.json.decode(key, type=msgspec.Raw)
-                return _on_one_line(key)
+                return on_one_line(key)
             except msgspec.DecodeError:
                 if self._key == "json":
                     raise RecordRejected(
@@ -63,7 +63,7 @@ class JsonDecoder:
             ) from None
 
 
-def _on_one_line(value: bytes) -> bytes:
+def on_one_line(value: bytes) -> bytes:
     """Return JSON without line breaks between its tokens; text that is not JSON is left to the gateway to reject."""
     if b"\n" not in value and b"\r" not in value:
         return value

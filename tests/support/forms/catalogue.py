@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tests.support.forms import arcion, replicate, rows
+from tests.support.forms import arcion, avro, replicate, rows
 from tests.support.forms.form import Form
 
 FORMS: Final[Mapping[str, Form]] = {
@@ -15,9 +15,11 @@ FORMS: Final[Mapping[str, Form]] = {
     "replicate": replicate.ENVELOPED,
     "replicate flattened": replicate.FLATTENED,
     "replicate masks": replicate.MASKED,
+    "replicate avro": avro.REPLICATE,
     "rows array": rows.ARRAY,
     "rows ndjson": rows.NDJSON,
     "rows csv": rows.CSV,
+    "rows avro": avro.ROWS,
 }
 
 FULL_FORMS: Final = [name for name, form in FORMS.items() if not form.is_partial]

@@ -1,0 +1,188 @@
+"""Decode a record of one schema into JSON.
+
+fastavro decodes and msgspec encodes, both in C. Between them Python touches only the values that neither writes as the
+gateway reads them: decimals, bytes, floats, nanoseconds. Records of other columns cost nothing there. A record with a
+day beyond the calendar fails in fastavro and is read again with functions of `values`, which keep such a number.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from io import BytesIO
+from typing import Any, Final
+
+import fastavro
+import msgspec
+from fastavro.schema import parse_schema
+
+from app.bridge.kafka.avro import values
+from app.bridge.kafka.avro.semantics import meaning_of, scale_of
+from app.bridge.kafka.avro.tree import Node, unsupported
+from app.bridge.kafka.avro.values import Convert
+from app.bridge.kafka.records import RecordRejected
+
+ENCODE: Final = msgspec.json.Encoder().encode
+
+_TYPES: Final[Mapping[str, type]] = {
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "bytes": bytes,
+    "fixed": bytes,
+    "string": str,
+    "enum": str,
+    "record": dict,
+    "map": dict,
+    "array": list,
+}
+_UNREADABLE: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError, ValueError, MemoryError)
+"""What fastavro raises for bytes that are not of the schema."""
+
+
+class Style(StrEnum):
+    """How values are written."""
+
+    TEXT = "text"
+    """As rows, Arcion and Replicate have them: decimals and times as text, bytes as hexadecimal digits."""
+    CONNECT = "connect"
+    """As Kafka Connect's JsonConverter writes them: numbers stay numbers, decimals and bytes are base64."""
+
+
+class DecodePlan:
+    """What decodes records of one schema; safe in threads."""
+
+    def __init__(self, schema: Node, style: Style) -> None:
+        """Build the plan. Raises RecordRejected for a schema that has no one reading."""
+        self._fast, self._fast_convert = _built(schema, style, native=style is Style.TEXT)
+        self._exact, self._exact_convert = _built(schema, style, native=False)
+
+    def json(self, payload: bytes) -> bytes:
+        """Return the JSON of a record. Raises RecordRejected if the bytes are not of the schema."""
+        try:
+            return ENCODE(_converted(_read(payload, self._fast), self._fast_convert))
+        except _UNREADABLE:
+            pass
+        try:
+            return ENCODE(_converted(_read(payload, self._exact), self._exact_convert))
+        except _UNREADABLE as error:
+            raise RecordRejected(
+                f"the bytes are not of the Avro schema that they name ({type(error).__name__})",
+                "Check that the producer of the record uses this schema registry.",
+            ) from None
+
+
+def _read(payload: bytes, schema: Any) -> Any:
+    stream = BytesIO(payload)
+    record = fastavro.schemaless_reader(stream, schema, None)
+    if stream.tell() != len(payload):
+        raise ValueError("bytes after the record")
+    return record
+
+
+def _converted(record: Any, convert: Convert | None) -> Any:
+    return record if convert is None or record is None else convert(record)
+
+
+def _built(schema: Node, style: Style, *, native: bool) -> tuple[Any, Convert | None]:
+    builder = _Builder(style, native)
+    return parse_schema(builder.schema(schema)), builder.convert(schema)
+
+
+class _Builder:
+    """Builds the schema that fastavro reads, with names of our own, and the function for what it gives."""
+
+    def __init__(self, style: Style, native: bool) -> None:
+        self._style = style
+        self._native = native
+        self._names = 0
+
+    def schema(self, node: Node) -> Any:
+        match node.kind:
+            case "union":
+                return [self.schema(branch) for branch in node.children]
+            case "record":
+                fields = [{"name": field.name, "type": self.schema(field.type)} for field in node.fields]
+                return {"type": "record", "name": self._name(), "fields": fields}
+            case "array":
+                return {"type": "array", "items": self.schema(node.children[0])}
+            case "map":
+                return {"type": "map", "values": self.schema(node.children[0])}
+            case "enum":
+                return {"type": "enum", "name": self._name(), "symbols": node.properties.get("symbols")}
+            case "fixed":
+                return {"type": "fixed", "name": self._name(), "size": node.properties.get("size")}
+        meaning = meaning_of(node)
+        if self._native and meaning in values.NATIVE:
+            return {"type": node.kind, "logicalType": meaning}
+        return node.kind
+
+    def convert(self, node: Node) -> Convert | None:
+        match node.kind:
+            case "union":
+                return self._of_union(node)
+            case "record":
+                return _of_record({field.name: self.convert(field.type) for field in node.fields})
+            case "array":
+                return _of_list(self.convert(node.children[0]))
+            case "map":
+                return _of_map(self.convert(node.children[0]))
+            case "float" | "double":
+                return values.finite
+        return self._of_scalar(node) if self._style is Style.TEXT else None
+
+    def _of_scalar(self, node: Node) -> Convert | None:
+        meaning = meaning_of(node)
+        if meaning == "decimal":
+            return values.decimal_of(scale_of(node.properties))
+        if meaning == "uuid":
+            return values.uuid_text
+        if meaning in values.TEMPORAL:
+            return None if self._native and meaning in values.NATIVE else values.temporal(meaning)
+        return values.hexadecimal if node.kind in ("bytes", "fixed") else None
+
+    def _of_union(self, node: Node) -> Convert | None:
+        branches = node.not_null
+        if len(branches) < 2:
+            return self.convert(branches[0]) if branches else None
+        by_type: dict[type, Convert | None] = {}
+        for branch in branches:
+            convert, kind = self.convert(branch), _TYPES[branch.kind]
+            if convert is not None and kind in by_type:
+                raise unsupported("has a union of types that look the same once they are decoded")
+            by_type[kind] = convert
+        if not any(by_type.values()):
+            return None
+
+        def convert_one(value: Any) -> Any:
+            convert = by_type.get(type(value))
+            return value if convert is None else convert(value)
+
+        return convert_one
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"t{self._names}"
+
+
+def _of_record(fields: Mapping[str, Convert | None]) -> Convert | None:
+    converted = [(name, convert) for name, convert in fields.items() if convert is not None]
+    if not converted:
+        return None
+
+    def convert_fields(record: dict[str, Any]) -> dict[str, Any]:
+        for name, convert in converted:
+            value = record[name]
+            if value is not None:
+                record[name] = convert(value)
+        return record
+
+    return convert_fields
+
+
+def _of_list(convert: Convert | None) -> Convert | None:
+    return convert and (lambda items: [None if item is None else convert(item) for item in items])
+
+
+def _of_map(convert: Convert | None) -> Convert | None:
+    return convert and (lambda items: {key: None if item is None else convert(item) for key, item in items.items()})

@@ -1,0 +1,160 @@
+"""Read an Avro schema into a tree of nodes, every named type written out where it is used.
+
+A Connect converter defines `Value` once and names it again for the other image, and a registry may give parts of a
+schema as references. Two builders walk the result, so names are resolved once, here. Replicate puts names of tasks and
+tables into namespaces, with characters that Avro's grammar does not have, so names are not checked against it.
+Invariant: the tree is finite and bounded; a type that contains itself is rejected. Source: Apache Avro 1.12
+specification, "Schema Declaration" and "Names".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from app.bridge.kafka.records import RecordRejected
+
+MAX_NODES: Final = 20_000
+"""Types in one schema, after named types are written out: a table has at most a few thousand columns."""
+MAX_DEPTH: Final = 64
+
+_PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A type. `kind` is Avro's name of it, or `union`; `properties` is the JSON object that declares it."""
+
+    kind: str
+    name: str = ""
+    """The full name of a record, enum or fixed type."""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    fields: tuple["Field", ...] = ()
+    children: tuple["Node", ...] = ()
+    """The branches of a union, the items of an array, the values of a map."""
+
+    @property
+    def not_null(self) -> tuple["Node", ...]:
+        """Return the branches of a union that are not null; for another type, the type alone."""
+        if self.kind != "union":
+            return (self,)
+        return tuple(branch for branch in self.children if branch.kind != "null")
+
+    @property
+    def optional(self) -> bool:
+        """Return whether a value may be null."""
+        return self.kind == "null" or any(branch.kind == "null" for branch in self.children if self.kind == "union")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a record; `properties` is the JSON object that declares it, with `default` and `doc`."""
+
+    name: str
+    type: Node
+    properties: Mapping[str, Any]
+
+
+def read_schema(text: str, references: Iterable[str] = ()) -> Node:
+    """Return the tree of a schema; `references` are the schemas whose names it uses, each after those that it uses.
+
+    Raises RecordRejected for a schema that is not Avro, contains itself, or is too large.
+    """
+    reader = _Reader()
+    for reference in references:
+        reader.read(_document(reference), "", 0)
+    return reader.read(_document(text), "", 0)
+
+
+def unsupported(detail: str, remedy: str = "Register a schema of this table's columns.") -> RecordRejected:
+    """Return the error of a schema that cannot be used."""
+    return RecordRejected(f"the Avro schema {detail}", remedy)
+
+
+def _document(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text  # the registry accepts a primitive type without quotes
+
+
+class _Reader:
+    """Reads one schema; remembers the named types that were declared."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self._open: set[str] = set()
+        self._nodes = 0
+
+    def read(self, schema: Any, namespace: str, depth: int) -> Node:
+        self._nodes += 1
+        if self._nodes > MAX_NODES or depth > MAX_DEPTH:
+            raise unsupported(f"has more than {MAX_NODES:,} types, or nests deeper than {MAX_DEPTH}")
+        match schema:
+            case str():
+                return self._by_name(schema, namespace, depth)
+            case list():
+                branches = tuple(self.read(branch, namespace, depth + 1) for branch in schema)
+                return Node("union", children=branches)
+            case {"type": str() as kind}:
+                return self._declared_type(kind, schema, namespace, depth)
+            case {"type": inner}:
+                return self.read(inner, namespace, depth + 1)
+        raise unsupported("is not written as the specification asks")
+
+    def _by_name(self, name: str, namespace: str, depth: int) -> Node:
+        if name in _PRIMITIVES:
+            return Node(name)
+        full_name = name if "." in name or not namespace else f"{namespace}.{name}"
+        for candidate in (full_name, name):
+            if candidate in self._declared:
+                schema, its_namespace = self._declared[candidate]
+                return self._named(str(schema["type"]), candidate, schema, its_namespace, depth)
+        raise unsupported("names a type that it does not declare", "Register the type as a reference of the schema.")
+
+    def _declared_type(self, kind: str, schema: Mapping[str, Any], namespace: str, depth: int) -> Node:
+        if kind in _NAMED:
+            name = schema.get("name")
+            if not isinstance(name, str) or not name:
+                raise unsupported(f"has a type {kind} without a name")
+            if "." in name:
+                namespace, full_name = name.rpartition(".")[0], name
+            else:
+                namespace = schema.get("namespace") or namespace
+                full_name = f"{namespace}.{name}" if namespace else name
+            self._declared[full_name] = (schema, namespace)
+            return self._named(kind, full_name, schema, namespace, depth)
+        if kind == "array":
+            return Node(kind, "", schema, children=(self._item(schema.get("items"), namespace, depth),))
+        if kind == "map":
+            return Node(kind, "", schema, children=(self.read(schema.get("values"), namespace, depth + 1),))
+        if kind in _PRIMITIVES:
+            return Node(kind, "", schema)
+        return self._by_name(kind, namespace, depth)
+
+    def _item(self, items: Any, namespace: str, depth: int) -> Node:
+        """Read the type of items; one that takes no bytes would let a short message become any number of values."""
+        item = self.read(items, namespace, depth + 1)
+        if item.kind == "null" or (item.kind == "record" and not item.fields) or item.properties.get("size") == 0:
+            raise unsupported("has an array whose items take no bytes")
+        return item
+
+    def _named(self, kind: str, name: str, schema: Mapping[str, Any], namespace: str, depth: int) -> Node:
+        if kind not in ("record", "error"):
+            return Node(kind, name, schema)
+        if name in self._open:
+            raise unsupported("has a record that contains itself", "Land such data as text in a `json` column.")
+        self._open.add(name)
+        try:
+            fields = tuple(self._field(declared, namespace, depth) for declared in schema.get("fields", ()))
+        finally:
+            self._open.discard(name)
+        return Node("record", name, schema, fields)
+
+    def _field(self, declared: Any, namespace: str, depth: int) -> Field:
+        match declared:
+            case {"name": str() as name, "type": written}:
+                return Field(name, self.read(written, namespace, depth + 1), declared)
+        raise unsupported("has a field without a name or a type")

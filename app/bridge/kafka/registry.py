@@ -1,0 +1,180 @@
+"""Read schemas from a Confluent schema registry, or another one with its HTTP interface (Redpanda, Karapace, Apicurio).
+
+A schema never changes under its id, so each is read once and kept while there is room. An unknown id and a registry
+that does not answer are different errors: the first stops the partition, the second lets it wait. Source: Confluent
+Schema Registry API reference, `GET /schemas/ids/{id}`.
+"""
+
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from ssl import SSLContext, create_default_context
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from app.bridge.kafka.records import RecordRejected
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
+
+MAX_REFERENCES: Final = 500
+MAX_SCHEMA_BYTES: Final = 16 * 2**20
+_ATTEMPTS: Final = 3
+_PAUSE: Final = 0.5
+"""Seconds before an unknown id is asked for again: a follower learns of a new schema a moment after its leader."""
+_ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as it was registered; `kind` is `AVRO`, `JSON` or `PROTOBUF`."""
+
+    kind: str
+    text: str
+    references: tuple[str, ...] = ()
+    """The schemas that it uses, each after those that it uses itself."""
+
+
+class _Reference(msgspec.Struct):
+    subject: str
+    version: int
+
+
+class _Answer(msgspec.Struct):
+    schema: str
+    schemaType: str = "AVRO"  # noqa: N815  # the registry's name
+    references: list[_Reference] = []
+
+
+class SchemaRegistry:
+    """Calls one registry, at one of several addresses; safe in threads."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        certificate: Path | None = None,
+        timeout: float = 10.0,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Open a client without connecting.
+
+        `url` may list several addresses with commas between them. A `password` without a `username` is a bearer token.
+        `certificate` is a PEM file of authorities to trust instead of the system's.
+        """
+        self._urls = tuple(part.strip().rstrip("/") for part in url.split(","))
+        self._pause = pause
+        self._http = httpx.Client(
+            headers={"Accept": _ACCEPT, **_authorization(username, password)},
+            timeout=timeout,
+            verify=True if certificate is None else _trusting(certificate),
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def check(self) -> None:
+        """Ask the registry for something small. Raises what `schema` raises, without an id."""
+        self._ask("/schemas/types")
+
+    def schema(self, identity: int) -> RegisteredSchema:
+        """Return the schema with this id.
+
+        Raises RecordRejected for an id that the registry does not have, and TemporarilyUnavailable `source_unavailable`
+        if it does not answer, rejects the credentials, or is no schema registry: none of these is the record's fault.
+        """
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self._pause(_PAUSE)
+            if (answer := self._ask(f"/schemas/ids/{identity}")) is not None:
+                found = self._read(answer)
+                seen: dict[str, None] = {}
+                self._follow(found.references, seen)
+                return RegisteredSchema(found.schemaType, found.schema, tuple(seen))
+        raise RecordRejected(
+            f"the schema registry has no schema with the id {identity}",
+            "Check that `registry` is the one that the producer uses, and that the schema was not deleted.",
+        )
+
+    def _follow(self, references: list[_Reference], seen: dict[str, None], depth: int = 0) -> None:
+        """Add the texts of references to `seen`, the innermost first."""
+        for reference in references:
+            if len(seen) >= MAX_REFERENCES or depth > 32:
+                raise RecordRejected("the schema has too many references", "Register it with fewer references.")
+            answer = self._ask(f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}")
+            if answer is None:
+                raise RecordRejected(
+                    f"the schema refers to {reference.subject} version {reference.version}, which the registry lacks",
+                    "Register the referenced schema again.",
+                )
+            found = self._read(answer)
+            self._follow(found.references, seen, depth + 1)
+            seen.setdefault(found.schema)
+
+    def _ask(self, path: str) -> httpx.Response | None:
+        """Return the answer of the first address that gives one, None for 404."""
+        trouble = ""
+        for url in self._urls:
+            try:
+                answer = self._http.get(url + path)
+            except httpx.TransportError as error:
+                trouble = f"does not answer ({type(error).__name__})"
+                continue
+            if answer.status_code == 404:
+                return None
+            if answer.status_code in (401, 403):
+                raise TemporarilyUnavailable(
+                    Code.SOURCE_UNAVAILABLE,
+                    f"the schema registry at {_shown(url)} rejects the credentials with {answer.status_code}",
+                    remedy="Set `registry.username` and `registry.password` of a user that may read schemas.",
+                )
+            if answer.is_success:
+                return answer
+            trouble = f"answers {answer.status_code}"
+        raise TemporarilyUnavailable(
+            Code.SOURCE_UNAVAILABLE,
+            f"the schema registry at {', '.join(map(_shown, self._urls))} {trouble}",
+            remedy="The bridge asks again. Check `registry.url` and the network if this continues.",
+        )
+
+    def _read(self, answer: httpx.Response) -> _Answer:
+        try:
+            if len(answer.content) <= MAX_SCHEMA_BYTES:
+                return msgspec.json.decode(answer.content, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        raise TemporarilyUnavailable(
+            Code.SOURCE_UNAVAILABLE,
+            f"{_shown(str(answer.url))} does not answer as a schema registry does",
+            remedy="Give the base address of the registry's Confluent interface as `registry.url`.",
+        )
+
+
+def _authorization(username: str | None, password: str | None) -> dict[str, str]:
+    if username is not None:
+        pair = b64encode(f"{username}:{password or ''}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    return {} if password is None else {"Authorization": f"Bearer {password}"}
+
+
+def _trusting(certificate: Path) -> SSLContext:
+    try:
+        return create_default_context(cafile=certificate)
+    except OSError as error:
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"registry.certificate {certificate} cannot be read: {error.strerror or 'it is not a PEM file'}",
+            remedy="Give a PEM file of the authorities that signed the registry's certificate.",
+        ) from None
+
+
+def _shown(url: str) -> str:
+    """Return the address without what a user may have put before its host."""
+    parts: Any = httpx.URL(url)
+    return str(parts.copy_with(username=None, password=None, query=None, path="/")).rstrip("/")

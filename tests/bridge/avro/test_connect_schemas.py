@@ -1,0 +1,156 @@
+"""The Connect schema that is rebuilt from Avro is the one that JsonConverter writes for the same table."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.bridge.kafka.avro import connect_schema, read_schema
+from app.bridge.kafka.records import RecordRejected
+from app.bridge.kafka.registered_records import RegisteredDecoder
+from tests.support.forms.avro import OneSchema, encoded
+
+_VALUE = {
+    "type": "record",
+    "name": "Value",
+    "fields": [
+        {"name": "id", "type": {"type": "int", "connect.type": "int16"}},
+        {
+            "name": "price",
+            "type": [
+                "null",
+                {
+                    "type": "bytes",
+                    "scale": 2,
+                    "precision": 10,
+                    "connect.version": 1,
+                    "connect.parameters": {"scale": "2", "connect.decimal.precision": "10"},
+                    "connect.name": "org.apache.kafka.connect.data.Decimal",
+                    "logicalType": "decimal",
+                },
+            ],
+            "default": None,
+        },
+        {
+            "name": "at",
+            "type": {"type": "long", "connect.version": 1, "connect.name": "io.debezium.time.MicroTimestamp"},
+        },
+        {
+            "name": "kind",
+            "type": {
+                "type": "string",
+                "connect.version": 1,
+                "connect.parameters": {"allowed": "a,b"},
+                "connect.default": "a",
+                "connect.name": "io.debezium.data.Enum",
+            },
+            "default": "a",
+        },
+        {"name": "tags", "type": ["null", {"type": "array", "items": ["null", "string"]}], "default": None},
+    ],
+    "connect.name": "shop.inventory.items.Value",
+}
+ENVELOPE: dict[str, Any] = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "shop.inventory.items",
+    "fields": [
+        {"name": "before", "type": ["null", _VALUE], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {
+            "name": "source",
+            "type": {
+                "type": "record",
+                "name": "Source",
+                "namespace": "io.debezium.connector.postgresql",
+                "fields": [{"name": "schema", "type": "string"}, {"name": "table", "type": "string"}],
+                "connect.name": "io.debezium.connector.postgresql.Source",
+            },
+        },
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ],
+    "connect.name": "shop.inventory.items.Envelope",
+}
+
+
+def _columns() -> list[dict[str, Any]]:
+    """Return the fields as Kafka's JsonConverter with `schemas.enable=true` writes them."""
+    return [
+        {"type": "int16", "optional": False, "field": "id"},
+        {
+            "type": "bytes",
+            "optional": True,
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "version": 1,
+            "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+            "field": "price",
+        },
+        {
+            "type": "int64",
+            "optional": False,
+            "name": "io.debezium.time.MicroTimestamp",
+            "version": 1,
+            "field": "at",
+        },
+        {
+            "type": "string",
+            "optional": False,
+            "name": "io.debezium.data.Enum",
+            "version": 1,
+            "parameters": {"allowed": "a,b"},
+            "default": "a",
+            "field": "kind",
+        },
+        {"type": "array", "items": {"type": "string", "optional": True}, "optional": True, "field": "tags"},
+    ]
+
+
+def test_an_envelope_of_debezium_keeps_names_versions_parameters_and_small_integers() -> None:
+    schema = connect_schema(read_schema(json.dumps(ENVELOPE)))
+    before, after, source, op, ts_ms = schema.pop("fields")
+    assert schema == {"type": "struct", "optional": False, "name": "shop.inventory.items.Envelope"}
+    assert before == {
+        "type": "struct",
+        "fields": _columns(),
+        "optional": True,
+        "name": "shop.inventory.items.Value",
+        "field": "before",
+    }
+    assert after == before | {"field": "after"}
+    assert source["name"] == "io.debezium.connector.postgresql.Source"
+    assert (op, ts_ms) == (
+        {"type": "string", "optional": False, "field": "op"},
+        {"type": "int64", "optional": True, "field": "ts_ms"},
+    )
+
+
+def test_a_record_becomes_schema_and_payload_with_the_bytes_of_a_decimal_in_base64() -> None:
+    decoder = RegisteredDecoder(OneSchema(ENVELOPE), "debezium", "avro", "avro")
+    row = {"id": 7, "price": b"\x04\xd2", "at": 1_700_000_000_000_001, "kind": "b", "tags": ["x", None]}
+    message = {"before": None, "after": row, "source": {"schema": "inventory", "table": "items"}, "op": "c", "ts_ms": 1}
+    written = json.loads(json.dumps(ENVELOPE))
+    written["fields"][0]["type"][1]["fields"][1]["type"] = ["null", "bytes"]
+    _, value = decoder.decode("topic", None, encoded(written, message))
+    assert value is not None
+    found = json.loads(value)
+    assert found["schema"] == connect_schema(read_schema(json.dumps(ENVELOPE)))
+    assert found["payload"] == message | {"after": row | {"price": "BNI="}}
+
+
+def test_logical_types_alone_give_the_names_that_a_converter_left_out() -> None:
+    fields = {
+        "d": {"type": "int", "logicalType": "date"},
+        "n": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 3},
+        "t": {"type": "long", "logicalType": "timestamp-micros"},
+    }
+    record = {"type": "record", "name": "R", "fields": [{"name": name, "type": of} for name, of in fields.items()]}
+    found = {field["field"]: field for field in connect_schema(read_schema(json.dumps(record)))["fields"]}
+    assert found["d"]["name"] == "org.apache.kafka.connect.data.Date"
+    assert found["n"]["parameters"] == {"scale": "3", "connect.decimal.precision": "5"}
+    assert found["t"]["name"] == "io.debezium.time.MicroTimestamp"
+
+
+def test_a_union_of_several_types_has_no_connect_schema() -> None:
+    with pytest.raises(RecordRejected, match="several types"):
+        connect_schema(read_schema('["null", "int", "string"]'))
