@@ -629,7 +629,7 @@ CREATE TABLE mirrorgate.dead_letters (
     table_id bigint NOT NULL,
     -- Generation of the table.
     generation integer NOT NULL,
-    -- Format of the message: arcion, arcion_csv, replicate, rows or rows_csv.
+    -- Format of the message: arcion, arcion_csv, replicate, debezium, rows or rows_csv.
     format text NOT NULL,
     -- What the request stated about how to read the message.
     reading jsonb NOT NULL,
@@ -661,7 +661,7 @@ CREATE TABLE mirrorgate.dead_letters (
     CONSTRAINT dead_letters_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT a_number_has_a_producer CHECK (((producer_sequence IS NULL) OR (request_name IS NOT NULL))),
     CONSTRAINT dead_letters_errors_check CHECK (((jsonb_typeof(errors) = 'array'::text) AND (jsonb_array_length(errors) >= 1))),
-    CONSTRAINT dead_letters_format_check CHECK ((format = ANY (ARRAY['arcion'::text, 'arcion_csv'::text, 'replicate'::text, 'rows'::text, 'rows_csv'::text]))),
+    CONSTRAINT dead_letters_format_check CHECK ((format = ANY (ARRAY['arcion'::text, 'arcion_csv'::text, 'replicate'::text, 'debezium'::text, 'rows'::text, 'rows_csv'::text]))),
     CONSTRAINT dead_letters_generation_check CHECK ((generation >= 1)),
     CONSTRAINT dead_letters_message_check CHECK ((octet_length(message) <= 1048576)),
     CONSTRAINT dead_letters_message_index_check CHECK ((message_index >= 0)),

@@ -41,6 +41,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.STALE_METADATA,
         Code.OUT_OF_ORDER,
     ),
+    "Debezium": (Code.TRUNCATE_UNSUPPORTED,),
     "any change": (
         Code.BAD_OP,
         Code.UNKNOWN_TABLE,

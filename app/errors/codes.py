@@ -91,6 +91,7 @@ class Code(StrEnum):
     BAD_SEQUENCE = "bad_sequence"
     TABLE_MISMATCH = "table_mismatch"
     BAD_OP = "bad_op"
+    TRUNCATE_UNSUPPORTED = "truncate_unsupported"
     BAD_EXISTS = "bad_exists"
     EXISTS_MISMATCH = "exists_mismatch"
     AMBIGUOUS_DELETE = "ambiguous_delete"

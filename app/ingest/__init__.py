@@ -1,14 +1,16 @@
 """The write use case: from the bytes of a request to durable batches and their receipts.
 
 A function of `readers` makes the BodyReader of a body; it gives a `parsed_request`, and for Replicate applies metadata
-messages (`replicate`). `pipeline` is the path of a request on one page: `columnar` for what is usual, `exact_path` with
-`request_typing` for everything else. `table_cache` finds tables, `backlog` applies back-pressure,
-`moved_tables` repeats what a changed table undid, `loop_bridge` carries results from threads to the event loop.
+messages (`replicate`), for Debezium Connect schemas (`debezium`). `pipeline` is the path of a request on one page:
+`columnar` for what is usual, `exact_path` with `request_typing` for everything else. `table_cache` finds tables,
+`backlog` applies back-pressure, `moved_tables` repeats what a changed table undid, `loop_bridge` carries results from
+threads to the event loop.
 `loads` takes Arrow streams, `dry_run` rolls back, `replay` sends dead letters again.
 """
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvSigns
+from app.formats.debezium.reading import DebeziumReading, DecimalForm, TimestampUnit, Tombstones
 from app.formats.rows.csv import RowsLayout
 from app.formats.rows.operations import RowOperation
 from app.ingest.backlog import BacklogWatch
@@ -16,7 +18,7 @@ from app.ingest.dry_run import perform_dry_run
 from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad
 from app.ingest.pipeline import Ingest
-from app.ingest.readers import BodyReader, arcion_csv, arcion_json, replicate_json, rows_csv, rows_json
+from app.ingest.readers import BodyReader, arcion_csv, arcion_json, debezium_json, replicate_json, rows_csv, rows_json
 from app.ingest.replay import Replays
 
 __all__ = [
@@ -26,13 +28,18 @@ __all__ = [
     "CsvLayout",
     "CsvMode",
     "CsvSigns",
+    "DebeziumReading",
+    "DecimalForm",
     "Ingest",
     "IngestResult",
     "Replays",
     "RowOperation",
     "RowsLayout",
+    "TimestampUnit",
+    "Tombstones",
     "arcion_csv",
     "arcion_json",
+    "debezium_json",
     "perform_dry_run",
     "replicate_json",
     "rows_csv",

@@ -15,7 +15,7 @@ from tests.contract.reading import Example, Operation, examples, load_contract, 
 from tests.support.http.server import served
 
 CONTRACT = load_contract()
-FIRST = ["create_key", "register_table", "post_arcion_changes", "post_replicate_changes"]
+FIRST = ["create_key", "register_table", "post_arcion_changes", "post_replicate_changes", "post_debezium_changes"]
 LAST = ["delete_key"]
 """All other operations run in between, in the contract's order."""
 

@@ -18,11 +18,13 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion.csv import CsvLayout
 from app.ingest import (
     BodyReader,
+    DebeziumReading,
     Ingest,
     IngestResult,
     RowOperation,
     arcion_csv,
     arcion_json,
+    debezium_json,
     perform_dry_run,
     replicate_json,
     rows_json,
@@ -67,6 +69,12 @@ class IngestHarness:
         self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any
     ) -> IngestResult:
         return self.accept(replicate_json(_json(messages), named(table), **others), key)
+
+    def debezium(
+        self, *messages: Any, table: str | None = None, key: Principal = ADMIN, keep: bool = False, **reading: Any
+    ) -> IngestResult:
+        reader = debezium_json(_json(messages), named(table), DebeziumReading(**reading), keep_rejected=keep)
+        return self.accept(reader, key)
 
     def plain_rows(self, table: str, *rows: Any, **others: Any) -> IngestResult:
         return self.accept(rows_json(_json(rows), TableName.parse(table), RowOperation.UPSERT, **others))

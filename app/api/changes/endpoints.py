@@ -15,6 +15,7 @@ from app.api.changes.parameters import (
     ChangeQuery,
     arcion_query,
     csv_query,
+    debezium_query,
     identity_headers,
     load_query,
     replicate_query,
@@ -107,6 +108,11 @@ def _replicate_query_of(exchange: Exchange) -> ChangeQuery:
     return replicate_query(exchange.scope["query_string"])
 
 
+def _debezium_query_of(exchange: Exchange) -> ChangeQuery:
+    check_json_type(exchange.head.content_type)
+    return debezium_query(exchange.scope["query_string"])
+
+
 def _rows_query_of(exchange: Exchange) -> ChangeQuery:
     content_type, query = exchange.head.content_type, exchange.scope["query_string"]
     if media_type(content_type) == CSV:
@@ -117,8 +123,9 @@ def _rows_query_of(exchange: Exchange) -> ChangeQuery:
 
 ARCION: Final = ChangeEndpoint("arcion", partial(_accept_messages, _arcion_query_of))
 REPLICATE: Final = ChangeEndpoint("replicate", partial(_accept_messages, _replicate_query_of))
+DEBEZIUM: Final = ChangeEndpoint("debezium", partial(_accept_messages, _debezium_query_of))
 ROWS: Final = ChangeEndpoint("rows", partial(_accept_messages, _rows_query_of))
 ARROW: Final = ChangeEndpoint("arrow", _accept_stream)
 
-ENDPOINTS: Final = {endpoint.path: endpoint for endpoint in (ARCION, REPLICATE, ROWS, ARROW)}
+ENDPOINTS: Final = {endpoint.path: endpoint for endpoint in (ARCION, REPLICATE, DEBEZIUM, ROWS, ARROW)}
 """The endpoints by path."""

@@ -6,9 +6,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.api.schemas.arcion import ArcionMessage
 from app.api.schemas.changes import PlainRow
-from app.api.schemas.replicate import ReplicateMessage
+from app.api.schemas.messages.arcion import ArcionMessage
+from app.api.schemas.messages.debezium import DebeziumMessage
+from app.api.schemas.messages.replicate import ReplicateMessage
 from app.api.server.content_types import ARROW_STREAM
 
 COMPONENTS: Final = "#/components/schemas/"
@@ -73,9 +74,67 @@ _REPLICATE_BARE_DELETE: Final = {
 }
 
 
+_DEBEZIUM_SOURCE: Final = {
+    "version": "3.0.8.Final",
+    "connector": "postgresql",
+    "name": "shop",
+    "ts_ms": 1767323045000,
+    "snapshot": "false",
+    "db": "shop",
+    "schema": "public",
+    "table": "orders",
+    "txId": 571,
+    "lsn": 24023128,
+}
+_DEBEZIUM_ROW: Final = [
+    {"type": "int32", "optional": False, "field": "id"},
+    {"type": "string", "optional": True, "field": "note"},
+    {"type": "string", "optional": True, "name": "io.debezium.time.ZonedTimestamp", "version": 1, "field": "placed"},
+]
+_DEBEZIUM_CREATE: Final = {
+    "key": {
+        "schema": {"type": "struct", "fields": [_DEBEZIUM_ROW[0]], "optional": False, "name": "shop.public.orders.Key"},
+        "payload": {"id": 7},
+    },
+    "value": {
+        "schema": {
+            "type": "struct",
+            "fields": [
+                {"type": "struct", "fields": _DEBEZIUM_ROW, "optional": True, "field": "before"},
+                {"type": "struct", "fields": _DEBEZIUM_ROW, "optional": True, "field": "after"},
+            ],
+            "optional": False,
+            "name": "shop.public.orders.Envelope",
+        },
+        "payload": {
+            "before": None,
+            "after": {"id": 7, "note": "first", "placed": "2026-01-02T03:04:05Z"},
+            "source": _DEBEZIUM_SOURCE,
+            "op": "c",
+            "ts_ms": 1767323045120,
+        },
+    },
+}
+_DEBEZIUM_UPDATE: Final = {
+    "before": None,
+    "after": {"id": 7, "note": "second", "placed": "2026-01-02T03:04:05Z"},
+    "source": _DEBEZIUM_SOURCE,
+    "op": "u",
+    "ts_ms": 1767323046120,
+}
+_DEBEZIUM_DELETE: Final = {
+    "before": {"id": 7, "note": None, "placed": None},
+    "after": None,
+    "source": _DEBEZIUM_SOURCE,
+    "op": "d",
+    "ts_ms": 1767323047120,
+}
+
+
 class _Messages(BaseModel):
     arcion: ArcionMessage
     replicate: ReplicateMessage
+    debezium: DebeziumMessage
     rows: PlainRow
 
 
@@ -127,6 +186,17 @@ REPLICATE_BODY: Final = _body(
         "several": {
             "summary": "An insert in its envelope, and a bare delete",
             "value": [_REPLICATE_INSERT, _REPLICATE_BARE_DELETE],
+        },
+    },
+)
+DEBEZIUM_BODY: Final = _body(
+    "DebeziumMessage",
+    {"type": "null"},
+    {
+        "one": {"summary": "A record whose schema registers its table", "value": _DEBEZIUM_CREATE},
+        "several": {
+            "summary": "An update and a delete without a schema",
+            "value": [_DEBEZIUM_UPDATE, _DEBEZIUM_DELETE],
         },
     },
 )

@@ -6,10 +6,11 @@ endpoint (decision 0031).
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.changes.endpoints import ARCION, ARROW, PREFIX, REPLICATE, ROWS, ChangeEndpoint
+from app.api.changes.endpoints import ARCION, ARROW, DEBEZIUM, PREFIX, REPLICATE, ROWS, ChangeEndpoint
 from app.api.changes.parameters import (
     CsvParameters,
     CsvSignParameters,
+    DebeziumParameters,
     LoadParameters,
     OverrideParameters,
     ReplicateParameters,
@@ -18,7 +19,7 @@ from app.api.changes.parameters import (
 )
 from app.api.exchange import exchange_of
 from app.api.openapi.document import problems
-from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY, ROWS_BODY
+from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, DEBEZIUM_BODY, REPLICATE_BODY, ROWS_BODY
 from app.api.schemas.changes import AcceptedModel, DryRunModel
 
 router = APIRouter(prefix=PREFIX, tags=["changes"])
@@ -65,6 +66,24 @@ async def post_replicate(request: Request) -> Response:
     Metadata messages register tables or change their schemas; they require the right `register`.
     """
     return await _answer(REPLICATE, request)
+
+
+@router.post(
+    "/debezium",
+    status_code=202,
+    operation_id="post_debezium_changes",
+    summary="Post changes in Debezium format",
+    response_model=AcceptedModel,
+    responses=_RESPONSES,
+    openapi_extra=openapi_extra(DEBEZIUM_BODY, DebeziumParameters),
+)
+async def post_debezium(request: Request) -> Response:
+    """Accept Debezium's change events, all or none: envelopes or flattened rows, with and without their schema.
+
+    A Connect schema registers its table or adds columns to it, which requires the right `register`. Tombstones,
+    heartbeats, schema changes and transaction boundaries are ignored and counted.
+    """
+    return await _answer(DEBEZIUM, request)
 
 
 @router.post(

@@ -50,6 +50,7 @@ class LetterFormat(StrEnum):
     ARCION = "arcion"
     ARCION_CSV = "arcion_csv"
     REPLICATE = "replicate"
+    DEBEZIUM = "debezium"
     ROWS = "rows"
     ROWS_CSV = "rows_csv"
 

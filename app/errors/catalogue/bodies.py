@@ -61,8 +61,14 @@ BODIES: Final[Mapping[Code, Entry]] = {
     Code.BAD_OP: Entry(
         Kind.INVALID,
         "The format does not have this operation.",
-        "Use I, U, D or R for Arcion, REFRESH, READ, INSERT, UPDATE or DELETE for Replicate, and upsert, insert, "
-        "update or delete for plain rows.",
+        "Use I, U, D or R for Arcion, REFRESH, READ, INSERT, UPDATE or DELETE for Replicate, c, r, u or d for "
+        "Debezium, and upsert, insert, update or delete for plain rows.",
+    ),
+    Code.TRUNCATE_UNSUPPORTED: Entry(
+        Kind.INVALID,
+        "The source truncated a table. Mirroring cannot delete all rows at once.",
+        "Drop the table with recreate (DELETE /v1/tables/{table}?recreate=true), so that the mirror begins empty, then "
+        "send the events after this one. Or let the connector skip truncates (skipped.operations=t) and delete rows.",
     ),
     Code.BAD_EXISTS: Entry(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _EXISTS),
     Code.EXISTS_MISMATCH: Entry(Kind.INVALID, "`exists` contradicts the images or the operation.", _EXISTS),

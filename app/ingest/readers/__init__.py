@@ -6,8 +6,18 @@ With `keep_rejected`, rejected messages are set aside; they become dead letters 
 
 from app.ingest.readers.arcion import arcion_csv, arcion_json
 from app.ingest.readers.body_reader import BodyReader
+from app.ingest.readers.debezium import debezium_json
 from app.ingest.readers.kept import kept_message
 from app.ingest.readers.replicate import replicate_json
 from app.ingest.readers.rows import rows_csv, rows_json
 
-__all__ = ["BodyReader", "arcion_csv", "arcion_json", "kept_message", "replicate_json", "rows_csv", "rows_json"]
+__all__ = [
+    "BodyReader",
+    "arcion_csv",
+    "arcion_json",
+    "debezium_json",
+    "kept_message",
+    "replicate_json",
+    "rows_csv",
+    "rows_json",
+]

@@ -8,11 +8,13 @@ from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvSigns
+from app.formats.debezium.reading import DebeziumReading
 from app.formats.rows.csv import RowsLayout
 from app.formats.rows.operations import RowOperation
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers.arcion import arcion_csv, arcion_json
 from app.ingest.readers.body_reader import BodyReader
+from app.ingest.readers.debezium import debezium_json
 from app.ingest.readers.replicate import read_again
 from app.ingest.readers.rows import rows_csv, rows_json
 from app.ingest.table_cache import TableCache
@@ -34,6 +36,8 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> B
             case LetterFormat.ROWS_CSV:
                 signs, columns = CsvSigns(*reading["signs"]), tuple(reading["columns"])
                 read = rows_csv(content, table, RowsLayout(RowOperation(reading["op"]), signs, columns)).read
+            case LetterFormat.DEBEZIUM:
+                read = debezium_json(content, table, DebeziumReading.from_json(reading)).read
             case LetterFormat.REPLICATE:
                 read = partial(read_again, content, table, reading["version"])
         parsed = read(table_cache, principal, marker_first)

@@ -6,6 +6,7 @@
 from app.api.changes.parameters.arcion import CsvParameters, OverrideParameters, arcion_query, csv_query
 from app.api.changes.parameters.arrow import LoadParameters, load_query
 from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, CsvSignParameters, OnReject
+from app.api.changes.parameters.debezium import DebeziumParameters, debezium_query
 from app.api.changes.parameters.identity import MAX_SEQUENCE, IdentityHeaders, identity_headers, openapi_extra
 from app.api.changes.parameters.replicate import ReplicateParameters, replicate_query
 from app.api.changes.parameters.rows import RowsParameters, rows_csv_query, rows_query
@@ -16,6 +17,7 @@ __all__ = [
     "ChangeQuery",
     "CsvParameters",
     "CsvSignParameters",
+    "DebeziumParameters",
     "IdentityHeaders",
     "LoadParameters",
     "OnReject",
@@ -24,6 +26,7 @@ __all__ = [
     "RowsParameters",
     "arcion_query",
     "csv_query",
+    "debezium_query",
     "identity_headers",
     "load_query",
     "openapi_extra",

@@ -1,0 +1,76 @@
+"""Query parameters of Debezium's events."""
+
+import csv
+from functools import partial
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, cached, given_table, query_values
+from app.api.server.request_parameters import read_parameters
+from app.ingest import DebeziumReading, DecimalForm, TimestampUnit, Tombstones, debezium_json
+
+
+class DebeziumParameters(ChangeParameters):
+    """Parameters of Debezium's events."""
+
+    keyed: Annotated[
+        bool | None,
+        Field(
+            description='Whether every element is a Kafka record `{"key": …, "value": …}`. By default an element with '
+            "exactly these two keys is one."
+        ),
+    ] = None
+    key_columns: Annotated[
+        str | None,
+        Field(description="The key columns, separated by commas, instead of those in the records' keys."),
+    ] = None
+    timestamps: Annotated[
+        TimestampUnit | None,
+        Field(description="Events without a schema: what the integers of timestamp columns count since 1970."),
+    ] = None
+    decimals: Annotated[
+        DecimalForm,
+        Field(description="Events without a schema: whether texts of decimal columns are digits or Connect's base64."),
+    ] = DecimalForm.TEXT
+    tombstones: Annotated[
+        Tombstones | None,
+        Field(
+            description="Whether a record without a value deletes the row of its key. By default such records are "
+            "ignored, and rejected among flattened rows without `__deleted`."
+        ),
+    ] = None
+    unavailable: Annotated[
+        str | None,
+        Field(
+            description="Further placeholders of values that the connector could not read, separated by commas: its "
+            "property `unavailable.value.placeholder`."
+        ),
+    ] = None
+
+    @property
+    def reading(self) -> DebeziumReading:
+        """Return how the events are read."""
+        return DebeziumReading(
+            self.keyed,
+            _names(self.key_columns),
+            self.timestamps,
+            self.decimals,
+            self.tombstones,
+            _names(self.unavailable),
+        )
+
+
+_NAMES: Final = frozenset(DebeziumParameters.model_fields)
+
+
+@cached
+def debezium_query(query: bytes) -> ChangeQuery:
+    """Read the query of a Debezium body. Raises what `arcion_query` raises."""
+    given = read_parameters(DebeziumParameters, "query", query_values(query, _NAMES))
+    return ChangeQuery(given, partial(debezium_json, table=given_table(given), reading=given.reading))
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    names = next(csv.reader([text or ""], skipinitialspace=True), [])
+    return tuple(name.strip() for name in names if name.strip())

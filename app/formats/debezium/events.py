@@ -1,0 +1,105 @@
+"""The forms of a Debezium event: an envelope with images, a flattened row, or an event that changes no row.
+
+A form is recognized by its keys alone, so that events without a schema are read too. Sources: "Data change events" in
+Debezium's descriptions of its connectors; its descriptions of `ExtractNewRecordState`, transaction metadata,
+heartbeats and schema changes.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from app.errors import Code
+
+
+class Form(Enum):
+    """What an event is."""
+
+    ENVELOPE = "envelope"
+    FLATTENED = "flattened"
+    IGNORED = "ignored"
+    """A heartbeat, a schema change, a transaction boundary or a message written into the log."""
+
+
+class WrongEvent(Exception):
+    """An event that is no change of a row, or not one that can be read; `pointer` is relative to the event."""
+
+    def __init__(self, code: Code, detail: str, pointer: str = "") -> None:
+        super().__init__(detail)
+        self.code, self.detail, self.pointer = code, detail, pointer
+
+
+_SCHEMA_AND_PAYLOAD: Final = frozenset({"schema", "payload"})
+_TRANSACTION: Final = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})
+_IGNORED_SCHEMAS: Final = (
+    "io.debezium.connector.common.Heartbeat",
+    "io.debezium.connector.common.TransactionMetadataValue",
+    "SchemaChangeValue",
+)
+_IMAGES: Final = frozenset({"before", "after"})
+_MONGODB: Final = frozenset({"updateDescription", "patch", "filter"})
+_MONGODB_DETAIL: Final = (
+    "an event of MongoDB has a document, not columns; unwrap it with the transformation "
+    "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState before it is sent"
+)
+_CLOUD_DETAIL: Final = (
+    "the message is a CloudEvent; let the connector write JSON instead, with "
+    "value.converter=org.apache.kafka.connect.json.JsonConverter or debezium.format.value=json"
+)
+_DECODER: Final = msgspec.json.Decoder()
+
+METADATA: Final = re.compile(
+    r"__(?:op|deleted|table|schema|db|name|connector|version|ts_(?:ms|us|ns)|(?:source|transaction|payload|dbz_)_.*|"
+    r"snapshot|sequence|lsn|xmin|txId|file|pos|row|gtid|server_id|thread|query|scn|commit_scn|start_scn|rs_id|ssn|"
+    r"redo_thread|user_name|row_id|change_lsn|commit_lsn|event_serial_no|keyspace|shard|vgtid|transaction)"
+)
+"""Fields that `ExtractNewRecordState` adds to a flattened row; not columns, unless the table has them."""
+
+
+def unwrap(written: Any) -> tuple[Any, Mapping[str, Any] | None, str]:
+    """Return the payload of `{"schema": …, "payload": …}`, its schema and its JSON Pointer; else what is given."""
+    if not isinstance(written, dict):
+        return written, None, ""
+    if written.keys() == _SCHEMA_AND_PAYLOAD and (written["schema"] is None or isinstance(written["schema"], dict)):
+        return written["payload"], written["schema"], "/payload"
+    if written.keys() == {"payload"} and (written["payload"] is None or isinstance(written["payload"], dict)):
+        return written["payload"], None, "/payload"
+    return written, None, ""
+
+
+def read_key(written: Any) -> Any:
+    """Return a record's key; one that is JSON in a text is decoded."""
+    if isinstance(written, str) and written.startswith("{"):
+        try:
+            return _DECODER.decode(written)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return written
+    return written
+
+
+def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
+    """Return the form of an event. Raises WrongEvent `malformed_message` for events of another kind of source."""
+    name = schema.get("name") if schema is not None else None
+    if isinstance(name, str) and name.endswith(_IGNORED_SCHEMAS):
+        return Form.IGNORED
+    if "specversion" in event and "data" in event:
+        raise WrongEvent(Code.MALFORMED_MESSAGE, _CLOUD_DETAIL)
+    if "op" in event and (not _IMAGES.isdisjoint(event) or isinstance(event.get("source"), dict)):
+        _check_documents(event)
+        return Form.IGNORED if event["op"] == "m" else Form.ENVELOPE
+    keys = event.keys()
+    if keys == {"ts_ms"} or ("ddl" in keys and ("databaseName" in keys or "tableChanges" in keys)):
+        return Form.IGNORED
+    if {"status", "id"} <= keys <= _TRANSACTION and event["status"] in ("BEGIN", "END"):
+        return Form.IGNORED
+    return Form.FLATTENED
+
+
+def _check_documents(event: Mapping[str, Any]) -> None:
+    source = event.get("source")
+    of_mongodb = isinstance(source, dict) and (source.get("connector") == "mongodb" or "collection" in source)
+    if of_mongodb or not _MONGODB.isdisjoint(event):
+        raise WrongEvent(Code.MALFORMED_MESSAGE, _MONGODB_DETAIL)

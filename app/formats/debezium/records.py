@@ -1,0 +1,275 @@
+"""Bodies of Debezium events -> records: key, operation and images as they are written, and the table they name.
+
+Nothing of a table is needed here. `messages` reads the values of a record once its table is known.
+
+Invariant: an event that changes no row is counted, never dropped silently; a tombstone among flattened rows, which can
+be the only sign of a delete, is rejected unless the request says what it means.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from app.domain.model.change import Operation
+from app.domain.model.dead_letter import is_kept
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.source_name import SourceName
+from app.errors import Code, Problem, RejectedInput
+from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
+from app.formats.debezium.events import Form, WrongEvent, form_of, read_key, unwrap
+from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, Tombstones
+from app.formats.debezium.source_block import source_position, source_table
+from app.formats.json.decoder import MessageDecoder
+from app.formats.json.keyed import split
+
+OPERATIONS: Final = {
+    "c": Operation.INSERT,
+    "r": Operation.SNAPSHOT,
+    "u": Operation.UPDATE,
+    "d": Operation.DELETE,
+}
+_TRUNCATED: Final = "the source truncated the table, and mirroring cannot"
+_INTERNAL_KEYS: Final = "__dbz__"
+"""Prefix of key fields that a transformation of Debezium adds, such as ByLogicalTableRouter."""
+
+_DECODER: Final[MessageDecoder[Any]] = MessageDecoder(Any)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKey:
+    """The key of a Kafka record, by column."""
+
+    values: Mapping[str, Any]
+    schema: ConnectField | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the key, in its order; empty if the source table has no key."""
+        return tuple(self.values) if self.schema is None else tuple(self.schema.by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One change of a row as it is written."""
+
+    index: int
+    operation: Operation
+    source: SourceName | None
+    """The table that the event names."""
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    before_at: str
+    after_at: str
+    position: str | None = None
+    position_at: str | None = None
+    key: RecordKey | None = None
+    """None without a key, or for one that names no columns."""
+    row: ConnectField | None = None
+    """The fields of the row, if the event has a schema."""
+    is_flattened: bool = False
+    is_tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRecord:
+    """A wrong event that is set aside, with the table that it names."""
+
+    index: int
+    source: SourceName | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(slots=True)
+class DebeziumRecords:
+    """The records of a body in order; `ignored` counts events that change no row, and tombstones."""
+
+    records: list[Record] = field(default_factory=list)
+    ignored: int = 0
+    rejected: list[RejectedRecord] = field(default_factory=list)
+
+
+def decode_debezium(
+    body: bytes,
+    reading: DebeziumReading = PLAIN_READING,
+    limits: InputLimits = UNLIMITED,
+    *,
+    keep_rejected: bool = False,
+) -> DebeziumRecords:
+    """Read a JSON body. Raises RejectedInput naming every wrong event.
+
+    With `keep_rejected`, wrong events that can become dead letters are set aside instead.
+    """
+    decoded = DebeziumRecords()
+    problems: list[Problem] = []
+    tombstones: list[tuple[int, str]] = []
+    marks_deletes = False
+    for index, element in enumerate(_DECODER.decode(body, limits)):
+        try:
+            written_key, value, value_at = split(index, element, reading.keyed)
+            payload, schema, payload_at = unwrap(value)
+            at = value_at + payload_at
+            if payload is None:
+                key = _key(written_key)
+                if reading.tombstones is Tombstones.DELETE and key is not None and key.values:
+                    decoded.records.append(_tombstone(index, key))
+                    continue
+                if key is not None:
+                    tombstones.append((index, at))
+                decoded.ignored += 1
+                continue
+            record = read_event(index, payload, schema, written_key, at)
+            if record is None:
+                decoded.ignored += 1
+                continue
+            decoded.records.append(record)
+            marks_deletes = (
+                marks_deletes or not record.is_flattened or "__deleted" in (record.after or record.before or ())
+            )
+        except WrongEvent as wrong:
+            found = (Problem(wrong.code, wrong.detail, index, at + wrong.pointer),)
+            if keep_rejected and is_kept(found):
+                decoded.rejected.append(RejectedRecord(index, _source_of(payload), found))
+            else:
+                problems.extend(found)
+        except RejectedInput as error:
+            problems.extend(error.problems or (Problem(error.code, error.detail, index, ""),))
+    if tombstones and decoded.records and not marks_deletes and reading.tombstones is None:
+        problems.extend(_unclear(index, at) for index, at in tombstones)
+    if problems:
+        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+    return decoded
+
+
+def read_event(
+    index: int, payload: Any, schema: Mapping[str, Any] | None, written_key: Any = UNSET, at: str = ""
+) -> Record | None:
+    """Return the record of one event, None for one that changes no row. `at` is the JSON Pointer of the payload.
+
+    Raises WrongEvent, or RejectedInput `bad_name`.
+    """
+    if not isinstance(payload, dict):
+        raise WrongEvent(Code.MALFORMED_MESSAGE, "an event must be an object or null")
+    form = form_of(payload, schema)
+    if form is Form.IGNORED:
+        return None
+    try:
+        fields = None if schema is None else read_schema(schema)
+    except WrongSchema as error:
+        raise WrongEvent(Code.BAD_SCHEMA, str(error)) from None
+    key = _key(written_key)
+    return (_enveloped if form is Form.ENVELOPE else _flattened)(index, payload, fields, key, at)
+
+
+def _enveloped(
+    index: int, payload: Mapping[str, Any], schema: ConnectField | None, key: RecordKey | None, at: str
+) -> Record:
+    operation = _operation(payload["op"], "/op")
+    source = payload.get("source")
+    block = source if isinstance(source, dict) else {}
+    before, after = _image(payload, "before"), _image(payload, "after")
+    if operation is not Operation.DELETE and after is None:
+        raise WrongEvent(Code.MALFORMED_MESSAGE, f"an event with op {payload['op']} needs after", "/after")
+    return Record(
+        index,
+        operation,
+        source_table(block),
+        before,
+        after if operation is not Operation.DELETE else None,
+        f"{at}/before",
+        f"{at}/after",
+        source_position(block),
+        f"{at}/source",
+        key,
+        _row_schema(schema),
+    )
+
+
+def _flattened(
+    index: int, payload: Mapping[str, Any], schema: ConnectField | None, key: RecordKey | None, at: str
+) -> Record:
+    """Read a row of `ExtractNewRecordState`; without `__op`, whether the row is new is unknown, so it is merged."""
+    written = payload.get("__op")
+    operation = Operation.MERGE if written is None else _operation(written, "/__op")
+    if payload.get("__deleted") in (True, "true"):
+        operation = Operation.DELETE
+    is_delete = operation is Operation.DELETE
+    told = {name[len("__") :].removeprefix("source_"): value for name, value in payload.items() if name[:2] == "__"}
+    return Record(
+        index,
+        operation,
+        source_table(told),
+        payload if is_delete else None,
+        None if is_delete else payload,
+        at,
+        at,
+        source_position(told),
+        at,
+        key,
+        schema if schema is not None and schema.kind == "struct" else None,
+        is_flattened=True,
+    )
+
+
+def _tombstone(index: int, key: RecordKey) -> Record:
+    return Record(
+        index, Operation.DELETE, None, key.values, None, "", "", key=key, is_flattened=True, is_tombstone=True
+    )
+
+
+def _operation(written: Any, pointer: str) -> Operation:
+    if written == "t":
+        raise WrongEvent(Code.TRUNCATE_UNSUPPORTED, _TRUNCATED, pointer)
+    operation = OPERATIONS.get(written) if isinstance(written, str) else None
+    if operation is None:
+        raise WrongEvent(Code.BAD_OP, f"{pointer[1:]} must be c, r, u or d", pointer)
+    return operation
+
+
+def _image(payload: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return an image; an empty one, as Arcion writes it, is none."""
+    image = payload.get(name)
+    if image is not None and not isinstance(image, dict):
+        raise WrongEvent(Code.MALFORMED_MESSAGE, "an image must be an object or null", f"/{name}")
+    return image or None
+
+
+def _row_schema(schema: ConnectField | None) -> ConnectField | None:
+    """Return the fields of the row: those of `after`, as `before` can have the key only."""
+    inner = {} if schema is None else schema.by_name
+    row = inner.get("after") or inner.get("before")
+    return row if row is not None and row.kind == "struct" and row.fields else None
+
+
+def _key(written: Any) -> RecordKey | None:
+    """Return the key of a record by column; a null key says that the source table has none."""
+    if written is UNSET:
+        return None
+    payload, schema, _ = unwrap(read_key(written))
+    if payload is None:
+        return RecordKey({})
+    if not isinstance(payload, dict):
+        return None
+    try:
+        fields = None if schema is None else read_schema(schema)
+    except WrongSchema as error:
+        raise WrongEvent(Code.BAD_SCHEMA, f"{error} (of the key)") from None
+    values = {name: value for name, value in payload.items() if not name.startswith(_INTERNAL_KEYS)}
+    return RecordKey(values, fields if fields is not None and fields.names == payload.keys() == values.keys() else None)
+
+
+def _source_of(payload: Any) -> SourceName | None:
+    """Return the table that a wrong event names. Raises RejectedInput `bad_name`."""
+    source = payload.get("source") if isinstance(payload, dict) else None
+    if isinstance(source, dict):
+        return source_table(source)
+    return None
+
+
+def _unclear(index: int, at: str) -> Problem:
+    detail = (
+        "it is unclear whether this tombstone is the only sign of a delete: give tombstones=delete if the connector "
+        "turns deletes into tombstones, else tombstones=ignore"
+    )
+    return Problem(Code.BAD_REQUEST, detail, index, at)

@@ -1,0 +1,58 @@
+"""What the block `source` of an event says: the table that changed, and the position in the source's log."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.domain.model.names import is_bounded
+from app.domain.model.source_name import SourceName
+
+_POSITION: Final = (
+    "gtid",
+    "file",
+    "pos",
+    "row",
+    "lsn",
+    "commit_lsn",
+    "change_lsn",
+    "event_serial_no",
+    "scn",
+    "commit_scn",
+    "vgtid",
+    "snapshot",
+)
+"""Members that make the position, in this order: MySQL, Postgres, SQL Server, Oracle, Vitess."""
+
+_NO_SNAPSHOT: Final = ("false", False)
+
+
+def source_table(source: Mapping[str, Any]) -> SourceName | None:
+    """Return the table as `schema.table`, or `database.table` where the source has no schemas.
+
+    None if the block names no table. Raises RejectedInput `bad_name`.
+    """
+    table = _text(source, "table")
+    if table is None:
+        return None
+    schema = _text(source, "schema") or _text(source, "db") or _text(source, "keyspace")
+    return SourceName.of(None, schema, table)
+
+
+def source_position(source: Mapping[str, Any]) -> str | None:
+    """Return the position as one text, such as `lsn=24023128 snapshot=last`; None if the block has none.
+
+    A text longer than an index takes is left out: positions are for people, and no rule reads them.
+    """
+    parts = [
+        f"{name}={value}"
+        for name in _POSITION
+        if isinstance(value := source.get(name), str | int)
+        and value != ""
+        and not (name == "snapshot" and value in _NO_SNAPSHOT)
+    ]
+    text = " ".join(parts)
+    return text if text and is_bounded(text) else None
+
+
+def _text(source: Mapping[str, Any], name: str) -> str | None:
+    value = source.get(name)
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,92 @@
+"""Debezium's and Connect's numbers for dates and times -> texts that columns of these types read.
+
+Dates count days, times and timestamps milliseconds, microseconds or nanoseconds since 1970; a timestamp without a zone
+is written as if it were in UTC. So its text has no offset, and the table's option `source_timezone` applies. Source:
+"Temporal types" in Debezium's descriptions of its connectors.
+
+Invariant: no number passes through float, and no digit of a second is dropped.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+PER_SECOND: Final = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
+_DIGITS: Final = {1_000: 3, 1_000_000: 6, 1_000_000_000: 9}
+_EPOCH: Final = datetime(1970, 1, 1)
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_BEYOND: Final = "infinity"
+"""For times outside the years 1 to 9999, such as Postgres's infinity: the table's option `out_of_range` decides."""
+
+
+def day_text(days: Any) -> str:
+    """Return the date that is this many days after 1970-01-01. Raises ValueError for another value."""
+    _check_integer(days, "days since 1970")
+    try:
+        return date.fromordinal(_EPOCH_ORDINAL + days).isoformat()
+    except (ValueError, OverflowError):
+        return _BEYOND if days > 0 else f"-{_BEYOND}"
+
+
+def timestamp_text(count: Any, per_second: int) -> str:
+    """Return the timestamp that is this many parts of a second after 1970. Raises ValueError for another value."""
+    _check_integer(count, f"a number of 1/{per_second} seconds since 1970")
+    seconds, part = divmod(count, per_second)
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return _BEYOND if count > 0 else f"-{_BEYOND}"
+    return moment.isoformat(" ") + _fraction(part, per_second)
+
+
+def time_text(count: Any, per_second: int) -> str:
+    """Return the time that is this many parts of a second after midnight; MySQL has negative and long ones."""
+    _check_integer(count, f"a number of 1/{per_second} seconds")
+    seconds, part = divmod(abs(count), per_second)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{'-' if count < 0 else ''}{hour:02}:{minute:02}:{second:02}{_fraction(part, per_second)}"
+
+
+def iso_text(text: Any) -> str:
+    """Return an ISO date or timestamp without its final `Z`: Debezium appends it to values that have no zone."""
+    if not isinstance(text, str):
+        raise ValueError("is not a text")
+    return text.removesuffix("Z")
+
+
+def _fraction(part: int, per_second: int) -> str:
+    return f".{part:0{_DIGITS[per_second]}}" if part else ""
+
+
+def _check_integer(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"is not {what}")
+
+
+def _timestamp_reader(per_second: int) -> Callable[[Any], str]:
+    return lambda value: timestamp_text(value, per_second)
+
+
+def _time_reader(per_second: int) -> Callable[[Any], str]:
+    return lambda value: time_text(value, per_second)
+
+
+TIMESTAMP_READERS: Final = {unit: _timestamp_reader(per_second) for unit, per_second in PER_SECOND.items()}
+"""By the unit of a request's parameter `timestamps`."""
+
+READERS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "io.debezium.time.Date": day_text,
+    "org.apache.kafka.connect.data.Date": day_text,
+    "io.debezium.time.Timestamp": _timestamp_reader(PER_SECOND["millis"]),
+    "org.apache.kafka.connect.data.Timestamp": _timestamp_reader(PER_SECOND["millis"]),
+    "io.debezium.time.MicroTimestamp": _timestamp_reader(PER_SECOND["micros"]),
+    "io.debezium.time.NanoTimestamp": _timestamp_reader(PER_SECOND["nanos"]),
+    "io.debezium.time.Time": _time_reader(PER_SECOND["millis"]),
+    "org.apache.kafka.connect.data.Time": _time_reader(PER_SECOND["millis"]),
+    "io.debezium.time.MicroTime": _time_reader(PER_SECOND["micros"]),
+    "io.debezium.time.NanoTime": _time_reader(PER_SECOND["nanos"]),
+    "io.debezium.time.IsoDate": iso_text,
+    "io.debezium.time.IsoTimestamp": iso_text,
+}
+"""By the semantic type of a Connect field."""

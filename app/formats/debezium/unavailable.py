@@ -1,0 +1,40 @@
+"""Values that the connector could not read: an update omits what did not change, and Debezium writes a placeholder.
+
+Postgres omits unchanged TOAST values, Oracle unchanged LOBs. The placeholder is `__debezium_unavailable_value` or that
+of the connector's property `unavailable.value.placeholder`; bytes, arrays and maps have it in their own form. Source:
+"Toasted values" in Debezium's description of the connector for PostgreSQL.
+"""
+
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
+
+IsUnavailable: TypeAlias = Callable[[Any], bool]
+
+
+@lru_cache
+def unavailable_values(placeholders: tuple[str, ...]) -> IsUnavailable:
+    """Return the function that tells whether a value is one of these placeholders or Debezium's, in any form."""
+    all_of_them = (DEFAULT_PLACEHOLDER, *placeholders)
+    texts = frozenset(form for text in all_of_them for form in _text_forms(text))
+    lists = [form for text in all_of_them for form in ([text], [ord(character) for character in text])]
+    objects = [{text: text} for text in all_of_them]
+
+    def is_unavailable(value: Any) -> bool:
+        if isinstance(value, str):
+            return value in texts
+        if isinstance(value, list):
+            return value in lists
+        return isinstance(value, dict) and value in objects
+
+    return is_unavailable
+
+
+def _text_forms(text: str) -> tuple[str, ...]:
+    """Return the placeholder as text, as bytes in each `binary.handling.mode`, and as a map written as text."""
+    content = text.encode()
+    encoded = (b64encode(content).decode(), urlsafe_b64encode(content).decode(), content.hex(), content.hex().upper())
+    return (text, *encoded, f'{{"{text}":"{text}"}}')

@@ -1,0 +1,168 @@
+"""Values of Debezium events -> source values that columns of the table read, one reader per column.
+
+With a Connect field, its semantic type says what a value means. Without one the column's type does, as far as it can:
+the days of a date, and what the request says of timestamps and decimals. docs/formats.md, "Debezium", lists all types.
+
+Invariant: a value is the same afterwards, to the last digit, or ValueError says why not, without the value.
+"""
+
+import binascii
+from base64 import b64encode
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import Any, Final, TypeAlias
+
+from app.domain.model.change import SourceValue
+from app.domain.model.table_options import BinaryEncoding
+from app.domain.model.table_schema import Column, TypeName
+from app.formats.debezium.connect_schema import DECIMAL, VARIABLE_DECIMAL, ConnectField
+from app.formats.debezium.reading import DebeziumReading, DecimalForm
+from app.formats.debezium.times import READERS, TIMESTAMP_READERS, day_text, iso_text
+
+ReadValue: TypeAlias = Callable[[Any], SourceValue]
+"""Reads a value that is not NULL. Raises ValueError with a reason that omits the value."""
+
+MAX_DECIMAL_BYTES: Final = 1_024
+"""Bytes of one Connect decimal; 38 digits need 16."""
+
+INTEGERS: Final = frozenset({TypeName.INT16, TypeName.INT32, TypeName.INT64})
+_EXACT: Final = Context(prec=3 * MAX_DECIMAL_BYTES, Emax=99_999, Emin=-99_999)
+
+
+class NeedsParameter(ValueError):
+    """A value whose meaning only a parameter of the request can give."""
+
+
+def field_reader(field: ConnectField, column: Column | None, encoding: BinaryEncoding) -> ReadValue | None:
+    """Return the reader of a field's values for a column; None if they are read as they are written.
+
+    `column` is None for a column that the table does not have. A column of integers keeps the numbers of dates and
+    times.
+    """
+    is_integer = column is not None and column.type.name in INTEGERS
+    read = READERS.get(field.meaning)
+    if read is not None:
+        return None if is_integer and field.kind.startswith("int") else read
+    if field.meaning == DECIMAL:
+        return lambda value: decimal_text(value, field.scale)
+    if field.meaning == VARIABLE_DECIMAL:
+        return variable_decimal_text
+    if field.kind == "bytes" and column is not None and column.type.name is TypeName.BINARY:
+        return _bytes_reader(encoding)
+    if field.kind in {"array", "map", "struct"} and _has_meaning(field):
+        return lambda value: nested_value(value, field)
+    return None
+
+
+def column_reader(column: Column, encoding: BinaryEncoding, reading: DebeziumReading) -> ReadValue | None:
+    """Return the reader of a column's values in events without a schema; None if they are read as they are written."""
+    name = column.type.name
+    if name is TypeName.DATE:
+        return lambda value: day_text(value) if isinstance(value, int) else _iso(value)
+    if name is TypeName.TIMESTAMP:
+        return lambda value: _timestamp(value, reading)
+    if name is TypeName.DECIMAL or name in INTEGERS:
+        scale = column.type.scale if name is TypeName.DECIMAL else 0
+        return lambda value: _number(value, scale, reading)
+    if name is TypeName.BINARY:
+        return _bytes_reader(encoding)
+    if name in {TypeName.STRING, TypeName.FLOAT32, TypeName.FLOAT64}:
+        return lambda value: variable_decimal_text(value) if _is_variable_decimal(value) else value
+    return None
+
+
+def decimal_text(value: Any, scale: int) -> SourceValue:
+    """Return a Connect decimal as digits: base64 of its unscaled big-endian number, or the number itself.
+
+    JsonConverter writes the number with `decimal.format=NUMERIC`.
+    """
+    if not isinstance(value, str):
+        return value  # type: ignore[no-any-return]  # a JSON value; the column says whether it is a number
+    content = _decoded(value, "is not base64 of a decimal")
+    if not 1 <= len(content) <= MAX_DECIMAL_BYTES:
+        raise ValueError("is not base64 of a decimal")
+    return format(Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale, _EXACT), "f")
+
+
+def variable_decimal_text(value: Any) -> SourceValue:
+    """Return a VariableScaleDecimal as digits."""
+    if not _is_variable_decimal(value):
+        return value  # type: ignore[no-any-return]  # a JSON value, which the column reads or rejects
+    scale: int = value["scale"]
+    if abs(scale) > MAX_DECIMAL_BYTES:
+        raise ValueError("has a scale that no decimal has")
+    return decimal_text(value["value"], scale)
+
+
+def nested_value(value: Any, field: ConnectField) -> Any:
+    """Return a part of an array, map or struct as JSON has it: dates as texts, decimals as numbers, bytes in base64."""
+    if value is None:
+        return None
+    if field.kind == "struct" and field.meaning != VARIABLE_DECIMAL and isinstance(value, dict):
+        inner = field.by_name
+        return {name: nested_value(part, inner[name]) if name in inner else part for name, part in value.items()}
+    if field.items is not None and isinstance(value, list) and field.kind == "array":
+        return [nested_value(part, field.items) for part in value]
+    if field.items is not None and isinstance(value, dict) and field.kind == "map":
+        return {name: nested_value(part, field.items) for name, part in value.items()}
+    read = field_reader(field, None, BinaryEncoding.BASE64) if field.kind not in {"array", "map"} else None
+    read_value = value if read is None else read(value)
+    if field.meaning in {DECIMAL, VARIABLE_DECIMAL} and isinstance(read_value, str):
+        return Decimal(read_value)
+    return read_value
+
+
+def _has_meaning(field: ConnectField) -> bool:
+    """Tell whether a container has parts that are not read as they are written."""
+    inner = (*field.fields, *(() if field.items is None else (field.items,)))
+    return any(
+        part.meaning in READERS or part.meaning in {DECIMAL, VARIABLE_DECIMAL} or _has_meaning(part) for part in inner
+    )
+
+
+def _is_variable_decimal(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"scale", "value"}
+        and isinstance(value["value"], str)
+        and isinstance(value["scale"], int)
+    )
+
+
+def _iso(value: Any) -> Any:
+    return iso_text(value) if isinstance(value, str) and value[-1:] == "Z" and "T" not in value else value
+
+
+def _timestamp(value: Any, reading: DebeziumReading) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if reading.timestamps is None:
+        detail = "is a number, and the event has no schema that says of what; give timestamps=millis, micros or nanos"
+        raise NeedsParameter(detail)
+    return TIMESTAMP_READERS[reading.timestamps](value)
+
+
+def _number(value: Any, scale: int, reading: DebeziumReading) -> Any:
+    if isinstance(value, str) and reading.decimals is DecimalForm.BASE64:
+        return decimal_text(value, scale)
+    return variable_decimal_text(value)
+
+
+def _bytes_reader(encoding: BinaryEncoding) -> ReadValue:
+    """Return the reader of base64, which JsonConverter writes for bytes, as a text in the column's encoding."""
+
+    def read(value: Any) -> SourceValue:
+        if not isinstance(value, str):
+            raise ValueError("is not base64 text")
+        content = _decoded(value, "is not base64 text")
+        return content.hex() if encoding is BinaryEncoding.HEX else b64encode(content).decode()
+
+    return read
+
+
+def _decoded(text: str, reason: str) -> bytes:
+    try:
+        content = binascii.a2b_base64(text.encode(), strict_mode=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(reason) from None
+    return content

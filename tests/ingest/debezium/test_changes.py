@@ -1,0 +1,180 @@
+"""Debezium's events land as the changes that they mean."""
+
+from typing import Any
+
+import pytest
+
+from app.errors import Code
+from app.formats.debezium.reading import Tombstones
+from tests.support.ingest_harness import IngestHarness
+from tests.support.rejections import rejected
+from tests.support.samples.debezium import event, keyed, with_schema
+from tests.support.samples.schemas import schema_of
+
+INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
+SCHEMA = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
+
+
+@pytest.fixture
+def orders(harness: IngestHarness) -> IngestHarness:
+    harness.put("public.orders", SCHEMA)
+    return harness
+
+
+def landed(harness: IngestHarness) -> list[list[Any]]:
+    return harness.landed("public.orders", "id", "note")
+
+
+def test_each_operation_lands_with_its_marker(orders: IngestHarness) -> None:
+    orders.debezium(
+        event("r", "public.orders", after={"id": 1, "note": "a"}, snapshot="last"),
+        event("c", "public.orders", after={"id": 2, "note": "b"}),
+        event("u", "public.orders", {"id": 2, "note": "b"}, {"id": 2, "note": "c"}),
+        event("u", "public.orders", None, {"id": 1, "note": None}),
+        event("d", "public.orders", {"id": 1, "note": None}),
+    )
+    assert landed(orders) == [
+        [INSERT, 1, "a"],
+        [INSERT, 2, "b"],
+        [UPDATE, 2, "c"],
+        [UPDATE, 1, None],
+        [DELETE, 1, None],
+    ]
+
+
+def test_empty_images_are_none_and_an_update_of_the_key_moves_the_row(orders: IngestHarness) -> None:
+    orders.debezium(
+        event("c", "public.orders", {}, {"id": 1, "note": "a"}),
+        event("u", "public.orders", {"id": 1, "note": "a"}, {"id": 3, "note": "a"}),
+        event("d", "public.orders", {"id": 3, "note": "a"}, {}),
+    )
+    assert landed(orders) == [[INSERT, 1, "a"], [DELETE, 1, None], [INSERT, 3, "a"], [DELETE, 3, None]]
+
+
+def test_what_changes_no_row_is_ignored_and_counted(orders: IngestHarness) -> None:
+    result = orders.debezium(
+        None,
+        {"schema": None, "payload": None},
+        keyed({"id": 1}, None),
+        {"ts_ms": 1767323045000},
+        keyed({"serverName": "srv"}, {"ts_ms": 1767323045000}),
+        {"status": "BEGIN", "id": "571", "event_count": None, "data_collections": None, "ts_ms": 1},
+        {"source": {"server": "srv"}, "databaseName": "shop", "ddl": "DROP TABLE t", "tableChanges": []},
+        {"op": "m", "ts_ms": 1, "source": {"table": ""}, "message": {"prefix": "p", "content": "Y29udGVudA=="}},
+        event("c", "public.orders", after={"id": 1, "note": "a"}),
+    )
+    assert (result.ignored, landed(orders)) == (8, [[INSERT, 1, "a"]])
+
+
+def test_a_truncate_is_rejected_with_its_place(orders: IngestHarness) -> None:
+    with rejected() as rejection:
+        orders.debezium(None, keyed(None, {"op": "t", "source": {"schema": "public", "table": "orders"}, "ts_ms": 1}))
+    assert rejection.places == [(Code.TRUNCATE_UNSUPPORTED, 1, "/value/op", None)]
+
+
+def test_a_document_of_mongodb_is_rejected_with_the_transformation_to_use(orders: IngestHarness) -> None:
+    with rejected() as rejection:
+        orders.debezium(
+            {"after": '{"_id": 1}', "op": "c", "source": {"connector": "mongodb", "db": "d", "collection": "c"}}
+        )
+    assert rejection.code is Code.MALFORMED_MESSAGE
+    assert "ExtractNewDocumentState" in rejection.detail
+
+
+def test_a_deleted_row_without_an_image_has_the_key_of_its_record(orders: IngestHarness) -> None:
+    orders.debezium(keyed({"schema": None, "payload": {"id": 5}}, event("d", "public.orders")))
+    assert landed(orders) == [[DELETE, 5, None]]
+
+
+def test_flattened_rows_land_with_the_operation_that_they_tell(orders: IngestHarness) -> None:
+    told = {"__table": "orders", "__schema": "public", "__source_ts_ms": 1, "__lsn": 5}
+    orders.debezium(
+        {"id": 1, "note": "a", "__op": "c", **told},
+        {"id": 1, "note": "b", "__op": "u", **told},
+        {"id": 2, "note": "c", "__deleted": "false", **told},
+        {"id": 1, "note": None, "__deleted": "true", "__op": "d", **told},
+    )
+    assert landed(orders) == [[INSERT, 1, "a"], [UPDATE, 1, "b"], [UPSERT, 2, "c"], [DELETE, 1, None]]
+
+
+def test_a_tombstone_among_flattened_rows_needs_a_meaning(orders: IngestHarness) -> None:
+    body = (keyed({"id": 1}, {"id": 1, "note": "a"}), keyed({"id": 1}, None))
+    with rejected() as rejection:
+        orders.debezium(*body, table="public.orders")
+    assert rejection.places == [(Code.BAD_REQUEST, 1, "/value", None)]
+    assert "tombstones=delete" in rejection.detail
+    orders.debezium(*body, table="public.orders", tombstones=Tombstones.DELETE)
+    assert landed(orders) == [[UPSERT, 1, "a"], [DELETE, 1, None]]
+    assert orders.debezium(*body, table="public.orders", tombstones=Tombstones.IGNORE).ignored == 1
+
+
+def test_keys_of_a_record_that_contradict_the_table_are_rejected_with_both(orders: IngestHarness) -> None:
+    record = keyed({"region": 1}, event("c", "public.orders", after={"id": 1, "note": "a"}))
+    with rejected() as rejection:
+        orders.debezium(record)
+    assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "", None)]
+    assert "(region) here and (id) in table public.orders" in rejection.detail
+    orders.debezium(record, key_columns=("id",))
+    assert landed(orders) == [[INSERT, 1, "a"]]
+
+
+def test_the_table_comes_from_the_source_then_from_the_request(harness: IngestHarness) -> None:
+    harness.put("shop.orders", SCHEMA)
+    harness.put("t", SCHEMA)
+    of_mysql = event("c", "orders", after={"id": 1, "note": "a"}, schema=None)
+    harness.debezium(of_mysql)
+    assert harness.landed("shop.orders", "id") == [[INSERT, 1]]
+    with rejected() as rejection:
+        harness.debezium(of_mysql, table="t")
+    assert rejection.places == [(Code.TABLE_MISMATCH, 0, "", None)]
+    harness.debezium({**of_mysql, "source": {"db": "other", "table": "orders"}}, table="t")
+    assert harness.landed("t", "id") == [[INSERT, 1]]
+    with rejected() as rejection:
+        harness.debezium({**of_mysql, "source": {"db": "other", "table": "orders"}})
+    assert rejection.places[0][:2] == (Code.UNKNOWN_TABLE, 0)
+    with rejected() as rejection:
+        harness.debezium({"id": 1, "note": "a"})
+    assert rejection.places == [(Code.BAD_REQUEST, 0, "", None)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "pointer"),
+    [
+        (event("x", "public.orders", after={"id": 1}), Code.BAD_OP, "/op"),
+        (event("c", "public.orders"), Code.MALFORMED_MESSAGE, "/after"),
+        (event("c", "public.orders", after=[1]), Code.MALFORMED_MESSAGE, "/after"),
+        (7, Code.MALFORMED_MESSAGE, ""),
+        ({"specversion": "1.0", "data": {}}, Code.MALFORMED_MESSAGE, ""),
+        ({"schema": {"type": "int99"}, "payload": {"id": 1}}, Code.BAD_SCHEMA, "/payload"),
+    ],
+)
+def test_what_is_no_event_is_rejected_with_its_place(
+    orders: IngestHarness, wrong: Any, code: Code, pointer: str
+) -> None:
+    with rejected() as rejection:
+        orders.debezium(None, wrong)
+    assert rejection.places == [(code, 1, pointer, None)]
+
+
+def test_unavailable_values_are_completed_or_rejected_and_never_null(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, partial_updates="complete")
+    placeholder = "__debezium_unavailable_value"
+    harness.debezium(
+        event("c", "t", after={"id": 1, "note": "long"}, schema=None, db=None),
+        event("u", "t", after={"id": 1, "note": placeholder}, schema=None, db=None),
+        event("u", "t", {"id": 1, "note": "full"}, {"id": 1, "note": "none"}, schema=None, db=None),
+        unavailable=("none",),
+    )
+    assert harness.landed("t", "id", "note") == [[INSERT, 1, "long"], [UPDATE, 1, "long"], [UPDATE, 1, "full"]]
+    with rejected() as rejection:
+        harness.debezium(event("c", "t", after={"id": 2, "note": placeholder}, schema=None, db=None))
+    assert rejection.places == [(Code.INCOMPLETE_INSERT, 0, "/after/note", "note")]
+
+
+def test_values_keep_their_place_in_rejections_of_records_with_schemas(orders: IngestHarness) -> None:
+    columns = {"id": "int64", "note": "string"}
+    with rejected() as rejection:
+        orders.debezium(
+            keyed({"id": 1}, with_schema(event("c", "public.orders", after={"id": "x", "note": ""}), columns))
+        )
+    assert rejection.places == [(Code.BAD_VALUE, 0, "/value/payload/after/id", "id")]

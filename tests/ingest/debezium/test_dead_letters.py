@@ -1,0 +1,47 @@
+"""A wrong event becomes a dead letter as it was written, and is read again in the same way."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from app.errors import Code
+from app.formats.debezium.reading import TimestampUnit
+from tests.support.ingest_harness import IngestHarness
+from tests.support.postgres.dead_letters import messages, replay, waiting
+from tests.support.rejections import rejected
+from tests.support.samples.debezium import event, keyed
+from tests.support.samples.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int32", "at": "timestamp", "v": "int16"}, ["id"], ["id"])
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def created(key: int, value: Any, op: str = "c") -> dict[str, Any]:
+    return keyed({"id": key}, event(op, "public.t", after={"id": key, "at": 1767323045000, "v": value}))
+
+
+@pytest.fixture
+def keeping(harness: IngestHarness) -> IngestHarness:
+    harness.put("public.t", SCHEMA, dead_letters="accept")
+    return harness
+
+
+def test_wrong_events_are_kept_as_written_and_the_others_land(keeping: IngestHarness) -> None:
+    sent = (created(1, "x"), created(2, 2), created(3, 3, op="x"), created(4, 70_000))
+    result = keeping.debezium(*sent, keep=True, timestamps=TimestampUnit.MILLIS)
+    assert (result.dead_letters, keeping.landed("public.t", "id", "at", "v")) == (3, [[0, 2, AT, 2]])
+    assert [json.loads(written) for written in messages(keeping.engine, "public.t")] == [sent[0], sent[2], sent[3]]
+    errors = [letter.errors[0]["code"] for letter in waiting(keeping.engine, "public.t")]
+    assert errors == [Code.BAD_VALUE, Code.BAD_OP, Code.BAD_VALUE]
+
+
+def test_a_replay_reads_the_correction_with_the_parameters_of_its_request(keeping: IngestHarness) -> None:
+    keeping.debezium(created(1, "x"), keep=True, timestamps=TimestampUnit.MILLIS)
+    [letter] = waiting(keeping.engine, "public.t")
+    with rejected() as rejection:
+        replay(keeping, letter.letter_id, table="public.t")
+    assert rejection.code is Code.BAD_VALUE
+    replay(keeping, letter.letter_id, json.dumps(created(1, 5)).encode(), table="public.t")
+    assert keeping.landed("public.t", "id", "at", "v") == [[0, 1, AT, 5]]

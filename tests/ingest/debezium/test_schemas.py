@@ -1,0 +1,152 @@
+"""Connect schemas register tables and add columns to them, as Replicate's metadata does."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from app.domain.access.rights import Principal, Right
+from app.errors import Code
+from tests.support.ingest_harness import IngestHarness
+from tests.support.rejections import rejected
+from tests.support.samples.debezium import Field, event, flat_with_schema, key_with_schema, keyed, with_schema
+from tests.support.samples.schemas import schema_of
+
+KEY: dict[str, Field] = {"id": {"type": "int32", "optional": False}}
+ROW: dict[str, Field] = {**KEY, "note": "string"}
+SENDER = Principal("sender", frozenset({Right.INGEST}), ("*",))
+
+
+def created(row: dict[str, Any], columns: dict[str, Field] = ROW, table: str = "public.t") -> dict[str, Any]:
+    value = with_schema(event("c", table, after=row), columns)
+    return keyed(key_with_schema({"id": row["id"]}, KEY), value)
+
+
+def column_types(harness: IngestHarness, table: str = "public.t") -> dict[str, str]:
+    return {
+        column.name: f"{column.type}{'' if column.nullable else ' not null'}"
+        for column in harness.table(table).schema.columns
+    }
+
+
+def test_a_schema_registers_its_table_with_the_key_of_the_record(harness: IngestHarness) -> None:
+    price: Field = {
+        "type": "bytes",
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+    }
+    required: Field = {"type": "boolean", "optional": False}
+    harness.debezium(created({"id": 1, "price": "AeJA", "new": True}, {**KEY, "price": price, "new": required}))
+    assert column_types(harness) == {"id": "int32 not null", "price": "decimal(10,2)", "new": "boolean not null"}
+    assert harness.table("public.t").schema.key_columns == ("id",)
+    assert harness.landed("public.t", "id", "price", "new") == [[0, 1, Decimal("1234.56"), True]]
+
+
+def test_a_schema_adds_columns_and_keeps_those_that_leave(harness: IngestHarness) -> None:
+    required: Field = {"type": "string", "optional": False}
+    harness.debezium(created({"id": 1, "gone": "a"}, {**KEY, "gone": required}))
+    harness.debezium(
+        created({"id": 2}, KEY),
+        created({"id": 3, "gone": "b", "more": 1.5}, {**KEY, "gone": required, "more": "double"}),
+        created({"id": 4, "gone": "c"}, {**KEY, "gone": required}),
+    )
+    assert column_types(harness) == {"id": "int32 not null", "gone": "string", "more": "float64"}
+    assert [row[1:] for row in harness.landed("public.t", "id", "gone", "more")] == [
+        [1, "a", None],
+        [2, None, None],
+        [3, "b", 1.5],
+        [4, "c", None],
+    ]
+
+
+def test_a_schema_of_a_table_without_a_key_needs_one(harness: IngestHarness) -> None:
+    event_alone = with_schema(event("c", "public.t", after={"id": 1, "note": "a"}), ROW)
+    with rejected() as rejection:
+        harness.debezium(event_alone)
+    assert (rejection.places[0][:2], "key_columns=" in rejection.detail) == ((Code.BAD_SCHEMA, 0), True)
+    harness.debezium(event_alone, key_columns=("id",))
+    assert harness.table("public.t").schema.key_columns == ("id",)
+    harness.debezium(keyed(None, with_schema(event("c", "public.log", after={"id": 1, "note": "a"}), ROW)))
+    assert harness.table("public.log").schema.key_columns == ()
+
+
+def test_a_schema_that_changes_a_table_needs_the_right_to_register(harness: IngestHarness) -> None:
+    with rejected() as rejection:
+        harness.debezium(created({"id": 1, "note": "a"}), key=SENDER)
+    assert rejection.code is Code.FORBIDDEN
+    harness.debezium(created({"id": 1, "note": "a"}))
+    harness.debezium(created({"id": 2, "note": "b"}), key=SENDER)
+    assert len(harness.rows("public.t")) == 2
+
+
+def test_a_renamed_column_is_rejected(harness: IngestHarness) -> None:
+    harness.debezium(created({"id": 1, "note": "a"}))
+    with rejected() as rejection:
+        harness.debezium(created({"id": 1, "text": "a"}, {**KEY, "text": "string"}))
+    assert rejection.code is Code.COLUMN_RENAMED
+    with rejected() as rejection:
+        harness.debezium(created({"id": 1, "NOTE": "a"}, {**KEY, "NOTE": "string"}))
+    assert rejection.code is Code.COLUMN_RENAMED
+
+
+@pytest.mark.parametrize(
+    ("present", "written", "fits"),
+    [
+        ("int64", "int32", True),
+        ("int32", "int64", False),
+        ("int64", "double", True),
+        ("string", "int64", True),
+        ("int32", "string", False),
+        ("float32", "double", False),
+        ("boolean", "int16", True),
+        ("decimal(12,2)", "string", True),
+        ("json", {"type": "array", "items": {"type": "int32"}}, True),
+        ("int64", {"type": "int64", "name": "io.debezium.time.MicroTime"}, True),
+        ("date", {"type": "int64", "name": "io.debezium.time.Timestamp"}, True),
+        ("timestamp", "int64", False),
+    ],
+)
+def test_a_column_keeps_its_type_if_that_holds_the_values(
+    harness: IngestHarness, present: str, written: Field, fits: bool
+) -> None:
+    harness.put("public.t", schema_of({"id": "int32", "v": present}, ["id"], ["id"]))
+    message = created({"id": 1, "v": None}, {**KEY, "v": written})
+    if fits:
+        harness.debezium(message)
+    else:
+        with rejected() as rejection:
+            harness.debezium(message)
+        assert rejection.places[0][:3] == (Code.INCOMPATIBLE_SCHEMA, 0, "/value/payload/after")
+
+
+def test_a_decimal_that_no_type_holds_needs_a_type(harness: IngestHarness) -> None:
+    huge: Field = {
+        "type": "bytes",
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "parameters": {"scale": "0", "connect.decimal.precision": "65"},
+    }
+    with rejected() as rejection:
+        harness.debezium(created({"id": 1, "v": "AQ=="}, {**KEY, "v": huge}))
+    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
+    harness.put("public.t", schema_of({"id": "int32", "v": "string"}, ["id"], ["id"]))
+    harness.debezium(created({"id": 1, "v": "AQ=="}, {**KEY, "v": huge}))
+    assert harness.landed("public.t", "v") == [[0, "1"]]
+
+
+def test_fields_of_a_transformation_are_no_columns(harness: IngestHarness) -> None:
+    row = {"id": 1, "note": "a", "__deleted": "false", "__op": "c", "__source_ts_ms": 5}
+    added: dict[str, Field] = {"__deleted": "string", "__op": "string", "__source_ts_ms": "int64"}
+    harness.debezium(keyed({"id": 1}, flat_with_schema(row, {**ROW, **added})), table="t")
+    assert column_types(harness, "t") == {"id": "int32 not null", "note": "string"}
+
+
+def test_a_dry_run_registers_nothing(harness: IngestHarness) -> None:
+    import json
+
+    from app.ingest import debezium_json
+
+    preview = harness.dry_run(debezium_json(json.dumps(created({"id": 1, "note": "a"})).encode()))
+    assert preview.tables[0].rows == [{"id": 1, "note": "a", "__rowMarker__": 0}]
+    with rejected() as rejection:
+        harness.debezium(event("c", "public.t", after={"id": 1, "note": "a"}))
+    assert rejection.code is Code.UNKNOWN_TABLE
