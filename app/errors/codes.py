@@ -48,6 +48,8 @@ class Code(StrEnum):
     UNKNOWN_TABLE = "unknown_table"
     UNKNOWN_BATCH = "unknown_batch"
     UNKNOWN_KEY = "unknown_key"
+    UNKNOWN_LAYOUT = "unknown_layout"
+    BAD_LAYOUT = "bad_layout"
     UNKNOWN_DEAD_LETTER = "unknown_dead_letter"
     UNKNOWN_FILE = "unknown_file"
     TABLE_NOT_ACCEPTING = "table_not_accepting"

@@ -11,6 +11,8 @@ threads to the event loop.
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvSigns
 from app.formats.debezium.reading import DebeziumReading, DecimalForm, TimestampUnit, Tombstones
+from app.formats.replicate.forms.message_form import MessageForm
+from app.formats.replicate.forms.table_from import TableFrom
 from app.formats.rows.csv import RowsLayout
 from app.formats.rows.operations import RowOperation
 from app.ingest.backlog import BacklogWatch
@@ -32,9 +34,11 @@ __all__ = [
     "DecimalForm",
     "Ingest",
     "IngestResult",
+    "MessageForm",
     "Replays",
     "RowOperation",
     "RowsLayout",
+    "TableFrom",
     "TimestampUnit",
     "Tombstones",
     "arcion_csv",

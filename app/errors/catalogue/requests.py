@@ -12,6 +12,16 @@ REQUESTS: Final[Mapping[Code, Entry]] = {
         "A parameter, header or field of the body is missing or not valid.",
         "Correct what the detail names and send the request again. Nothing of it was staged.",
     ),
+    Code.BAD_LAYOUT: Entry(
+        Kind.MALFORMED,
+        "A layout of Replicate messages is not valid.",
+        'Correct the part at the pointer. docs/formats.md, "Layouts", lists the parts and how places are written.',
+    ),
+    Code.UNKNOWN_LAYOUT: Entry(
+        Kind.MISSING,
+        "No layout has this name.",
+        "List the layouts with GET /v1/layouts, or store this one with PUT /v1/layouts/{name}.",
+    ),
     Code.NOT_FOUND: Entry(Kind.MISSING, "The path does not exist.", "Look up the path in the gateway's /docs."),
     Code.METHOD_NOT_ALLOWED: Entry(
         Kind.METHOD,

@@ -6,10 +6,7 @@ it, and a body that it rejects is decoded again message by message, so that the 
 Invariant: no number passes through float, and no error text holds a value of the body.
 """
 
-import re
 from decimal import Decimal
-from functools import reduce
-from operator import getitem
 from types import GenericAlias
 from typing import Final, Generic, TypeVar
 
@@ -18,11 +15,11 @@ import msgspec
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.json.duplicate_keys import check_strictly
 from app.formats.json.framing import DECODE_ERRORS, reason_of, split_messages, strip_body
 from app.formats.json.nested_values import check_nested_values
 from app.formats.json.texts import check_texts, first_wrong_byte
+from app.formats.json.validation import open_key, where
 
 Message = TypeVar("Message")
 
@@ -31,10 +28,6 @@ MAX_EXPONENT: Final = 6_144
 
 _ONE_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
 _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
-_SOME_KEY: Final = "[...]"
-_MAX_BYTES_TRIED: Final = 2**20
-"""Bytes decoded to find the JSON key that a rejection is about."""
 
 
 class MessageDecoder(Generic[Message]):
@@ -85,7 +78,7 @@ class MessageDecoder(Generic[Message]):
             kept = keep_minus_zeros(part)
             return message if kept is part else self._one.decode(kept)
         except msgspec.ValidationError as error:
-            pointer, reason = _where(str(error))
+            pointer, reason = where(str(error))
             problem = Problem(Code.MALFORMED_MESSAGE, reason, index, self._key_at(part, str(error)) or pointer)
             raise RejectedInput.of((problem,)) from None
         except DECODE_ERRORS as error:
@@ -93,29 +86,12 @@ class MessageDecoder(Generic[Message]):
             raise RejectedInput.of((problem,)) from None
 
     def _key_at(self, part: bytes, message: str) -> str | None:
-        """Return the JSON Pointer of the key that a validation message leaves open as `[...]`, by trying each alone.
-
-        None where the message names the whole path, or would have to be tried too often.
-        """
-        path = _PATH.search(message)
-        before, some, behind = path[1].partition(_SOME_KEY) if path else ("", "", "")
-        if not (before and some):
-            return None
-        *outer, last = before.removeprefix(".").split(".")
+        """Return the JSON Pointer of the key that a validation message leaves open; see `open_key`."""
         try:
             whole = msgspec.json.decode(part)
-            parent = reduce(getitem, outer, whole)
-            values = parent[last]
-            if not isinstance(values, dict) or len(values) * len(part) > _MAX_BYTES_TRIED:
-                return None
-            for name, value in values.items():
-                parent[last] = {name: value}
-                if self._validation_error(msgspec.json.encode(whole)) == message:
-                    rest = behind.replace(_SOME_KEY, "").replace(".", "/")
-                    return pointer_to(before.replace(".", "/"), name) + rest
         except DECODE_ERRORS:
-            pass  # a message that cannot be decoded without a type is named by the path alone
-        return None
+            return None  # a message that cannot be decoded without a type is named by the path alone
+        return open_key(whole, len(part), message, lambda one: self._validation_error(msgspec.json.encode(one)))
 
     def _validation_error(self, part: bytes) -> str | None:
         try:
@@ -151,11 +127,3 @@ def exact_fraction(text: str) -> Decimal:
     if not -MAX_EXPONENT <= number.adjusted() <= MAX_EXPONENT:
         raise ArithmeticError
     return number
-
-
-def _where(message: str) -> tuple[str, str]:
-    """Return pointer and reason of a validation message such as "Expected `str`, got `int` - at `$.opType`"."""
-    match = _PATH.search(message)
-    if match is None:
-        return "", message
-    return match[1].replace(_SOME_KEY, "").replace(".", "/"), message[: match.start()]

@@ -22,7 +22,7 @@ from msgspec.structs import astuple
 from app.domain.model.written_number import keep_minus_zeros
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
-from app.formats.replicate.envelope import Id, Text
+from app.formats.replicate.forms.envelope import Id, Text
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 """Of a key whose value is not needed."""

@@ -26,10 +26,10 @@ from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.columnar import DataColumns, is_uniform
-from app.formats.replicate.envelope import Id, Text
+from app.formats.replicate.data_messages import OPERATIONS, is_false
+from app.formats.replicate.forms.envelope import HeaderPointers, Id, Text
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
-from app.formats.replicate.messages import OPERATIONS, is_false
 from app.formats.replicate.metadata import MAX_ORDINAL
 
 _Names: TypeAlias = frozenset[str]
@@ -39,6 +39,7 @@ _Key: TypeAlias = tuple[Any, ...]
 _Found = TypeVar("_Found")
 
 _NULL: Final = Raw(b"null")
+_NO_POINTERS: Final = HeaderPointers("")
 _CONTAINERS: Final = {dict, list}
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MAX_SHAPES: Final = 256
@@ -195,11 +196,11 @@ class ImageReader:
             return None
         change = Change(0, operation, _image_of(before), _image_of(after), "", "")
         try:
-            masks = (read_mask(column_mask or None, 0, "", ""), read_mask(change_mask or None, 0, "", ""))
+            masks = (read_mask(column_mask or None, 0, ""), read_mask(change_mask or None, 0, ""))
             if self._layout is None:
-                check_without_layout(change, *masks, "")
+                check_without_layout(change, *masks, _NO_POINTERS)
             else:
-                change = apply_layout(change, *masks, "", self._layout)
+                change = apply_layout(change, *masks, _NO_POINTERS, self._layout)
         except RejectedInput:
             return None
         return Shape(operation, _given(change.before), _given(change.after), source_columns=change.source_columns)

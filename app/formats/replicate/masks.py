@@ -14,6 +14,7 @@ import msgspec
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
+from app.formats.replicate.forms.envelope import HeaderPointers
 from app.formats.replicate.metadata import SourceColumn
 
 _HEX: Final = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
@@ -29,12 +30,12 @@ _RANGES: Final = {
 _MAX_KNOWN_MASKS: Final = 256
 
 
-def read_mask(text: str | None, index: int, headers_at: str, name: str) -> int | None:
+def read_mask(text: str | None, index: int, pointer: str) -> int | None:
     """Return a mask's hexadecimal text as a number, None if it is not given. Raises RejectedInput `bad_mask`."""
     if not text:
         return None
     if not _HEX.fullmatch(text):
-        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask must be hexadecimal", index, f"{headers_at}{name}"),))
+        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask must be hexadecimal", index, pointer),))
     return int(text, 16)
 
 
@@ -86,7 +87,7 @@ class ColumnLayout:
 
 
 def apply_layout(
-    change: Change, column_mask: int | None, change_mask: int | None, headers_at: str, layout: ColumnLayout
+    change: Change, column_mask: int | None, change_mask: int | None, headers_at: HeaderPointers, layout: ColumnLayout
 ) -> Change:
     """Return the change with its masks applied: columns that were not captured are absent, never NULL.
 
@@ -95,14 +96,14 @@ def apply_layout(
     if layout.takes_whole(change, column_mask, change_mask):
         return msgspec.structs.replace(change, source_columns=layout.names)
     problems = [
-        *_check_change_mask(change, change_mask, f"{headers_at}changeMask", layout),
+        *_check_change_mask(change, change_mask, headers_at.of("changeMask"), layout),
         *_check_ranges(change, layout),
     ]
     before, after = change.before, change.after
     if column_mask is not None:
         captured = layout.columns_in(column_mask)
         if captured is None:
-            problems.append(_beyond_last(change, f"{headers_at}columnMask"))
+            problems.append(_beyond_last(change, headers_at.of("columnMask")))
         else:
             problems += _check_captured(change, captured, layout)
             absent = layout.names - captured
@@ -113,7 +114,9 @@ def apply_layout(
     return msgspec.structs.replace(change, before=before, after=after, source_columns=layout.names)
 
 
-def check_without_layout(change: Change, column_mask: int | None, change_mask: int | None, headers_at: str) -> None:
+def check_without_layout(
+    change: Change, column_mask: int | None, change_mask: int | None, headers_at: HeaderPointers
+) -> None:
     """Raise RejectedInput `schema_unknown` for masks that matter, since no metadata message gives the ordinals.
 
     A mask with a one for every column leaves nothing out, so it does not matter.
@@ -123,9 +126,9 @@ def check_without_layout(change: Change, column_mask: int | None, change_mask: i
     columns = len(change.after or ())
     pointer = None
     if column_mask is not None and column_mask != (1 << max(columns, column_mask.bit_length())) - 1:
-        pointer = f"{headers_at}columnMask"
+        pointer = headers_at.of("columnMask")
     elif change.operation is Operation.UPDATE and change.before is None and change_mask:
-        pointer = f"{headers_at}changeMask"
+        pointer = headers_at.of("changeMask")
     if pointer is not None:
         detail = "no metadata message defines the columns of the mask"
         raise RejectedInput.of((Problem(Code.SCHEMA_UNKNOWN, detail, change.index, pointer),))

@@ -15,9 +15,9 @@ import msgspec
 from app.domain.model.change import Change
 from app.domain.model.names import TableName
 from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate.data_messages import DataChange, DataMessage
 from app.formats.replicate.history import SourceHistory, SourceVersion, VersionId
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout
-from app.formats.replicate.messages import DataChange, DataMessage
 from app.formats.replicate.metadata import TableMetadata
 
 Recall: TypeAlias = Callable[[], SourceHistory | None]
@@ -209,7 +209,7 @@ class VersionResolver:
     def _note_external_id(self, message: DataMessage, version: SourceVersion, external_schema_id: str) -> None:
         if self._external_id(version) is not None:
             detail = "the external schema id changed without a metadata message"
-            raise _rejection(message, Code.SCHEMA_MISMATCH, detail, f"{message.headers_at}externalSchemaId")
+            raise _rejection(message, Code.SCHEMA_MISMATCH, detail, message.headers_at.of("externalSchemaId"))
         self.adopted[version.identity] = external_schema_id
 
     def _as_stored(self, version: SourceVersion) -> SourceVersion:

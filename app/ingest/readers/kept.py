@@ -39,7 +39,7 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> B
             case LetterFormat.DEBEZIUM:
                 read = debezium_json(content, table, DebeziumReading.from_json(reading)).read
             case LetterFormat.REPLICATE:
-                read = partial(read_again, content, table, reading["version"])
+                read = partial(read_again, content, table, reading)
         parsed = read(table_cache, principal, marker_first)
         if sum(len(entry.changes) for entry in parsed.sources) != 1:
             raise RejectedInput(Code.BAD_REQUEST, "a replay must be one change, in the format of the kept message")

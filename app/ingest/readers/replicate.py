@@ -1,6 +1,6 @@
 """The reader of Replicate bodies, and of one kept Replicate message."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.json.decoder import raw_messages
+from app.formats.replicate.forms.message_form import STANDARD, MessageForm
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.ingest.columnar.replicate import ReplicateBody
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
@@ -25,39 +26,43 @@ def replicate_json(
     table: TableName | None = None,
     *,
     partition: str | None = None,
+    form: MessageForm = STANDARD,
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
 ) -> BodyReader:
     """Read a Replicate body, and register the tables that its metadata messages declare.
 
-    A given `partition` is that of the task's topic which all messages of the body come from.
+    A given `partition` is that of the task's topic which all messages of the body come from. `form` says how messages
+    are to be read that do not look like those of Replicate's default format.
     """
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
-        request = decode_replicate(body, limits, keep_rejected=keep_rejected)
+        request = decode_replicate(body, limits, form, keep_rejected=keep_rejected)
         tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=keep_rejected)
-        written = partial(_written_replicate, body, tables, request, table) if keep_rejected else None
+        written = partial(_written_replicate, body, tables, request, table, form) if keep_rejected else None
         limit = max_value_bytes(body, limits)
         sources = _settled(tables, request, table, partition)
         ignored = request.ignored + tables.repeated
         return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
 
-    return BodyReader(decode, LetterFormat.REPLICATE, partial(ReplicateBody, body, table, limits))
+    is_columnar = form == STANDARD
+    columnar = partial(ReplicateBody, body, table, limits) if is_columnar else None
+    return BodyReader(decode, LetterFormat.REPLICATE, columnar)
 
 
 def read_again(
     content: bytes,
     table: TableName,
-    version: list[Any] | None,
+    reading: Mapping[str, Any],
     table_cache: TableCache,
     principal: Principal,
     marker_first: bool,
 ) -> ParsedRequest:
     """Read one kept data message under the metadata version that it was read under."""
-    request = decode_replicate(content)
+    request = decode_replicate(content, form=MessageForm.from_json(reading.get("form", {})))
     if request.metadata:
         raise RejectedInput(Code.BAD_REQUEST, "a replay must be a data message; send metadata messages as changes")
-    earlier = EarlierReading(version)
+    earlier = EarlierReading(reading["version"])
     return ParsedRequest(
         _settled(ReplicateTables(table_cache, principal, marker_first, earlier=earlier), request, table)
     )
@@ -80,10 +85,12 @@ def _written_replicate(
     tables: ReplicateTables,
     request: ReplicateRequest,
     table: TableName | None,
+    form: MessageForm,
     indexes: Collection[int],
 ) -> dict[int, WrittenMessage]:
     messages = raw_messages(body)
+    reading: dict[str, Any] = {} if form == STANDARD else {"form": form.to_json()}
     return {
-        index: WrittenMessage(LetterFormat.REPLICATE, messages[index], {"version": version})
+        index: WrittenMessage(LetterFormat.REPLICATE, messages[index], reading | {"version": version})
         for index, version in tables.written_under(request, table, indexes).items()
     }

@@ -4,18 +4,25 @@ Invariant: a metadata message takes effect in its own transaction and stays in e
 messages are accepted. Sending the request again repeats it without a change.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
 from app.domain.access.rights import Principal, Right
-from app.domain.model.change import Change
+from app.domain.model.change import Change, Image
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate.data_messages import DataChange, RejectedData
+from app.formats.replicate.forms.key_records import with_key
 from app.formats.replicate.history import SourceHistory, VersionId, with_external_ids
-from app.formats.replicate.messages import DataChange, RejectedData, ReplicateRequest
+from app.formats.replicate.messages import ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, named_table, table_of
 from app.ingest.replicate.destinations import Destinations, history_of
@@ -43,8 +50,28 @@ class _Route:
 
     table: TableName
     resolver: VersionResolver
+    present: Callable[[], Table | None]
+    """Returns the table, None if the caller has no such table."""
+    routing_columns: frozenset[str]
     changes: dict[str, list[Change]] = field(default_factory=dict)
     """By source task; other routes to the table share these lists."""
+
+    def completed(self, message: DataChange) -> DataChange:
+        """Return a message with the key that was sent beside it, and without columns that are not data.
+
+        Raises RejectedInput `missing_key`.
+        """
+        if message.key is UNSET and not self.routing_columns:
+            return message
+        table, change = self.present(), message.change
+        if table is None:
+            return message
+        if message.key is not UNSET:
+            change = with_key(change, message.key, message.key_at, table.schema.key_columns)
+        if extra := self.routing_columns - {*table.schema.names, *table.options.exclude}:
+            before, after = _without(change.before, extra), _without(change.after, extra)
+            change = msgspec.structs.replace(change, before=before, after=after)
+        return msgspec.structs.replace(message, change=change)
 
 
 @dataclass
@@ -63,6 +90,8 @@ class ReplicateTables:
     repeated: int = 0
     """How many metadata messages `route` ignored because they repeat an earlier version."""
     _resolvers: dict[str, VersionResolver] = field(default_factory=dict)
+    _tables: dict[str, Table | None] = field(default_factory=dict)
+    """By folded name: the caller's tables, after the metadata messages of the request."""
     _announced: SchemaAnnouncements = field(default_factory=SchemaAnnouncements)
 
     def __post_init__(self) -> None:
@@ -86,8 +115,8 @@ class ReplicateTables:
                 route = routes.get(told_by)
                 if route is None:
                     name = self._table_of(message, requested)
-                    route = routes[told_by] = _Route(name, self._resolver(name))
-                change, task = route.resolver.resolve(message)
+                    route = routes[told_by] = self._route(name, request.routing_columns)
+                change, task = route.resolver.resolve(route.completed(message))
                 changes = route.changes.get(task)
                 if changes is None:
                     name = route.table
@@ -111,6 +140,16 @@ class ReplicateTables:
             if adopted := self._resolvers[name.folded].adopted:
                 self._store_external_ids(name, adopted)
         return [*routed.values()]
+
+    def _route(self, name: TableName, routing_columns: frozenset[str]) -> _Route:
+        return _Route(name, self._resolver(name), partial(self._present, name), routing_columns)
+
+    def _present(self, name: TableName) -> Table | None:
+        if name.folded not in self._tables:
+            table = self.table_cache.refresh(SourceName.address(name))
+            visible = table is not None and self.principal.may_touch(table.name)
+            self._tables[name.folded] = table if visible else None
+        return self._tables[name.folded]
 
     def written_under(
         self, request: ReplicateRequest, requested: TableName | None, indexes: Collection[int]
@@ -217,3 +256,7 @@ class ReplicateTables:
                 history = with_external_ids(SourceHistory.from_json(stored), external_ids)
                 record_replicate_metadata(connection, facts.table_id, history.to_json())
         self.table_cache.forget_table(name)
+
+
+def _without(image: Image | None, columns: frozenset[str]) -> Image | None:
+    return image and {name: value for name, value in image.items() if name not in columns}

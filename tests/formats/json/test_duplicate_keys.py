@@ -17,7 +17,7 @@ from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import ArcionMessage, decode_arcion
 from app.formats.json import duplicate_keys
-from app.formats.replicate.envelope import ReplicateMessage
+from app.formats.replicate.forms.envelope import ReplicateMessage
 from app.formats.replicate.messages import decode_replicate
 from tests.formats.json.odd_json import arcion_messages, bodies, replicate_messages
 from tests.support.rejections import rejected

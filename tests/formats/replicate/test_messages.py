@@ -9,7 +9,9 @@ import pytest
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.source_name import SourceName
 from app.errors import Code
-from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
+from app.formats.replicate.data_messages import DataChange
+from app.formats.replicate.forms.envelope import HeaderPointers
+from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
@@ -77,7 +79,7 @@ def test_an_enveloped_data_message_is_this_change(samples: Path, name: str) -> N
     at = "/message/headers/changeSequence"
     change = Change(0, operation, before, after, before_at, after_at, position, position_at=at)
     body = (samples / "replicate" / f"{name}.json").read_bytes()
-    entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, "/message/headers/")
+    entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/message/headers/"))
     assert decode_replicate(body) == ReplicateRequest([], [entry], 0)
 
 
@@ -88,7 +90,7 @@ def test_a_bare_data_message_is_the_same_change_with_its_own_pointers(samples: P
     after_at = "/beforeData" if operation is Operation.DELETE else "/data"
     at = "/headers/changeSequence"
     change = Change(0, operation, before, after, before_at, after_at, position, position_at=at)
-    entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, "/headers/")
+    entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/headers/"))
     assert decoded(sample(samples, name)["message"]).changes == [entry]
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, cached, given_table, query_values
 from app.api.server.request_parameters import read_parameters
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
-from app.ingest import replicate_json
+from app.ingest import MessageForm, TableFrom, replicate_json
 
 
 class ReplicateParameters(ChangeParameters):
@@ -24,6 +24,22 @@ class ReplicateParameters(ChangeParameters):
             pattern="^[!-~]+$",
         ),
     ] = None
+    keyed: Annotated[
+        bool | None,
+        Field(
+            description='Whether every element is `{"key": …, "value": …}`, a message with the key of its Kafka '
+            "record. By default such elements are recognized."
+        ),
+    ] = None
+    table_from: Annotated[
+        str | None,
+        Field(
+            description="Where each message names its table: `data.<column>`, which is data only if the table has the "
+            "column, or a JSON Pointer into the message.",
+            min_length=1,
+            max_length=1_024,
+        ),
+    ] = None
 
 
 _NAMES: Final = frozenset(ReplicateParameters.model_fields)
@@ -33,4 +49,5 @@ _NAMES: Final = frozenset(ReplicateParameters.model_fields)
 def replicate_query(query: bytes) -> ChangeQuery:
     """Read the query of a Replicate body. Raises what `arcion_query` raises."""
     given = read_parameters(ReplicateParameters, "query", query_values(query, _NAMES))
-    return ChangeQuery(given, partial(replicate_json, table=given_table(given), partition=given.partition))
+    form = MessageForm(given.keyed, None, TableFrom.parse(given.table_from) if given.table_from else None)
+    return ChangeQuery(given, partial(replicate_json, table=given_table(given), partition=given.partition, form=form))

@@ -44,7 +44,7 @@ class ReplicateLineage(BaseModel):
     table_version: Annotated[int | None, Field(alias="tableVersion")] = None
     """A number that grows with each change of the table's structure."""
 
-    timestamp: str | None = None
+    timestamp: str | int | None = None
     """When the message was written."""
 
 
@@ -113,7 +113,7 @@ class ReplicateHeaders(BaseModel):
     change_sequence: Annotated[str | None, Field(alias="changeSequence")] = None
     """The source position, 35 digits; empty for a snapshot row."""
 
-    timestamp: str | None = None
+    timestamp: str | int | None = None
     """When the row changed in the source."""
 
     stream_position: Annotated[str | None, Field(alias="streamPosition")] = None
@@ -174,7 +174,7 @@ class ReplicateFlatData(ReplicateRow):
     headers_change_sequence: Annotated[str | None, Field(alias="headers_changeSequence")] = None
     """`headers.changeSequence`."""
 
-    headers_timestamp: str | None = None
+    headers_timestamp: str | int | None = None
     """`headers.timestamp`."""
 
     headers_stream_position: Annotated[str | None, Field(alias="headers_streamPosition")] = None
@@ -201,6 +201,10 @@ class ReplicateFlatData(ReplicateRow):
     """`headers.transactionLastEvent`."""
 
 
+class ReplicatePlainData(ReplicateRow, ReplicateHeaders):
+    """The body of a data message whose headers are beside its images without a prefix."""
+
+
 class ReplicateEnvelope(BaseModel):
     """A metadata or data message as Replicate writes it."""
 
@@ -221,14 +225,31 @@ class ReplicateEnvelope(BaseModel):
     message_schema: Annotated[str | dict[str, Any] | None, Field(alias="messageSchema")] = None
     """Not used."""
 
-    message: ReplicateMetadata | ReplicateData | ReplicateFlatData | None
+    message: ReplicateMetadata | ReplicateData | ReplicateFlatData | ReplicatePlainData | None
     """The body; null is ignored and counted."""
+
+
+class ReplicateRecord(BaseModel):
+    """A message and the key of its Kafka record. Only a delete without an image needs the key."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: Any
+    """The key columns as an object, the envelope around them, or the value of a single key column."""
+
+    value: "ReplicateEnvelope | ReplicateMetadata | ReplicateData | ReplicateFlatData | ReplicatePlainData | None"
+    """The message; null is ignored and counted."""
 
 
 ReplicateMessage = TypeAliasType(
     "ReplicateMessage",
     Annotated[
-        ReplicateEnvelope | ReplicateMetadata | ReplicateData | ReplicateFlatData,
-        Field(description="A message in its envelope, or the bare body of one."),
+        ReplicateEnvelope
+        | ReplicateMetadata
+        | ReplicateData
+        | ReplicateFlatData
+        | ReplicatePlainData
+        | ReplicateRecord,
+        Field(description="A message in its envelope, the bare body of one, or either with its Kafka key."),
     ],
 )

@@ -1,10 +1,11 @@
 """Qlik Replicate's messages as they are written.
 
-Names are the tool's. UNSET means absent. Keys of type Any are opaque or not needed; they are declared because a key
-that no type knows costs a second reading, for duplicate keys.
+Names are the tool's. UNSET means absent. Keys that are not declared are not needed; the bodies are decoded as plain
+objects first, so a repeated key is found in them too.
 """
 
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -32,27 +33,16 @@ class Headers(msgspec.Struct, gc=False):
 
 
 class Body(msgspec.Struct, gc=False):
-    """A metadata or a data message; its keys tell which one."""
+    """A metadata or a data message; its keys tell which one. Flattened headers are read from the object itself."""
 
     schemaId: Text = UNSET
     lineage: Lineage | UnsetType | None = UNSET
     tableStructure: TableStructure | UnsetType | None = UNSET
-    dataSchema: Any = UNSET
     data: WrittenImage = UNSET
     beforeData: WrittenImage = UNSET
     headers: Headers | UnsetType | None = UNSET
     schema: Text = UNSET
     table: Text = UNSET
-    headers_operation: Text = UNSET
-    headers_changeSequence: Text = UNSET
-    headers_timestamp: Any = UNSET
-    headers_streamPosition: Any = UNSET
-    headers_transactionId: Any = UNSET
-    headers_changeMask: Text = UNSET
-    headers_columnMask: Text = UNSET
-    headers_externalSchemaId: Id = UNSET
-    headers_transactionEventCounter: Any = UNSET
-    headers_transactionLastEvent: Any = UNSET
 
 
 class ReplicateMessage(Body, gc=False):
@@ -61,5 +51,34 @@ class ReplicateMessage(Body, gc=False):
     magic: Text = UNSET
     type: Text = UNSET
     messageSchemaId: Text = UNSET
-    messageSchema: Any = UNSET
     message: Body | UnsetType | None = UNSET
+
+
+KEY_AT: Final = "/key"
+"""JSON Pointer of the key of a Kafka record."""
+
+
+class HeaderPointers(NamedTuple):
+    """JSON Pointers of the headers of a message: `prefix` up to a header's name, but for those in `renamed`."""
+
+    prefix: str
+    renamed: Mapping[str, str] | None = None
+
+    def of(self, name: str) -> str:
+        """Return the pointer of the header that Replicate calls `name`."""
+        pointer = self.renamed.get(name) if self.renamed else None
+        return self.prefix + name if pointer is None else pointer
+
+
+class DataParts(NamedTuple):
+    """The parts of a data message, wherever it has them, with their JSON Pointers."""
+
+    data: dict[str, Any] | list[Any] | None
+    before_data: dict[str, Any] | list[Any] | None
+    headers: Headers
+    data_at: str
+    before_at: str
+    headers_at: HeaderPointers
+    key: Any
+    """The key that the message was sent with, UNSET if none."""
+    key_at: str

@@ -1,0 +1,179 @@
+"""Replicate's data (DT) messages: the parts of a message -> a change as it is written.
+
+What a message says about its table and its columns stays beside the change, for `versions` to resolve. Source:
+docs/formats.md, "Operations".
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.source_name import SourceName
+from app.errors import Code, Problem
+from app.formats.replicate.forms.envelope import KEY_AT, DataParts, HeaderPointers
+from app.formats.replicate.forms.standard_form import rejection, text
+from app.formats.replicate.masks import read_mask
+
+OPERATIONS: Final = {
+    "REFRESH": Operation.SNAPSHOT,
+    "READ": Operation.SNAPSHOT,
+    "INSERT": Operation.INSERT,
+    "UPDATE": Operation.UPDATE,
+    "DELETE": Operation.DELETE,
+}
+"""By what messages call them, in any letter case."""
+
+
+class DataMessage(Protocol):
+    """What identifies the table and the source version of a DT message."""
+
+    @property
+    def index(self) -> int:
+        """The position of the message in the request."""
+
+    @property
+    def source(self) -> SourceName | None:
+        """The table that the message's own address names."""
+
+    @property
+    def schema_id(self) -> str | None:
+        """The schema id of its envelope."""
+
+    @property
+    def external_schema_id(self) -> str | None:
+        """The external schema id of its headers."""
+
+    @property
+    def headers_at(self) -> HeaderPointers:
+        """JSON Pointers of its headers."""
+
+
+class RejectedData(msgspec.Struct, frozen=True):
+    """A wrong DT message that is set aside."""
+
+    index: int
+    source: SourceName | None
+    schema_id: str | None
+    problems: tuple[Problem, ...]
+    external_schema_id: str | None = None
+    headers_at: HeaderPointers = HeaderPointers("")
+
+
+class DataChange(msgspec.Struct, frozen=True, gc=False):
+    """A DT message: the change as it is written, and what the message says about its table and columns."""
+
+    change: Change
+    source: SourceName | None
+    schema_id: str | None
+    column_mask: int | None = None
+    """Bit i is set if the column with ordinal i + 1 was captured. None: all columns of the image were."""
+    change_mask: int | None = None
+    external_schema_id: str | None = None
+    headers_at: HeaderPointers = HeaderPointers("")
+    key: Any = UNSET
+    """For a delete without an image: the key that the message was sent with."""
+    key_at: str = KEY_AT
+
+    @property
+    def index(self) -> int:
+        """The position of the message in the request."""
+        return self.change.index
+
+
+class Told(NamedTuple):
+    """What a message says about its table."""
+
+    source: SourceName | None
+    schema_id: str | None
+
+
+class Images(NamedTuple):
+    """The images of a data message."""
+
+    data: Image | None
+    before_data: Image | None
+    data_at: str
+    before_at: str
+
+    @classmethod
+    def of(cls, index: int, parts: DataParts) -> "Images":
+        """Raise RejectedInput `legacy_format` for an image that is a list."""
+        return cls(
+            _image(parts.data, index, parts.data_at),
+            _image(parts.before_data, index, parts.before_at),
+            parts.data_at,
+            parts.before_at,
+        )
+
+    def row(self, parts: DataParts) -> tuple[Mapping[str, Any], str]:
+        """Return the row that names the table, and its JSON Pointer."""
+        if self.data is not None:
+            return self.data, self.data_at
+        if self.before_data is not None:
+            return self.before_data, self.before_at
+        return (parts.key, parts.key_at) if isinstance(parts.key, dict) else ({}, self.data_at)
+
+
+def data_change(index: int, parts: DataParts, images: Images, told: Told) -> DataChange:
+    """Return the change of a data message.
+
+    Raises RejectedInput `bad_op`, `bad_mask`, or `malformed_message` if an image is missing.
+    """
+    headers, headers_at = parts.headers, parts.headers_at
+    data, before_data, data_at, before_at = images
+    operation = OPERATIONS.get(headers.operation.upper())
+    if operation is None:
+        detail = "the operation must be REFRESH, READ, INSERT, UPDATE or DELETE"
+        raise rejection(Code.BAD_OP, detail, index, headers_at.of("operation"))
+    before, after, after_at = before_data, data, data_at
+    column_mask = read_mask(text(headers.columnMask), index, headers_at.of("columnMask"))
+    change_mask = read_mask(text(headers.changeMask), index, headers_at.of("changeMask"))
+    if operation is Operation.DELETE:
+        # Replicate writes the deleted row into data; beforeData is accepted too. Landing compares the keys of both.
+        if data is not None:
+            before, after = data, None if before_data == data else before_data
+            before_at, after_at = data_at, before_at
+    elif data is None:
+        raise rejection(Code.MALFORMED_MESSAGE, f"{operation} needs data", index, data_at)
+    is_without_image = before is None and after is None
+    if is_without_image:
+        if parts.key is UNSET or parts.key is None:
+            detail = 'a DELETE without data needs its key beside it: {"key": …, "value": …}'
+            raise rejection(Code.MALFORMED_MESSAGE, detail, index, data_at)
+        column_mask = change_mask = None  # of the row that the message does not have
+    change = Change(
+        index=index,
+        operation=operation,
+        before=before,
+        after=after,
+        before_at=before_at,
+        after_at=after_at,
+        source_position=headers.changeSequence or None,
+        position_at=headers_at.of("changeSequence"),
+        ends_transaction=headers.transactionLastEvent is True or not is_false(headers.transactionLastEvent),
+    )
+    return DataChange(
+        change,
+        told.source,
+        told.schema_id,
+        column_mask,
+        change_mask,
+        str(headers.externalSchemaId) if headers.externalSchemaId else None,
+        headers_at,
+        parts.key if is_without_image else UNSET,
+        parts.key_at,
+    )
+
+
+def _image(image: dict[str, Any] | list[Any] | None, index: int, pointer: str) -> Image | None:
+    if isinstance(image, list):
+        raise rejection(Code.LEGACY_FORMAT, "an image must be an object, not a list", index, pointer)
+    return image
+
+
+def is_false(written: Any) -> bool:
+    """Tell whether a flag is false, also in quotes as in Qlik's documentation."""
+    return written is False or (isinstance(written, str) and written.casefold() == "false")

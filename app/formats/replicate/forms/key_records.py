@@ -1,0 +1,55 @@
+"""The keys of Kafka records, for data messages that leave the key of a deleted row to them.
+
+A DELETE can have no image at all: its key is in the record's key only (FromReplicateTest of jcustenborder's
+kafka-connect-transform-cdc, DeleteTest of mongo-kafka). Keys are an object of the key columns, that object inside
+`key`, `data`, `message` or `payload`, as envelopes and Connect's converter write it, or the value of a single key
+column.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from app.domain.model.change import Change, Image
+from app.errors import Code
+from app.formats.replicate.forms.standard_form import rejection
+
+_WRAPPERS: Final = ("message", "payload", "key", "keyData", "data")
+"""Keys of an object around the key columns, from the outside inwards."""
+
+_BESIDE: Final = frozenset({"magic", "type", "headers", "messageSchemaId", "messageSchema", "schema", "schemaId"})
+"""What can be beside the key columns in a wrapper."""
+
+
+def with_key(change: Change, key: Any, key_at: str, key_columns: Sequence[str]) -> Change:
+    """Return a delete without an image as one whose image is its key.
+
+    Raises RejectedInput `missing_key` if the key lacks a column of the table's key.
+    """
+    image = key_image(key, key_columns)
+    if image is None:
+        detail = f"the key must have the table's key columns: {', '.join(key_columns)}"
+        raise rejection(Code.MISSING_KEY, detail, change.index, key_at)
+    return msgspec.structs.replace(change, before=image, before_at=key_at)
+
+
+def key_image(key: Any, key_columns: Sequence[str]) -> Image | None:
+    """Return the key columns that a record's key has, None if it lacks one."""
+    if not key_columns or key is UNSET or key is None:
+        return None
+    if not isinstance(key, dict):
+        return {key_columns[0]: key} if len(key_columns) == 1 and not isinstance(key, list) else None
+    if all(column in key for column in key_columns):
+        return {column: key[column] for column in key_columns}
+    inner = _unwrapped(key)
+    return None if inner is UNSET else key_image(inner, key_columns)
+
+
+def _unwrapped(key: Mapping[str, Any]) -> Any:
+    """Return what is inside a wrapper, UNSET if the object is none."""
+    for name in _WRAPPERS:
+        if name in key and key.keys() <= {name} | _BESIDE:
+            return key[name]
+    return UNSET

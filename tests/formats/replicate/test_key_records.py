@@ -1,0 +1,54 @@
+"""The key of a deleted row is read from the key of its Kafka record."""
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from app.formats.replicate.forms.key_records import key_image
+
+KEY = {"id": 1004}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        KEY,
+        {"id": 1004, "name": "not a key"},
+        1004,
+        {"key": KEY},
+        {"key": 1004},
+        {"data": KEY},
+        {"keyData": KEY},
+        {"schema": {"type": "struct"}, "payload": KEY},
+        {"schema": {"type": "int32"}, "payload": 1004},
+        {"magic": "atMSG", "type": "DT", "headers": None, "messageSchemaId": None, "message": KEY},
+        {"magic": "atMSG", "type": "DT", "headers": None, "message": {"data": KEY}},
+        {"magic": "atMSG", "type": "DT", "headers": None, "message": {"key": KEY, "headers": {}}},
+    ],
+)
+def test_the_key_of_a_table_with_one_key_column_is_found(key: Any) -> None:
+    assert key_image(key, ["id"]) == KEY
+
+
+def test_a_key_of_several_columns_is_an_object() -> None:
+    key = {"b": "ABC", "a": 123}
+    assert key_image(key, ["a", "b"]) == key_image({"key": key}, ["a", "b"]) == {"a": 123, "b": "ABC"}
+    assert key_image({"key": "k", "data": 5}, ["key"]) == {"key": "k"}
+
+
+@pytest.mark.parametrize(
+    ("key", "columns"),
+    [
+        (UNSET, ["id"]),
+        (None, ["id"]),
+        (5, ["a", "b"]),
+        ([5], ["id"]),
+        ({"ID": 5}, ["id"]),
+        ({"a": 5}, ["a", "b"]),
+        ({"key": {"a": 5}, "other": 1}, ["a"]),
+        (KEY, []),
+    ],
+)
+def test_what_lacks_a_key_column_is_no_key(key: Any, columns: list[str]) -> None:
+    assert key_image(key, columns) is None

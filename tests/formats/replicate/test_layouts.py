@@ -1,0 +1,201 @@
+"""Layouts: which are valid, and what messages of a custom format become under them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.domain.model.change import Operation
+from app.domain.model.source_name import SourceName
+from app.errors import Code
+from app.formats.replicate.data_messages import DataChange
+from app.formats.replicate.forms.layouts import read_layout
+from app.formats.replicate.forms.message_form import MessageForm
+from app.formats.replicate.messages import ReplicateRequest, decode_replicate
+from tests.support.rejections import rejected
+from tests.support.samples.messages import metadata
+
+ROW, BEFORE = {"ID": 1, "NAME": "Ada"}, {"ID": 1, "NAME": "Eva"}
+HEADERS = {
+    "operation": "UPDATE",
+    "changeSequence": "20260105093000000000000000000000001",
+    "timestamp": "2026-01-05T09:30:00.000",
+    "streamPosition": "1",
+    "transactionId": "1",
+    "changeMask": "02",
+    "columnMask": "03",
+    "externalSchemaId": "77",
+    "transactionEventCounter": 1,
+    "transactionLastEvent": False,
+}
+
+
+def decoded(layout: dict[str, Any], *messages: Any) -> ReplicateRequest:
+    return decode_replicate(json.dumps(list(messages)).encode(), form=MessageForm(layout=read_layout(layout)))
+
+
+def change_of(layout: dict[str, Any], message: Any) -> DataChange:
+    [entry] = decoded(layout, message).changes
+    return entry
+
+
+def with_prefix(prefix: str, part: dict[str, Any]) -> dict[str, Any]:
+    return {prefix + name: value for name, value in part.items()}
+
+
+FORMS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, str, str]]] = {
+    "renamed sections": (
+        {"data": "payload.row", "before_data": "/payload/old", "headers": "payload.meta"},
+        {"payload": {"row": ROW, "old": BEFORE, "meta": HEADERS}},
+        ("/payload/row/ID", "/payload/old/ID", "/payload/meta/changeMask"),
+    ),
+    "all sections flattened with prefixes": (
+        {"data": "data_*", "before_data": "beforeData_*", "headers": "headers_*"},
+        with_prefix("data_", ROW) | with_prefix("beforeData_", BEFORE) | with_prefix("headers_", HEADERS),
+        ("/data_ID", "/beforeData_ID", "/headers_changeMask"),
+    ),
+    "columns beside sections": (
+        {"data": "*", "before_data": "before_*", "headers": "headers"},
+        ROW | with_prefix("before_", BEFORE) | {"headers": HEADERS},
+        ("/ID", "/before_ID", "/headers/changeMask"),
+    ),
+    "columns and headers beside each other": (
+        {"data": "*", "before_data": "beforeData", "headers": "*"},
+        ROW | HEADERS | {"beforeData": BEFORE},
+        ("/ID", "/beforeData/ID", "/changeMask"),
+    ),
+    "inside a message": (
+        {"data": "message.data_*", "before_data": "message.old_*", "headers": "/message/h~1*"},
+        {"message": with_prefix("data_", ROW) | with_prefix("old_", BEFORE) | with_prefix("h/", HEADERS)},
+        ("/message/data_ID", "/message/old_ID", "/message/h~1changeMask"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_each_form_is_the_message_that_replicate_would_write(name: str, keyed: bool) -> None:
+    layout, message, (data_at, before_at, mask_at) = FORMS[name]
+    entry = change_of(layout, {"key": 1, "value": message} if keyed else message)
+    usual = decode_replicate(json.dumps({"data": ROW, "beforeData": BEFORE, "headers": HEADERS}).encode()).changes[0]
+    facts = ("operation", "before", "after", "source_position", "ends_transaction")
+    assert [getattr(entry.change, fact) for fact in facts] == [getattr(usual.change, fact) for fact in facts]
+    assert (entry.column_mask, entry.change_mask, entry.external_schema_id) == (3, 2, "77")
+    at = "/value" if keyed else ""
+    assert entry.headers_at.of("changeMask") == at + mask_at
+    assert entry.change.position_at == at + mask_at.replace("changeMask", "changeSequence")
+    assert (entry.change.after_at, entry.change.before_at) == tuple(
+        at + pointer.removesuffix("/ID").replace("_ID", "_*") for pointer in (data_at, before_at)
+    )
+
+
+OPERATIONS = {"data": "row", "operation": "op", "operations": {"I": "insert", "u": "update", "3": "delete"}}
+
+
+@pytest.mark.parametrize(
+    ("written", "operation"),
+    [
+        ("I", Operation.INSERT),
+        ("i", Operation.INSERT),
+        ("U", Operation.UPDATE),
+        (3, Operation.DELETE),
+        ("3", Operation.DELETE),
+        ("refresh", Operation.SNAPSHOT),
+    ],
+)
+def test_operations_have_the_names_of_the_layout_and_replicates_own(written: Any, operation: Operation) -> None:
+    assert change_of(OPERATIONS, {"row": ROW, "op": written}).change.operation is operation
+
+
+def test_a_layout_says_where_the_table_the_schema_id_and_the_key_are() -> None:
+    layout = {"data": "row", "headers": "h", "schema": "src.owner", "table": "src.name", "schema_id": "s", "key": "pk"}
+    message = {
+        "row": None,
+        "h": {"operation": "DELETE"},
+        "src": {"owner": "HR", "name": "JOBS"},
+        "s": "7",
+        "pk": {"ID": 1},
+    }
+    entry = change_of(layout, message)
+    assert (entry.source, entry.schema_id, entry.key, entry.key_at) == (
+        SourceName(None, "HR", "JOBS"),
+        "7",
+        {"ID": 1},
+        "/pk",
+    )
+    spread = layout | {"key": "pk_*"}
+    assert change_of(spread, {"h": {"operation": "DELETE"}, "pk_ID": 1}).key == {"ID": 1}
+
+
+def test_what_a_layout_does_not_name_is_not_read() -> None:
+    layout = {"data": "data", "operation": "headers.operation"}
+    entry = change_of(layout, {"data": ROW, "beforeData": BEFORE, "headers": HEADERS, "table": "t"})
+    assert (entry.change.before, entry.column_mask, entry.change.source_position, entry.source) == (
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+def test_metadata_is_read_in_its_usual_form_whatever_the_layout() -> None:
+    described = metadata("t", {"ID": "INT8"}, keys=("ID",))
+    request = decoded(OPERATIONS, described, described["message"], {"row": ROW, "op": "I"})
+    assert (len(request.metadata), len(request.changes)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "pointer"),
+    [
+        ({"row": ROW}, Code.MALFORMED_MESSAGE, "/op"),
+        ({"row": ROW, "op": "X"}, Code.BAD_OP, "/op"),
+        ({"row": ROW, "op": {}}, Code.MALFORMED_MESSAGE, "/op"),
+        ({"row": 5, "op": "I"}, Code.MALFORMED_MESSAGE, "/row"),
+        ({"row": [1], "op": "I"}, Code.LEGACY_FORMAT, "/row"),
+        ({"op": "I"}, Code.MALFORMED_MESSAGE, "/row"),
+        ({}, Code.MALFORMED_MESSAGE, "/op"),
+    ],
+)
+def test_what_is_wrong_is_named_where_the_layout_has_it(message: Any, code: Code, pointer: str) -> None:
+    with rejected() as rejection:
+        decoded(OPERATIONS, message)
+    assert rejection.places == [(code, 0, pointer, None)]
+
+
+@pytest.mark.parametrize("message", [{"a": 5}, {"a": "x"}, {"a": [1]}])
+def test_a_step_that_is_no_object_is_named(message: Any) -> None:
+    with rejected() as rejection:
+        decoded({"data": "a.b.c", "operation": "op"}, message | {"op": "INSERT"})
+    assert rejection.places == [(Code.MALFORMED_MESSAGE, 0, "/a", None)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "pointers"),
+    [
+        ([], [""]),
+        ({}, ["", ""]),
+        ({"data": "row"}, [""]),
+        ({"headers": "h"}, [""]),
+        ({"data": "row", "headers": "row"}, ["/headers"]),
+        ({"data": "*", "before_data": "*", "headers": "h"}, ["/before_data"]),
+        ({"data": 5, "operation": ["op"]}, ["/data", "/operation"]),
+        ({"data": "a..b", "operation": ""}, ["/data", "/operation"]),
+        ({"data": "a.b.c.d.e.f.g.h.i", "operation": "o\u0007"}, ["/data", "/operation"]),
+        ({"data": "row", "operation": "op_*"}, ["/operation"]),
+        ({"data": "row", "operation": "op", "rows": "x"}, ["/rows"]),
+        ({"data": "row", "operation": "op", "operations": {"I": "merge"}}, ["/operations/I"]),
+        ({"data": "row", "operation": "op", "operations": {"I": "insert", "i": "insert"}}, ["/operations/i"]),
+        ({"data": "row", "operation": "op", "operations": {"": "insert", "x" * 65: "insert"}}, ["/operations/", None]),
+        ({"data": "row", "operation": "op", "operations": ["I"]}, ["/operations"]),
+    ],
+)
+def test_a_layout_that_is_not_valid_is_rejected_with_everything_that_is_wrong(
+    layout: Any, pointers: list[str | None]
+) -> None:
+    with rejected() as rejection:
+        read_layout(layout)
+    assert rejection.code is Code.BAD_LAYOUT
+    found = [place[2] for place in rejection.places]
+    assert [
+        pointer if wanted is not None else None for pointer, wanted in zip(found, pointers, strict=True)
+    ] == pointers
