@@ -9,7 +9,7 @@ from app.domain.model.change import Operation
 from app.domain.model.source_name import SourceName
 from app.errors import Code
 from app.formats.replicate.data_messages import DataChange
-from app.formats.replicate.forms.layouts import read_layout
+from app.formats.replicate.forms.layouts import WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from tests.support.rejections import rejected
@@ -192,10 +192,9 @@ def test_a_step_that_is_no_object_is_named(message: Any) -> None:
 def test_a_layout_that_is_not_valid_is_rejected_with_everything_that_is_wrong(
     layout: Any, pointers: list[str | None]
 ) -> None:
-    with rejected() as rejection:
+    with pytest.raises(WrongLayout) as raised:
         read_layout(layout)
-    assert rejection.code is Code.BAD_LAYOUT
-    found = [place[2] for place in rejection.places]
+    found = [problem.pointer for problem in raised.value.problems]
     assert [
         pointer if wanted is not None else None for pointer, wanted in zip(found, pointers, strict=True)
     ] == pointers

@@ -232,7 +232,7 @@ class ReplicateEnvelope(BaseModel):
 class ReplicateRecord(BaseModel):
     """A message and the key of its Kafka record. Only a delete without an image needs the key."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     key: Any
     """The key columns as an object, the envelope around them, or the value of a single key column."""
