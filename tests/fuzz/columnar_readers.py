@@ -129,7 +129,7 @@ class ReplicateReader:
 
     def request(self, body: bytes) -> ColumnarRequest:
         """Return the request that the columnar path reads."""
-        return ReplicateBody(body, None, UNLIMITED, ANYONE)
+        return ReplicateBody(body, None, None, UNLIMITED, ANYONE)
 
     def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
         """Return what the exact path decodes, by table.

@@ -9,9 +9,10 @@ Invariant: what is read is what the exact path reads. Every quote outside the im
 so no key is written twice; keys that are not declared here, and values that are not of the declared type, end it.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, product
 from types import GenericAlias
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -27,6 +28,10 @@ from app.formats.replicate.forms.envelope import Id, Text
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 """Of a key whose value is not needed."""
 
+_IS_KEYED: Final = re.compile(rb'[\[ \t\r\n]*+\{[ \t\r\n]*+"key"')
+"""The start of a body whose first element begins with a key; no other message does."""
+
+Message = TypeVar("Message")
 Image = TypeVar("Image")
 """The type of images: bytes as they are written, or a struct of a table's columns or null."""
 
@@ -68,7 +73,12 @@ class _Enveloped(msgspec.Struct, Generic[Image], gc=False, forbid_unknown_fields
     message: _Bare[Image]
 
 
-_BARE: Final = MessageDecoder(_Bare[Raw])
+class _Keyed(msgspec.Struct, Generic[Message], gc=False, forbid_unknown_fields=True, kw_only=True):
+    key: _Scalar | dict[str, _Scalar]
+    value: Message
+
+
+_IN_ENVELOPES: Final = (_Enveloped, _Wrapped)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -148,22 +158,30 @@ def decode_data_messages(bodies: Sequence[bytes], image_types: Sequence[Any] = (
     return found
 
 
+def is_keyed(body: bytes) -> bool:
+    """Tell whether the messages of a body are probably sent with their keys."""
+    return _IS_KEYED.match(body) is not None
+
+
 def _decoded(body: bytes, image_type: Any) -> _Decoded | None:
     """Decode a body whose messages have one form."""
-    for decoder in (*(_decoders(image_type) if image_type else ()), *_decoders(Raw)):
-        messages = decoder.decode_well_formed(body)
-        if messages:
-            bare, schema_ids = [message.message for message in messages], [one.messageSchemaId for one in messages]
-            return _Decoded(messages, bare, schema_ids)
-    alone = _BARE.decode_well_formed(body)
-    return _Decoded(alone, alone, [None] * len(alone)) if alone else None
+    keyed = is_keyed(body)
+    for images, envelope in (*product(filter(None, (image_type, Raw)), _IN_ENVELOPES), (Raw, _Bare)):
+        written = _decoder(envelope, images, keyed=keyed).decode_well_formed(body)
+        if written:
+            messages = [record.value for record in written] if keyed else written
+            if envelope is _Bare:
+                return _Decoded(written, messages, [None] * len(messages))
+            return _Decoded(written, [one.message for one in messages], [one.messageSchemaId for one in messages])
+    return None
 
 
 @lru_cache(_MAX_CACHED)
-def _decoders(image_type: Any) -> Sequence[MessageDecoder[Any]]:
-    """Return the decoders of messages in an envelope whose images have this type."""
-    types: list[Any] = [GenericAlias(envelope, (image_type,)) for envelope in (_Enveloped, _Wrapped)]
-    return [*map(MessageDecoder, types)]
+def _decoder(envelope: Any, image_type: Any, *, keyed: bool) -> MessageDecoder[Any]:
+    """Return the decoder of messages in this envelope whose images have this type."""
+    message: Any = GenericAlias(envelope, (image_type,))
+    record: Any = GenericAlias(_Keyed, (message,))
+    return MessageDecoder(record if keyed else message)
 
 
 def _written_again(read: Sequence[_Decoded]) -> bytes:

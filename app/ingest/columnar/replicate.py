@@ -14,7 +14,7 @@ from app.domain.model.table import TableId
 from app.domain.model.table_options import SourceOrder
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.errors import RejectedInput
-from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages
+from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages, is_keyed
 from app.formats.replicate.columnar_images import ImageReader
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, opened_or_why
@@ -36,6 +36,7 @@ class ReplicateBody:
 
     body: bytes
     requested: TableName | None
+    keyed: bool | None
     limits: InputLimits
     principal: Principal
 
@@ -43,7 +44,8 @@ class ReplicateBody:
     def open(requests: "Sequence[ReplicateBody]", table_cache: TableCache) -> list[Opened]:
         """Decode the messages of all bodies together, and find their tables."""
         image_types = [request._image_type(table_cache) for request in requests]
-        decoded = decode_data_messages([request.body for request in requests], image_types)
+        bodies = [request.body if request.keyed in {None, is_keyed(request.body)} else b"" for request in requests]
+        decoded = decode_data_messages(bodies, image_types)
         found: _Found = {}
         return [
             opened_or_why(partial(request._by_table, found), body, table_cache)

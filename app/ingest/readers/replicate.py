@@ -45,8 +45,8 @@ def replicate_json(
         ignored = request.ignored + tables.repeated
         return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
 
-    is_columnar = form == STANDARD
-    columnar = partial(ReplicateBody, body, table, limits) if is_columnar else None
+    is_columnar = form.layout is None and form.table_from is None
+    columnar = partial(ReplicateBody, body, table, form.keyed, limits) if is_columnar else None
     return BodyReader(decode, LetterFormat.REPLICATE, columnar)
 
 

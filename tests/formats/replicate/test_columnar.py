@@ -166,6 +166,8 @@ USUAL: dict[str, list[Message]] = {
     "an address": [usual(table="t", schema="s"), usual()],
     "a bare message": [usual()["message"], usual()["message"]],
     "a message without an envelope": [{"message": usual()["message"]}],
+    "messages with their keys": [{"key": {"id": 1}, "value": usual()}, {"key": 'a "text"', "value": usual("DELETE")}],
+    "a bare message with its key": [{"key": None, "value": usual()["message"]}],
     "fractions": [usual(data=ROW | {"real": 1e-7, "name": 1.10})],
 }
 
@@ -191,6 +193,12 @@ UNUSUAL: dict[str, bytes] = {
     "no operation": body_of({"data": ROW, "headers": {}}),
     "an insert without a row": body_of(usual(data=None)),
     "a wrong mask": body_of(usual(headers={"columnMask": "80"})),
+    "a delete without an image": body_of({"key": {"id": 1}, "value": usual("DELETE", data=None)}),
+    "a key without a message": body_of({"key": 1, "value": usual()}, {"key": 1, "value": None}),
+    "a key beside more": body_of({"key": 1, "value": usual(), "offset": 5}),
+    "a key of lists": body_of({"key": {"id": [1]}, "value": usual()}),
+    "a key that has a column twice": body_of({"key": {"a": 1, "b": 2}, "value": usual()}).replace(b'"b"', b'"a"'),
+    "keys for some": body_of({"key": 1, "value": usual()}, usual()),
     "a number beyond its type": body_of(usual(data=ROW | {"tiny": 128})),
     "a text beyond its type": body_of(usual(data=ROW | {"big": str(2**64)})),
     "a container": body_of(usual(data=ROW | {"name": {}})),
