@@ -1,6 +1,7 @@
 """The Kafka bridge: partitions in, change requests out, each offset exactly once and in order.
 
-`settings` reads the file and `topics` says what becomes of a topic. `records` turns a record into JSON, `batches` cuts
-requests, `positions` decides where a partition starts, `partitions` sends one partition, and `bridge` consumes, assigns
-and stops. `check` is the second stage of `--check`.
+`settings` reads the file, `topics` says what becomes of a topic, and `choices` reads what the operator decides on the
+command line. `records` and `registered_records` turn a record into JSON, the latter by the schemas of `registry` and by
+`avro`. `cluster` asks the brokers. `partition` sends one partition. `bridge` consumes, assigns and stops, `watch` looks
+for topics, and `metrics` and `check` report.
 """

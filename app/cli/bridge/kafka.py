@@ -13,19 +13,58 @@ from app.extras import require_extras
 def kafka(
     config: Annotated[Path, typer.Option("--config", "-c", help="The YAML file of the bridge.", show_default=False)],
     check: Annotated[
-        bool, typer.Option("--check", help="Check the file and exit. Nothing is consumed or sent.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Check the file, then ask the gateway and the brokers for topics, tables and rights, and exit. "
+            "Nothing is consumed or sent.",
+        ),
     ] = False,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--skip",
+            metavar="TOPIC/PARTITION@OFFSET",
+            help="Leave out this one record, for example one that stopped its partition. Repeatable.",
+        ),
+    ] = None,
+    start: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="TOPIC/PARTITION@OFFSET",
+            help="Where to continue a partition whose log no longer has the position, such as a topic that was created "
+            "again: an offset, `earliest` or `latest`; `*` is every partition. Has no effect on any other partition.",
+        ),
+    ] = None,
 ) -> None:
     """Post the records of Kafka topics to the gateway, each exactly once and in order. Requires the extra `kafka`.
 
     The gateway keeps the position of each partition in the transaction of its data. So a killed bridge, a rebalance or
-    a lost answer neither loses nor repeats a record. Run several bridges with one group to share the partitions.
+    a lost answer neither loses nor repeats a record. Run several bridges with one group to share the partitions. Stop
+    with Ctrl-C or SIGTERM: requests in flight are finished.
 
-    Example: `mirrorgate bridge kafka --config bridge.yaml --check`, then without `--check`.
+    A record that the gateway rejects stops its partition; the log and `/readyz` say which one, why and what to do.
+
+    Example: `mirrorgate bridge kafka --config bridge.yaml --check`, then without `--check`. `deploy/bridge/kafka.yaml`
+    is a file to start from, and docs/kafka.md explains it.
     """
     require_extras("bridge kafka", "kafka")
+    from app.bridge.kafka.check import check_connections
+    from app.bridge.kafka.choices import Choices
+    from app.bridge.kafka.service import serve
     from app.bridge.kafka.settings import read_settings
 
+    choices = Choices.parse(skip or (), start or ())
     settings = read_settings(config, os.environ)
-    if check:
-        say(f"{config}: {len(settings.topics)} topic rules, no error found")
+    if not check:
+        serve(settings, choices)
+        return
+    say(f"{config}: no error found")
+    findings = [*check_connections(settings)]
+    for finding in findings:
+        say(f"{'ok   ' if finding.is_good else 'error'} {finding.text}", None if finding.is_good else "red")
+        if finding.remedy:
+            say(f"      remedy: {finding.remedy}")
+    if not all(finding.is_good for finding in findings):
+        raise typer.Exit(1)

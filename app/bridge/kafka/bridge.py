@@ -1,0 +1,385 @@
+"""The running bridge: one consumer in one thread, one thread for each assigned partition.
+
+The consumer's thread alone calls the consumer's flow functions (seek, pause, resume, commit); partitions ask for them
+by commands. So a record that was consumed is in a buffer before anything else happens to its partition.
+
+librdkafka throws away what it has prefetched of a partition that is paused, and needs up to a second to fetch again. So
+a full buffer first makes the consumer wait; only a partition that is stopped, or slow for longer than that, is paused.
+Invariant: the group's committed offsets follow the gateway's positions and are never read for a partition with one.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from app.bridge.common_settings import GatewaySettings
+from app.bridge.kafka.choices import Choices
+from app.bridge.kafka.cluster import QUIET, Cluster, error_of
+from app.bridge.kafka.partition.partition import Counters, Partition, Surroundings
+from app.bridge.kafka.partition.positions import Refusal
+from app.bridge.kafka.records import RecordDecoder
+from app.bridge.kafka.registered_records import decoder_of
+from app.bridge.kafka.registry import SchemaRegistry
+from app.bridge.kafka.settings import BridgeSettings, RegistrySettings
+from app.bridge.kafka.topics import TopicRule, rule_of
+from app.bridge.kafka.watch import Watch
+from app.bridge.log import BridgeLog
+from app.client.http import GatewayClient
+from app.errors import Code, MirrorgateError, Misconfigured
+
+MAX_RECORDS_AT_A_TIME: Final = 2_000
+_POLL_SECONDS: Final = 0.05
+_WAIT_FOR_ROOM: Final = 1.0
+_WAIT_FOR_POSITIONS: Final = 2.0
+_COMMIT_SECONDS: Final = 5.0
+_MIN_BUFFER: Final = 64 * 2**10
+_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+DEFAULTS: Final = {
+    "client.id": "mirrorgate",
+    "partition.assignment.strategy": "cooperative-sticky",
+    "queued.max.messages.kbytes": "32768",
+    "fetch.wait.max.ms": "100",
+    "allow.auto.create.topics": "false",
+}
+"""Settings of librdkafka that the file may change."""
+
+FIXED: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
+
+
+def open_consumer(settings: BridgeSettings, **more: Any) -> Consumer:
+    """Open a consumer without subscribing. Raises Misconfigured `bad_setting` for what librdkafka does not know."""
+    given = {**DEFAULTS, **settings.kafka.settings, **FIXED, "group.id": settings.kafka.group, **more}
+    try:
+        return Consumer(given, logger=QUIET)
+    except (KafkaException, ValueError, TypeError) as error:
+        reason = error.args[0]
+        detail = f"kafka.settings: {reason.str() if isinstance(reason, KafkaError) else reason}"
+        remedy = "The settings are librdkafka's: see its CONFIGURATION.md for names and values."
+        raise Misconfigured(Code.BAD_SETTING, detail, remedy=remedy) from None
+
+
+class Gateway(GatewayClient):
+    """A gateway client that sends at most `requests` requests at a time. Waiting for a retry takes no place."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings.url, settings.key, settings.certificate)
+        self._places = threading.BoundedSemaphore(settings.requests)
+
+    def _answered(self, method: str, path: str, **arguments: Any) -> Any:
+        with self._places:
+            return super()._answered(method, path, **arguments)
+
+
+class KafkaBridge:
+    """Consumes until `stop` is set."""
+
+    def __init__(self, settings: BridgeSettings, choices: Choices, log: BridgeLog, stop: threading.Event) -> None:
+        self.settings = settings
+        self.log = log
+        self.stop = stop
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        """The assigned partitions. Changed by the consumer's thread alone; others read a copy."""
+        self.ended: dict[tuple[str, int], Counters] = {}
+        """What partitions that were revoked have counted, so that counters never decrease."""
+        self.trouble: MirrorgateError | None = None
+        """What the brokers last answered to the consumer; None while they answer well."""
+        self.last_loop = time.monotonic()
+        self.watch: Watch | None = None
+        self._choices = choices
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._committed: dict[tuple[str, int], int] = {}
+        self._commit_at = 0.0
+        strategy = {**DEFAULTS, **settings.kafka.settings}
+        self._is_incremental = (
+            strategy["partition.assignment.strategy"].startswith("cooperative")
+            or strategy.get("group.protocol") == "consumer"
+        )
+        self._decoders = _Decoders(settings.registry)
+
+    def run(self) -> None:
+        """Run until `stop` is set; then finish the requests in flight, commit, and leave the group."""
+        self._consumer = open_consumer(self.settings, error_cb=self._on_error)
+        cluster = Cluster(open_consumer(self.settings), self.settings.kafka.settings)
+        with Gateway(self.settings.gateway) as client:
+            self._around = Surroundings(
+                self.settings, client, cluster, self.log, self._choices, self._decoders.of, self._restart, self._hold
+            )
+            watch = Watch(self.settings.topics, cluster, self.log, self._subscribe, self._counts, self.stop)
+            self.watch = watch
+            watch.start()
+            try:
+                while not self.stop.is_set():
+                    self._step()
+            finally:
+                self.stop.set()
+                self._leave()
+                self._consumer.close()
+
+    def lag(self, partition: Partition) -> int | None:
+        """Return how many offsets follow the last durable one, as far as the last fetch told; None if unknown."""
+        if self.stop.is_set() or not partition.reads:
+            return None
+        try:
+            one = TopicPartition(partition.topic, partition.number)
+            offsets = self._consumer.get_watermark_offsets(one, cached=True)
+        except (KafkaException, RuntimeError):
+            return None
+        if offsets is None or offsets[1] < 0 or partition.last_offset is None:
+            return None
+        return max(int(offsets[1]) - partition.last_offset - 1, 0)
+
+    def is_alive(self) -> bool:
+        """Return True while the consumer's thread works."""
+        return time.monotonic() - self.last_loop < 120
+
+    def reasons(self) -> list[str]:
+        """Return why the bridge is not ready, nothing if it is."""
+        found = [f"{p.name} {p.state.name}: {p.state.code or ''}" for p in [*self.partitions.values()] if not p.is_well]
+        if self.trouble is not None:
+            found.append(f"kafka: {self.trouble.code}: {self.trouble.detail}")
+        return [*found[:100], *(self.watch.reasons() if self.watch else ["the bridge starts"])]
+
+    def _step(self) -> None:
+        self.last_loop = time.monotonic()
+        for _ in range(self._commands.qsize()):
+            self._commands.get()()
+        messages = self._consumer.consume(MAX_RECORDS_AT_A_TIME, timeout=_POLL_SECONDS)
+        if messages:
+            self._hand_over(messages)
+            self._make_room()
+        for partition in self.partitions.values():
+            if partition.is_paused and partition.reads and partition.buffer.bytes < self._limit / 2:
+                self._flow(self._consumer.resume, partition)
+                partition.is_paused = False
+        if time.monotonic() >= self._commit_at:
+            self._commit(asynchronous=True)
+
+    @property
+    def _limit(self) -> int:
+        """Return how many bytes a partition may buffer."""
+        batch = self.settings.batch
+        return max(min(2 * batch.max_bytes, batch.memory // max(len(self.partitions), 1)), _MIN_BUFFER)
+
+    def _hand_over(self, messages: Sequence[Message]) -> None:
+        """Put records into the buffers of their partitions, in runs of one partition."""
+        run: list[Message] = []
+        key: tuple[str, int] | None = None
+        for message in messages:
+            if message.error() is not None:
+                self._on_message_error(message)
+                continue
+            found = (message.topic(), message.partition())
+            if found != key:
+                self._put(key, run)
+                run, key = [], found  # type: ignore[assignment]  # a message without an error has both
+            run.append(message)
+        self._put(key, run)
+
+    def _put(self, key: tuple[str, int] | None, run: list[Message]) -> None:
+        if run and key is not None and (partition := self.partitions.get(key)) is not None:
+            partition.buffer.put(run)
+            self.trouble = None
+
+    def _make_room(self) -> None:
+        """Wait a little while a running partition's buffer is full, then pause what is still full."""
+        until = time.monotonic() + _WAIT_FOR_ROOM
+        while True:
+            limit = self._limit
+            full = [p for p in self.partitions.values() if not p.is_paused and p.buffer.bytes >= limit]
+            moving = [p for p in full if p.state.name == "running"]
+            if not full:
+                return
+            if moving and time.monotonic() < until and self._commands.empty() and not self.stop.is_set():
+                moving[0].buffer.wait_below(limit, 0.05)
+                continue
+            for partition in full:
+                self._flow(self._consumer.pause, partition)
+                partition.is_paused = True
+            return
+
+    def _flow(self, call: Callable[[list[TopicPartition]], Any], partition: Partition) -> None:
+        try:
+            call([TopicPartition(partition.topic, partition.number)])
+        except KafkaException as error:
+            self.log.warning("kafka_error", about=partition.name, detail=str(error.args[0]))
+
+    def _restart(self, partition: Partition, offset: int) -> None:
+        """Let the partition read from `offset` on; its thread calls this."""
+
+        def restart() -> None:
+            is_ours = self.partitions.get((partition.topic, partition.number)) is partition
+            if not is_ours or partition.start_at.get() is None:
+                return  # it was revoked, or assigned at this offset
+            try:
+                self._consumer.seek(TopicPartition(partition.topic, partition.number, offset))
+            except KafkaException:
+                self._commands.put(restart)  # the consumer has not started the partition yet
+                return
+            self._begin(partition)
+            self._flow(self._consumer.resume, partition)
+
+        partition.start_at.set(offset)
+        self._commands.put(restart)
+
+    def _begin(self, partition: Partition) -> None:
+        """Accept the records of a partition that the consumer reads from the wanted offset on."""
+        offset = partition.start_at.take()
+        assert offset is not None
+        partition.buffer.begin(offset)
+        partition.is_paused, partition.reads = False, True
+
+    def _hold(self, partition: Partition) -> None:
+        """Read no more of the partition; its thread calls this."""
+
+        def hold() -> None:
+            if self.partitions.get((partition.topic, partition.number)) is partition:
+                self._flow(self._consumer.pause, partition)
+                partition.is_paused, partition.reads = True, False
+
+        self._commands.put(hold)
+
+    def _subscribe(self, topics: list[str]) -> None:
+        """Consume these topics from now on; the watch calls this."""
+
+        def subscribe() -> None:
+            self._consumer.subscribe(
+                topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+
+        self._commands.put(subscribe)
+
+    def _counts(self, counts: dict[str, int]) -> None:
+        for partition in [*self.partitions.values()]:
+            if partition.topic in counts:
+                partition.partitions_are(counts[partition.topic])
+
+    def _on_assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
+        """Start each partition where the gateway's position says; paused, while the gateway has not told it yet.
+
+        A later seek costs up to a second, so a gateway that answers at once is waited for.
+        """
+        partitions = []
+        for one in assigned:
+            rule = rule_of(one.topic, self.settings.topics)
+            assert rule is not None
+            partition = Partition(one.topic, one.partition, rule, self._around)
+            self.partitions[one.topic, one.partition] = partition
+            partitions.append(partition)
+            partition.start()
+        until = time.monotonic() + _WAIT_FOR_POSITIONS
+        known = [partition.start_at.wait(until - time.monotonic()) for partition in partitions]
+        start = [TopicPartition(p.topic, p.number, offset or 0) for p, offset in zip(partitions, known, strict=True)]
+        (consumer.incremental_assign if self._is_incremental else consumer.assign)(start)
+        for partition, offset in zip(partitions, known, strict=True):
+            if offset is None:
+                self._flow(consumer.pause, partition)
+            else:
+                self._begin(partition)
+        self.log.info("partitions_assigned", partitions=_names(assigned))
+
+    def _on_revoke(self, _: Consumer, revoked: list[TopicPartition]) -> None:
+        self._end([(one.topic, one.partition) for one in revoked], self.settings.stop.within, is_owner=True)
+        self.log.info("partitions_revoked", partitions=_names(revoked))
+
+    def _on_lost(self, _: Consumer, lost: list[TopicPartition]) -> None:
+        self._end([(one.topic, one.partition) for one in lost], 0, is_owner=False)
+        self.log.warning("partitions_lost", partitions=_names(lost))
+
+    def _end(self, keys: Sequence[tuple[str, int]], within: float, *, is_owner: bool) -> None:
+        """End partitions: requests in flight may take `within` seconds. A request that takes longer may still land.
+
+        The next owner then learns of it by a conflict, and continues after it.
+        """
+        ending = [(key, self.partitions[key]) for key in keys if key in self.partitions]
+        for _, partition in ending:
+            partition.request_stop()
+        until = time.monotonic() + within
+        for _, partition in ending:
+            if not partition.join(until - time.monotonic()) and within:
+                self.log.warning("request_abandoned", about=partition.name, partition=partition.name)
+        if is_owner:
+            self._commit(asynchronous=False)
+        for key, partition in ending:
+            del self.partitions[key]
+            self.ended[key] = self.ended.get(key, Counters()).plus(partition.counters)
+            self._committed.pop(key, None)
+
+    def _leave(self) -> None:
+        self._end([*self.partitions], self.settings.stop.within, is_owner=True)
+
+    def _commit(self, *, asynchronous: bool) -> None:
+        """Commit the positions for lag tools. A failure is of no consequence."""
+        self._commit_at = time.monotonic() + _COMMIT_SECONDS
+        offsets = []
+        for key, partition in self.partitions.items():
+            last = partition.last_offset
+            if last is not None and self._committed.get(key) != last:
+                self._committed[key] = last
+                offsets.append(TopicPartition(*key, last + 1))
+        if not offsets:
+            return
+        try:
+            if asynchronous:
+                self._consumer.commit(offsets=offsets, asynchronous=True)
+            else:
+                self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            self.log.warning("commit_failed", detail=error.args[0].str())
+
+    def _on_message_error(self, message: Message) -> None:
+        error = message.error()
+        assert error is not None
+        partition = self.partitions.get((message.topic() or "", message.partition() or 0))
+        if error.code() in _LOST:
+            if partition is not None and partition.reads:
+                partition.refuse(
+                    Refusal(
+                        Code.SOURCE_POSITION_LOST,
+                        f"the brokers no longer have the offset after {partition.last_offset}: it was deleted, or the "
+                        "topic was created again",
+                        "Start the bridge again: it names the offsets that are left, and the choices.",
+                    )
+                )
+            return
+        self._on_error(error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.trouble = error_of(error)
+        self.log.warning("kafka_error", about=error.name(), code=self.trouble.code, detail=self.trouble.detail)
+
+
+class _Decoders:
+    """The decoder of each rule, with one registry for all."""
+
+    def __init__(self, settings: RegistrySettings | None) -> None:
+        self._registry: SchemaRegistry | None = None
+        if settings is not None:
+            self._registry = SchemaRegistry(
+                settings.url,
+                username=settings.username,
+                password=settings.password,
+                certificate=settings.certificate,
+                timeout=settings.timeout,
+            )
+        self._found: dict[str, RecordDecoder] = {}
+
+    def of(self, rule: TopicRule) -> RecordDecoder:
+        """Return the decoder of a rule."""
+        name = f"{rule.is_pattern}{rule.name}"
+        if name not in self._found:
+            has_table = rule.table is not None
+            self._found[name] = decoder_of(
+                rule.source_format, rule.value, rule.key, self._registry, has_table=has_table
+            )
+        return self._found[name]
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    """Return the partitions for a log line: the first ones, and how many there are."""
+    names = [f"{one.topic}/{one.partition}" for one in partitions]
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

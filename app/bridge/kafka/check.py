@@ -1,0 +1,101 @@
+"""The second stage of `--check`: ask the gateway and the brokers what the file needs, without consuming or sending.
+
+The findings are facts for people: topics with their partitions and the format and tables that they go to, positions
+that are known already, and rights that are missing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.bridge.kafka.bridge import DEFAULTS, open_consumer
+from app.bridge.kafka.cluster import Cluster
+from app.bridge.kafka.partition.positions import producer_name
+from app.bridge.kafka.settings import BridgeSettings
+from app.bridge.kafka.topics import TopicRule, rule_of
+from app.client.http import GatewayClient, RejectedByGateway
+from app.client.producer import Patience, Producer
+from app.errors import Code, MirrorgateError
+
+MAX_TOPICS = 1_000
+"""Topics that are reported; more are counted."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    is_good: bool
+    text: str
+    remedy: str | None = None
+
+
+def check_connections(settings: BridgeSettings) -> Iterator[Finding]:
+    """Yield what is found, first about the gateway, then about the brokers and each topic."""
+    with settings.gateway.client() as client:
+        yield _gateway(settings, client)
+        cluster = Cluster(open_consumer(settings), {**DEFAULTS, **settings.kafka.settings})
+        try:
+            counts = cluster.topics()
+        except MirrorgateError as error:
+            yield Finding(
+                False, f"brokers {settings.kafka.settings['bootstrap.servers']}: {error.detail}", error.remedy
+            )
+            return
+        yield Finding(True, f"brokers answer: {len(counts)} topics can be seen")
+        yield from _topics(settings, client, cluster, counts)
+
+
+def _topics(
+    settings: BridgeSettings, client: GatewayClient, cluster: Cluster, counts: dict[str, int]
+) -> Iterator[Finding]:
+    found = {topic: rule_of(topic, settings.topics) for topic in sorted(counts) if not topic.startswith("__")}
+    for rule in settings.topics:
+        topics = [topic for topic, matched in found.items() if matched is rule]
+        if not topics:
+            remedy = "Create it, correct `topic` or `pattern`, or grant Describe and Read on it."
+            yield Finding(rule.is_pattern, f"{rule.name}: no topic matches", None if rule.is_pattern else remedy)
+        for topic in topics[:MAX_TOPICS]:
+            yield from _topic(settings, rule, topic, client, cluster)
+        if len(topics) > MAX_TOPICS:
+            yield Finding(True, f"{rule.name}: and {len(topics) - MAX_TOPICS} more topics")
+
+
+def _topic(
+    settings: BridgeSettings, rule: TopicRule, topic: str, client: GatewayClient, cluster: Cluster
+) -> Iterator[Finding]:
+    partitions = cluster.partitions[topic]
+    name = producer_name(settings.kafka.cluster, settings.kafka.group, topic, 0)
+    try:
+        log = cluster.log(topic, 0)
+        position = Producer.open(client, name, Patience(give_up_after=5)).position
+    except MirrorgateError as error:
+        yield Finding(False, f"{topic}: {error.detail}", error.remedy)
+        return
+    start = f"continues after {position}" if position else f"starts at {rule.start}"
+    offsets = f"partition 0 has offsets {log.low} to {log.high} and {start}"
+    table = rule.fixed_table(topic)
+    goes_to = f"table {table}" if table else "tables that the records name"
+    yield Finding(True, f"{topic}: {partitions} partitions, {rule.source_format} to {goes_to}; {offsets}")
+    if table is not None and (problem := _table(client, table)) is not None:
+        yield problem
+
+
+def _gateway(settings: BridgeSettings, client: GatewayClient) -> Finding:
+    where = settings.gateway.url
+    try:
+        Producer.open(client, "kafka:check", Patience(give_up_after=5))
+    except MirrorgateError as error:
+        return Finding(False, f"gateway {where}: {error.detail}", error.remedy)
+    return Finding(True, f"gateway {where} answers, and its key may send changes")
+
+
+def _table(client: GatewayClient, table: str) -> Finding | None:
+    try:
+        client.get(f"/v1/tables/{table}")
+    except RejectedByGateway as error:
+        if error.code is Code.FORBIDDEN:
+            return None  # a key that may only send cannot see tables
+        return Finding(False, f"table {table}: {error.detail}", error.remedy)
+    except MirrorgateError as error:
+        return Finding(False, f"table {table}: {error.detail}", error.remedy)
+    return None

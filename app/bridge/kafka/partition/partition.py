@@ -1,0 +1,366 @@
+"""One partition of a topic: a thread that opens its producer, decides where to read, and sends one request at a time.
+
+Invariant: a record leaves the buffer only after the request that contains it is durable, or after the record was put
+aside as the operator asked. The position of each request is the offset of its last record.
+"""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final, TypeVar
+
+from app.bridge.kafka.choices import Choices
+from app.bridge.kafka.cluster import Cluster
+from app.bridge.kafka.partition.buffer import RecordBuffer
+from app.bridge.kafka.partition.delivery import Delivery, Held
+from app.bridge.kafka.partition.positions import Log, Position, Refusal, check_partitions, next_offset, producer_name
+from app.bridge.kafka.records import RecordDecoder
+from app.bridge.kafka.settings import BridgeSettings
+from app.bridge.kafka.topics import TopicRule
+from app.bridge.log import BridgeLog
+from app.client.http import GatewayClient, RejectedByGateway
+from app.client.producer import Patience, Producer, ProducerConflict, Stopped
+from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+
+MAX_CONFLICTS: Final = 3
+"""Conflicts within `_CONFLICT_SECONDS`; some are normal after a rebalance, when the old owner ends its request."""
+
+_CONFLICT_SECONDS: Final = 60.0
+_MAX_PAUSE: Final = 10.0
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all partitions of a bridge share."""
+
+    settings: BridgeSettings
+    client: GatewayClient
+    cluster: Cluster
+    log: BridgeLog
+    choices: Choices
+    decoder_of: Callable[[TopicRule], RecordDecoder]
+    restart: Callable[["Partition", int], None]
+    """Lets the consumer read the partition from an offset on; its thread does it soon."""
+    hold: Callable[["Partition"], None]
+    """Lets the consumer stop reading the partition."""
+
+
+@dataclass
+class Counters:
+    """What the metrics say about a partition."""
+
+    records: int = 0
+    bytes: int = 0
+    requests: int = 0
+    retries: int = 0
+    rejections: int = 0
+    dead_letters: int = 0
+    set_aside: int = 0
+    skipped: int = 0
+    ignored: int = 0
+    conflicts: int = 0
+    stops: int = 0
+
+    def plus(self, other: "Counters") -> "Counters":
+        """Return the sums."""
+        return Counters(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+
+class StartOffset:
+    """The offset where the consumer has to start a partition, from the partition's thread to the consumer's."""
+
+    def __init__(self) -> None:
+        self._offset: int | None = None
+        self._is_set = threading.Event()
+
+    def set(self, offset: int) -> None:
+        """Ask the consumer to start at `offset`."""
+        self._offset = offset
+        self._is_set.set()
+
+    def get(self) -> int | None:
+        """Return the offset that was asked for and not taken."""
+        return self._offset
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the offset, None if it is not known after `seconds`."""
+        self._is_set.wait(max(seconds, 0))
+        return self._offset
+
+    def take(self) -> int | None:
+        """Return the offset, which the consumer reads from now on."""
+        offset, self._offset = self._offset, None
+        self._is_set.clear()
+        return offset
+
+
+@dataclass
+class State:
+    """How a partition is doing: `opening`, `running`, `waiting`, `stopped` or `closed`; the reason when it is not."""
+
+    name: str = "opening"
+    code: str | None = None
+    detail: str | None = None
+    remedy: str | None = None
+    offset: int | None = None
+
+
+@dataclass
+class Partition:
+    """A partition that this bridge is assigned."""
+
+    topic: str
+    number: int
+    rule: TopicRule
+    around: Surroundings
+    state: State = field(default_factory=State)
+    counters: Counters = field(default_factory=Counters)
+    last_offset: int | None = None
+    """The last durable offset."""
+    is_paused: bool = True
+    """Set by the consumer's thread alone, like `reads`."""
+    reads: bool = False
+    """False until the consumer was told where to read, and while it must not read."""
+
+    def __post_init__(self) -> None:
+        """Make the thread; `start` starts it."""
+        self._stop = threading.Event()
+        self.start_at = StartOffset()
+        self.buffer = RecordBuffer(self.around.settings.batch)
+        self._refusal: MirrorgateError | None = None
+        self._log_state: Log | None = None
+        self._conflicts: list[float] = []
+        self._patience = Patience(stop=self._stop, on_wait=self._on_wait)
+        self._thread = threading.Thread(target=self._run, name=f"{self.topic}/{self.number}", daemon=True)
+
+    @property
+    def name(self) -> str:
+        """Return `topic/partition`."""
+        return f"{self.topic}/{self.number}"
+
+    @property
+    def is_well(self) -> bool:
+        """Return True while the partition opens for the first time or runs."""
+        return self.state.name in ("opening", "running")
+
+    @property
+    def rejected_folder(self) -> Path | None:
+        """Return where rejected records are kept, None if they stop the partition."""
+        is_kept = self.rule.on_reject in ("skip_to_file", "dead_letter")
+        return self.around.settings.rejected if is_kept else None
+
+    def start(self) -> None:
+        """Begin to open the partition."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Send no further request. One that is on its way is finished."""
+        self._stop.set()
+        self.buffer.close()
+
+    def join(self, seconds: float) -> bool:
+        """Return True once the thread has ended, False if it has not after `seconds`."""
+        self._thread.join(max(seconds, 0))
+        return not self._thread.is_alive()
+
+    def refuse(self, refusal: MirrorgateError) -> None:
+        """Stop the partition for a reason that the consumer found. Called by other threads."""
+        self._refusal = refusal
+        self.buffer.close()
+
+    def partitions_are(self, count: int) -> None:
+        """Stop the partition if the number of partitions has changed and its tables need their order."""
+        if self._log_state is None or not self.rule.needs_order or self._refusal is not None:
+            return
+        try:
+            check_partitions(self._log_state.partitions, count, self.rule.partitions)
+        except Refusal as refusal:
+            self.refuse(refusal)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Stopped:
+            pass
+        except Exception as error:  # noqa: BLE001  # a crash of one partition must not end the others
+            at = traceback.format_tb(error.__traceback__)[-1].strip().splitlines()[0]
+            self._be("stopped", Code.INTERNAL, f"{type(error).__name__} at {at}", "Report this as a bug.")
+        if self.state.name != "stopped":
+            self.state.name = "closed"
+
+    def _work(self) -> None:
+        producer = self._until_possible(self._open)
+        delivery = Delivery(self, producer)
+        self._position(producer)
+        while not self._stop.is_set():
+            if self._refusal is not None:
+                self._stay_stopped(self._refusal)
+                return
+            batch = self.buffer.take()
+            try:
+                if batch:
+                    delivery.deliver(batch)
+                    self._be("running")
+            except Held as held:
+                self._hold_for(held)
+            except ProducerConflict as conflict:
+                self._after_conflict(producer, conflict)
+            except TemporarilyUnavailable as error:
+                self._on_wait(_MAX_PAUSE / 5, error)
+                self._pause(_MAX_PAUSE / 5)
+
+    def _open(self) -> Producer:
+        kafka = self.around.settings.kafka
+        name = producer_name(kafka.cluster, kafka.group, self.topic, self.number)
+        return Producer.open(self.around.client, name, self._patience)
+
+    def _position(self, producer: Producer) -> None:
+        """Decide where to read, and let the consumer read from there. A refusal is kept for `_work`."""
+        try:
+            offset = self._until_possible(lambda: self._next(producer))
+        except Refusal as refusal:
+            self._refusal = refusal
+            return
+        self.around.log.info("partition_starts", topic=self.topic, partition=self.number, offset=offset)
+        self._be("running")
+        self.around.restart(self, offset)
+
+    def _next(self, producer: Producer) -> int:
+        """Return the offset to read next. Raises Refusal, and MirrorgateError while the brokers do not answer."""
+        log = self._log_state = self.around.cluster.log(self.topic, self.number)
+        needs_order, accepted = self.rule.needs_order, self.rule.partitions
+        try:
+            if producer.position is None:
+                if self.number and needs_order:
+                    first = self._first_partition()
+                    check_partitions(first.partitions if first else None, log.partitions, accepted)
+                return self._start_offset(log)
+            position = Position.parse(producer.position)
+            self.last_offset = position.offset
+            return next_offset(position, log, accepted_partitions=accepted, needs_order=needs_order)
+        except Refusal as refusal:
+            chosen = self.around.choices.start(self.topic, self.number, log)
+            if chosen is None or refusal.code is not Code.SOURCE_POSITION_LOST:
+                raise
+            self.around.log.warning(
+                "partition_continues_elsewhere",
+                topic=self.topic,
+                partition=self.number,
+                offset=chosen,
+                detail=refusal.detail,
+            )
+            return chosen
+
+    def _first_partition(self) -> Position | None:
+        """Return the position of partition 0, which knows how many partitions there were."""
+        kafka = self.around.settings.kafka
+        name = producer_name(kafka.cluster, kafka.group, self.topic, 0)
+        position = Producer.open(self.around.client, name, self._patience).position
+        return None if position is None else Position.parse(position)
+
+    def _start_offset(self, log: Log) -> int:
+        """Return where a partition without a position starts.
+
+        `latest` keeps its start as the group's committed offset, so that a restart before the first record loses none.
+        """
+        start = self.rule.start
+        if start == "earliest":
+            return log.low
+        committed = self.around.cluster.committed(self.topic, self.number)
+        if committed is not None and log.low <= committed <= log.high:
+            return committed
+        found = log.high if start == "latest" else self.around.cluster.offset_at(self.topic, self.number, start)
+        offset = log.high if found is None else found
+        self.last_offset = offset - 1
+        return offset
+
+    def position_text(self, offset: int) -> str:
+        """Return the position after the record at `offset`."""
+        log = self._log_state
+        return Position(offset, log.topic_id if log else None, log.partitions if log else None).text()
+
+    def _until_possible(self, call: Callable[[], _Result]) -> _Result:
+        """Return the result of `call`, tried again while the gateway rejects it or the brokers do not answer."""
+        seconds = 0.25
+        while True:
+            try:
+                return call()
+            except Refusal:
+                raise
+            except (RejectedByGateway, MirrorgateError) as error:
+                self._on_wait(seconds, error)
+                self._pause(seconds)
+                seconds = min(seconds * 2, _MAX_PAUSE)
+
+    def _after_conflict(self, producer: Producer, conflict: ProducerConflict) -> None:
+        """Continue after the position that another process has reached; stop if that happens again and again."""
+        self.counters.conflicts += 1
+        now = time.monotonic()
+        self._conflicts = [*(at for at in self._conflicts if now - at < _CONFLICT_SECONDS), now]
+        fields = {"topic": self.topic, "partition": self.number, "code": conflict.code}
+        self.around.log.warning("producer_conflict", about=self.name, **fields, detail=conflict.detail)
+        if len(self._conflicts) > MAX_CONFLICTS:
+            self._refusal = Refusal(
+                Code.PRODUCER_SHARED,
+                f"another process keeps sending as {producer.name}",
+                "Stop the other bridge, or give this one another `cluster` or `group`: it then starts anew as `start` "
+                "says, and lands every record again.",
+            )
+            return
+        self.around.hold(self)
+        self._until_possible(producer.refresh)
+        self._position(producer)
+
+    def _hold_for(self, held: Held) -> None:
+        """Stay stopped at a rejected record, and try it again later: a table may have been registered meanwhile."""
+        fault = held.fault
+        if self.state.name != "stopped":
+            self.counters.stops += 1
+        self._be("stopped", fault.code, fault.detail, fault.remedy, fault.offset)
+        self._pause(self.around.settings.stop.retry_after)
+
+    def _stay_stopped(self, refusal: MirrorgateError) -> None:
+        self.around.hold(self)
+        self.counters.stops += 1
+        self._be("stopped", refusal.code, refusal.detail, refusal.remedy, self.last_offset)
+
+    def _be(
+        self,
+        name: str,
+        code: str | None = None,
+        detail: str | None = None,
+        remedy: str | None = None,
+        offset: int | None = None,
+    ) -> None:
+        before, self.state = self.state, State(name, code, detail, remedy, offset)
+        where = {"topic": self.topic, "partition": self.number}
+        if name == "stopped":
+            self.around.log.error(
+                "partition_stopped", about=self.name, **where, offset=offset, code=code, detail=detail, remedy=remedy
+            )
+        elif name == "running" and before.name not in ("running", "opening"):
+            self.around.log.info("partition_runs_again", **where)
+
+    def _on_wait(self, seconds: float, error: MirrorgateError) -> None:
+        self.counters.retries += 1
+        if self.state.name in ("running", "waiting", "opening"):
+            self.state = State("waiting", error.code, error.detail, error.remedy)
+        self.around.log.warning(
+            "partition_waits",
+            about=self.name,
+            topic=self.topic,
+            partition=self.number,
+            code=error.code,
+            detail=error.detail,
+            remedy=error.remedy,
+            seconds=round(seconds, 1),
+        )
+
+    def _pause(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise Stopped
