@@ -14,11 +14,12 @@ from app.formats.debezium.reading import DebeziumReading, DecimalForm, Timestamp
 from app.formats.replicate.forms.message_form import MessageForm
 from app.formats.replicate.forms.table_from import TableFrom
 from app.formats.rows.csv import RowsLayout
+from app.formats.rows.declaration import Declaration, parse_declaration, parse_names
 from app.formats.rows.operations import RowOperation
 from app.ingest.backlog import BacklogWatch
-from app.ingest.dry_run import perform_dry_run
+from app.ingest.dry_run import perform_dry_run, perform_stream_dry_run
 from app.ingest.ingest_result import IngestResult
-from app.ingest.loads import ArrowLoad
+from app.ingest.loads import ArrowLoad, RowsOfStream
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import BodyReader, arcion_csv, arcion_json, debezium_json, replicate_json, rows_csv, rows_json
 from app.ingest.replay import Replays
@@ -32,19 +33,24 @@ __all__ = [
     "CsvSigns",
     "DebeziumReading",
     "DecimalForm",
+    "Declaration",
     "Ingest",
     "IngestResult",
     "MessageForm",
     "Replays",
     "RowOperation",
     "RowsLayout",
+    "RowsOfStream",
     "TableFrom",
     "TimestampUnit",
     "Tombstones",
     "arcion_csv",
     "arcion_json",
     "debezium_json",
+    "parse_declaration",
+    "parse_names",
     "perform_dry_run",
+    "perform_stream_dry_run",
     "replicate_json",
     "rows_csv",
     "rows_json",

@@ -4,7 +4,7 @@ Invariant: nothing of a dry run stays, also not what its metadata messages decla
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -16,9 +16,11 @@ from msgspec import UNSET, UnsetType
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
 from app.errors import RejectedInput
+from app.ingest.loads import ArrowLoad
 from app.ingest.moved_tables import retry_moved
+from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers import BodyReader
-from app.ingest.request_typing import RequestTyper
+from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.locked_table import StagedBatch
@@ -64,10 +66,29 @@ async def perform_dry_run(
     Takes the sequence locks of its tables in no fixed order, so it waits for a lock only briefly. Raises what
     `Ingest.accept` raises.
     """
-    return await retry_moved(lambda: asyncio.to_thread(_run, engine, reader, principal, marker_first))
+
+    def typed(table_cache: TableCache) -> tuple[ParsedRequest, TypedRequest]:
+        parsed = reader.read(table_cache, principal, marker_first)
+        return parsed, RequestTyper(table_cache, principal, marker_first).type_request(parsed)
+
+    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal))
 
 
-def _run(engine: Engine, reader: BodyReader, principal: Principal, marker_first: bool) -> DryRunResult:
+async def perform_stream_dry_run(
+    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool
+) -> DryRunResult:
+    """Do for an Arrow stream what `perform_dry_run` does for messages."""
+
+    def typed(table_cache: TableCache) -> tuple[ParsedRequest, TypedRequest]:
+        batch, _ = load.batch(table_cache, principal, marker_first=marker_first)
+        return ParsedRequest([]), TypedRequest([batch])
+
+    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal))
+
+
+def _run(
+    engine: Engine, type_rows: Callable[[TableCache], tuple[ParsedRequest, TypedRequest]], principal: Principal
+) -> DryRunResult:
     with (
         structlog.contextvars.bound_contextvars(dry_run=True),
         translated_errors(),
@@ -76,8 +97,7 @@ def _run(engine: Engine, reader: BodyReader, principal: Principal, marker_first:
     ):
         shorten_lock_timeout(connection)
         table_cache = TableCache(lambda: _savepoint(connection))
-        parsed = reader.read(table_cache, principal, marker_first)
-        typed = RequestTyper(table_cache, principal, marker_first).type_request(parsed)
+        parsed, typed = type_rows(table_cache)
         tables: list[DryRunTable] = []
         if typed.batches:
             requests = [StagingRequest(typed.batches)]

@@ -15,7 +15,7 @@ from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, RejectedInput
 from app.ingest.ingest_result import IngestResult
 from app.ingest.moved_tables import retry_moved
-from app.ingest.parsed_request import ParsedRequest
+from app.ingest.parsed_request import ParsedRequest, registered_answer
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.observability.telemetry import DUPLICATE_CHANGES
@@ -72,7 +72,9 @@ class ExactPath:
             else:
                 DUPLICATE_CHANGES.inc(typed.duplicates)
                 dead_letters = sum(len(entry.letters) for entry in letters)
-                return IngestResult(receipts, parsed.ignored, typed.duplicates, dead_letters=dead_letters)
+                counts = (parsed.ignored, typed.duplicates)
+                registered = registered_answer(parsed.registered)
+                return IngestResult(receipts, *counts, dead_letters=dead_letters, registered=registered)
 
     async def _submit(self, parsed: ParsedRequest, typed: TypedRequest, letters: list[TableLetters]) -> list[Receipt]:
         if not typed.batches and not letters and self.identity is None:
@@ -84,6 +86,7 @@ class ExactPath:
             duplicates=typed.duplicates,
             letters=letters,
             replay=self.replay,
+            registered=registered_answer(parsed.registered),
         )
         try:
             return await self.receipts_of(submitted)

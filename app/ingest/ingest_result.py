@@ -1,6 +1,6 @@
 """The result of an accepted request: the receipts of its tables, and counts."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.staging.batches.batch import AlreadyStaged, Receipt
@@ -19,6 +19,8 @@ class IngestResult:
     """True if the request was accepted before and this is its stored answer."""
     dead_letters: int = 0
     """Rejected messages that are kept."""
+    registered: Sequence[Mapping[str, str]] = ()
+    """The tables that the request created, or gave columns."""
 
 
 async def or_stored_result(request: Awaitable[IngestResult]) -> IngestResult:
@@ -29,4 +31,10 @@ async def or_stored_result(request: Awaitable[IngestResult]) -> IngestResult:
         answer = staged.answer
         receipts = [Receipt(**receipt) for receipt in answer["receipts"]]
         counts = (answer["ignored"], answer["duplicates"])
-        return IngestResult(receipts, *counts, replayed=True, dead_letters=answer.get("dead_letters", 0))
+        return IngestResult(
+            receipts,
+            *counts,
+            replayed=True,
+            dead_letters=answer.get("dead_letters", 0),
+            registered=answer.get("registered", ()),
+        )

@@ -1,22 +1,45 @@
-"""Initial loads: the snapshot rows of one table as an Arrow stream, from bytes to a receipt."""
+"""Rows of one table as an Arrow stream, from bytes to a receipt: an initial load, or plain rows with operations."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.domain.access.rights import Principal
+from app.domain.model.change import Operation
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
-from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table
+from app.domain.rows.from_arrow.changed_rows import changed_rows
+from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
 from app.domain.rows.row_rules import RowRules
-from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
 from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.rows.arrow import split_operations
+from app.formats.rows.declaration import Declaration, declaration_of
+from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
+from app.ingest.declared_tables import register_declared
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.moved_tables import retry_moved
+from app.ingest.parsed_request import Registered, registered_answer
 from app.ingest.pipeline import Ingest
-from app.staging.batches.batch import Batch
+from app.ingest.readers import present_table
+from app.ingest.table_cache import TableCache
+from app.staging.batches.batch import Batch, TableMoved
+from app.staging.connection.database import translated_errors
+from app.staging.tables.registration import evolve_table
+from app.staging.tables.registration_events import record_registration
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfStream:
+    """What a request of plain rows says about its Arrow stream."""
+
+    operation: RowOperation
+    """The operation of rows without one."""
+    declared: Declaration | None = None
+    key_columns: tuple[str, ...] | None = None
+    """Set if the schema of the stream declares the table; these are its keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,28 +51,64 @@ class ArrowLoad:
     limits: InputLimits = UNLIMITED
     reserve: Callable[[int], None] = lambda _: None
     """Reserves memory for the typed rows, in bytes, before they are built; raises where too little is left."""
+    rows: RowsOfStream | None = None
+    """None for the snapshot rows of an initial load."""
 
     async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         """Stage the rows as one batch and return after COMMIT. Raises what `Ingest.accept` raises."""
         return await or_stored_result(self._accept(ingest, principal, identity))
 
+    def batch(
+        self, table_cache: TableCache, principal: Principal, *, marker_first: bool
+    ) -> tuple[Batch, Registered | None]:
+        """Return the typed rows, and what the stream registered for them. Raises RejectedInput or TableMoved."""
+        given = decode_arrow_stream(self.body, self.limits)
+        if self.rows is None:
+            table = _accepting(present_table(self.table, table_cache, principal))
+            return Batch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.reserve)), None
+        declared = self.rows.declared
+        if self.rows.key_columns is not None:
+            columns = [field for field in given.schema if field.name != OPERATION_COLUMN]
+            declared = declaration_of(columns, self.rows.key_columns)
+        registered = register_declared(declared, self.table, table_cache, principal, marker_first=marker_first)
+        given, operations = split_operations(given, self.rows.operation)
+        table = _accepting(present_table(self.table, table_cache, principal))
+        if table.schema.bare and {*operations.kinds} != {Operation.INSERT}:
+            table = _with_marker(table, table_cache, principal, marker_first=marker_first)
+        rows = changed_rows(given, operations, RowRules.of(table), self.limits.value_bytes, self.reserve)
+        return Batch(table, rows), registered
+
     async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         await ingest.check_not_staged(identity)
+        done: list[Registered] = []
 
         async def attempt() -> IngestResult:
-            batch = await asyncio.to_thread(self._batch, ingest, principal)
+            batch, registered = await asyncio.to_thread(
+                self.batch, ingest.table_cache, principal, marker_first=ingest.marker_first
+            )
+            if registered is not None:
+                done.append(registered)
             await ingest.check_backlog(batch.table, identity)
-            return IngestResult(await ingest.receipts_of(ingest.group_commit.submit([batch], identity)))
+            answer = registered_answer(done[0] if done else None)
+            submitted = ingest.group_commit.submit([batch], identity, registered=answer)
+            return IngestResult(await ingest.receipts_of(submitted), registered=answer)
 
         return await retry_moved(attempt)
 
-    def _batch(self, ingest: Ingest, principal: Principal) -> Batch:
-        source = SourceName.address(self.table)
-        table = ingest.table_cache.refresh(source)
-        if table is None or not principal.may_touch(table.name):
-            withheld = ingest.table_cache.withheld(source, principal)
-            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {self.table} is not registered", withheld=withheld)
-        if not table.state.accepts_changes:
-            raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-        given = decode_arrow_stream(self.body, self.limits)
-        return Batch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.reserve))
+
+def _accepting(table: Table) -> Table:
+    if not table.state.accepts_changes:
+        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+    return table
+
+
+def _with_marker(table: Table, table_cache: TableCache, principal: Principal, *, marker_first: bool) -> Table:
+    """Give a table whose files have no row marker one, because its rows are no inserts. Raises TableMoved."""
+    with translated_errors(), table_cache.begin() as connection:
+        wanted = replace(table.schema, bare=False)
+        registration = evolve_table(connection, table, wanted, marker_first=marker_first)
+        record_registration(connection, registration, principal.key_id, "changes")
+    table_cache.forget_table(table.name)
+    if registration.table.schema.bare:
+        raise TableMoved
+    return registration.table

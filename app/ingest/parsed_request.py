@@ -1,7 +1,7 @@
 """What a body contains: changes by source, and the messages that are set aside."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TypeAlias
 
 from app.domain.model.change import Change
@@ -36,6 +36,20 @@ class SourceChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Registered:
+    """What a request registered before its changes were read."""
+
+    table: str
+    outcome: str
+    """`created`, or `evolved` if the table got columns."""
+
+
+def registered_answer(registered: Registered | None) -> Sequence[Mapping[str, str]]:
+    """Return what was registered as an answer has it."""
+    return [] if registered is None else [asdict(registered)]
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedRequest:
     """A request's changes by source, in order of first appearance, and how many messages were ignored."""
 
@@ -49,6 +63,7 @@ class ParsedRequest:
     """Set if rejected messages can become dead letters; without it they reject the request."""
     max_value_bytes: int | None = None
     """The limit of a value in bytes; None if the body is shorter than the limit."""
+    registered: Registered | None = None
 
     def rejection(
         self, problems: Sequence[Problem], rejected: Sequence[RejectedMessage] = (), *, withheld: str | None = None

@@ -16,9 +16,10 @@ from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_definitions import scalar
+from app.domain.rows.from_arrow.changed_rows import changed_rows
+from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowRules
-from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
@@ -32,10 +33,11 @@ from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
+from app.formats.rows.arrow import split_operations
 from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import RowOperation
+from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
 from tests.support.columnar_replicate import check_agreement
 from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import schema_of
@@ -234,6 +236,10 @@ def arrow_stream(body: bytes) -> None:
         else:
             staged = decode_payload(encode_payload([rows.batch]), rules.schema.arrow)
             assert repr(staged.to_pylist()) == repr(rows.batch.to_pylist())
+            if OPERATION_COLUMN not in given.schema.names:
+                values, operations = split_operations(given, RowOperation.INSERT)
+                inserted = changed_rows(values, operations, rules, max_value_bytes=1_000, reserve=_hold_little)
+                assert repr(inserted.batch.to_pylist()) == repr(rows.batch.to_pylist()), "as inserted plain rows"
     if rejections:
         raise rejections[0]
 

@@ -21,12 +21,13 @@ from app.api.changes.parameters import (
     replicate_query,
     rows_csv_query,
     rows_query,
+    rows_stream_query,
 )
 from app.api.exchange import Answer, Exchange
 from app.api.gateway import gateway_in
-from app.api.server.content_types import CSV, check_arrow_type, check_json_type, media_type
+from app.api.server.content_types import ARROW_STREAM, CSV, check_arrow_type, check_json_type, media_type
 from app.domain.access.rights import Right
-from app.ingest import ArrowLoad, IngestResult, perform_dry_run
+from app.ingest import ArrowLoad, IngestResult, perform_dry_run, perform_stream_dry_run
 from app.observability.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
 
 PREFIX: Final = "/v1/changes"
@@ -58,6 +59,7 @@ class ChangeEndpoint:
                 "duplicates": result.duplicates,
                 "dead_letters": result.dead_letters,
                 "replayed": result.replayed,
+                **({"registered": result.registered} if result.registered else {}),
             }
         )
         if result.replayed:
@@ -83,8 +85,26 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     return await gateway.ingest.accept(reader, principal, identity)
 
 
+async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
+    """Stage plain rows, in JSON, CSV or an Arrow stream."""
+    if media_type(exchange.head.content_type) != ARROW_STREAM:
+        return await _accept_messages(_rows_query_of, exchange)
+    principal = await authorize(exchange, Right.INGEST)
+    named, gateway = identity_headers(exchange), gateway_in(exchange.scope)
+    query = rows_stream_query(exchange.scope["query_string"])
+    body = await read_body(exchange, gateway.settings)
+    identity = named.identity(exchange, body)
+    reserve = partial(reserve_rows, exchange, gateway.settings)
+    load = ArrowLoad(query.table, body, gateway.input_limits, reserve, query.rows)
+    if query.dry_run:
+        marker_first = gateway.settings.marker_first
+        preview = await perform_stream_dry_run(gateway.engine, load, principal, marker_first=marker_first)
+        return Answer(200, msgspec.json.encode(preview))
+    return await load.accept(gateway.ingest, principal, identity)
+
+
 async def _accept_stream(exchange: Exchange) -> IngestResult:
-    """Stage the rows of an Arrow stream."""
+    """Stage the rows of an initial load."""
     principal = await authorize(exchange, Right.INGEST)
     named, gateway = identity_headers(exchange), gateway_in(exchange.scope)
     check_arrow_type(exchange.head.content_type)
@@ -124,7 +144,7 @@ def _rows_query_of(exchange: Exchange) -> ChangeQuery:
 ARCION: Final = ChangeEndpoint("arcion", partial(_accept_messages, _arcion_query_of))
 REPLICATE: Final = ChangeEndpoint("replicate", partial(_accept_messages, _replicate_query_of))
 DEBEZIUM: Final = ChangeEndpoint("debezium", partial(_accept_messages, _debezium_query_of))
-ROWS: Final = ChangeEndpoint("rows", partial(_accept_messages, _rows_query_of))
+ROWS: Final = ChangeEndpoint("rows", _accept_rows)
 ARROW: Final = ChangeEndpoint("arrow", _accept_stream)
 
 ENDPOINTS: Final = {endpoint.path: endpoint for endpoint in (ARCION, REPLICATE, DEBEZIUM, ROWS, ARROW)}

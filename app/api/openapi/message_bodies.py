@@ -215,18 +215,13 @@ ROWS_BODY["requestBody"]["content"]["text/csv"] = {
     "schema": {"type": "string", "description": "A header with the names of the columns, then one record per row."},
     "examples": {"rows": {"summary": "Two rows", "value": "n_nationkey,n_name\r\n100,Testing name\r\n101,\r\n"}},
 }
-ARROW_BODY: Final = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            ARROW_STREAM: {
-                "schema": {
-                    "type": "string",
-                    "format": "binary",
-                    "description": "One Arrow IPC stream with the table's columns, without view, dictionary or nested "
-                    "types, and with uncompressed buffers.",
-                }
-            }
-        },
+_STREAM: Final = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "One Arrow IPC stream with the table's columns, without view, dictionary or nested types, and "
+        "with uncompressed buffers.",
     }
 }
+ROWS_BODY["requestBody"]["content"][ARROW_STREAM] = _STREAM
+ARROW_BODY: Final = {"requestBody": {"required": True, "content": {ARROW_STREAM: _STREAM}}}

@@ -15,6 +15,7 @@ from app.api.changes.parameters import (
     OverrideParameters,
     ReplicateParameters,
     RowsParameters,
+    StreamParameters,
     openapi_extra,
 )
 from app.api.exchange import exchange_of
@@ -93,13 +94,14 @@ async def post_debezium(request: Request) -> Response:
     summary="Post plain rows of one table",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=openapi_extra(ROWS_BODY, RowsParameters, CsvSignParameters),
+    openapi_extra=openapi_extra(ROWS_BODY, RowsParameters, CsvSignParameters, StreamParameters),
 )
 async def post_rows(request: Request) -> Response:
-    """Accept one row, a JSON array, NDJSON, concatenated rows or CSV with a header, for the table in `table`.
+    """Accept rows for the table in `table`: a JSON object or array, NDJSON, CSV with a header, or an Arrow stream.
 
     The keys decide: an upsert inserts a row or replaces it, a delete needs the key only. All rows are accepted or none,
-    unless rejected rows become dead letters (`on_reject=dead_letter`).
+    unless rejected rows become dead letters (`on_reject=dead_letter`). `columns`, or `register=true` for an Arrow
+    stream, registers the table first.
     """
     return await _answer(ROWS, request)
 

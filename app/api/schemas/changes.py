@@ -35,6 +35,14 @@ class ReceiptModel(Model):
     """How many rows will land."""
 
 
+class RegisteredModel(Model):
+    """What a request registered before its changes were read."""
+
+    table: str
+    outcome: Literal["created", "evolved"]
+    """`evolved` if the table existed and got columns."""
+
+
 class AcceptedModel(Model):
     """The answer to a change request, sent after COMMIT."""
 
@@ -52,6 +60,9 @@ class AcceptedModel(Model):
 
     replayed: bool
     """True if the request was accepted before; the other fields then repeat the first answer."""
+
+    registered: list[RegisteredModel] | None = None
+    """The table that the request declared, if it was created or got columns; otherwise absent."""
 
 
 class ProducerModel(Model):

@@ -31,7 +31,8 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "override": (SourceFormat.ARCION,),
     "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
     "mode": (SourceFormat.CSV,),
-    "columns": (SourceFormat.CSV,),
+    "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
+    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
     "header": (SourceFormat.CSV,),
     "delimiter": _SIGN_FORMATS,
     "quote": _SIGN_FORMATS,
@@ -83,7 +84,16 @@ def send(
     mode: Annotated[
         CsvMode | None, typer.Option(help="csv: the mode in which Replicant wrote the file. Required.")
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="csv: comma-separated column names in file order.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="csv: comma-separated column names in file order. rows: name:type pairs that register the table, for "
+            "example 'id:int64,total:decimal(12,2)'."
+        ),
+    ] = None,
+    key_columns: Annotated[
+        str | None, typer.Option("--key-columns", help="rows: comma-separated key columns of the table in --columns.")
+    ] = None,
     header: Annotated[bool, typer.Option("--header", help="csv: the first record holds the column names.")] = False,
     delimiter: Annotated[str | None, typer.Option(help="csv, rows-csv: field delimiter. Default: a comma.")] = None,
     quote: Annotated[str | None, typer.Option(help="csv, rows-csv: quote character. Default: a double quote.")] = None,
@@ -186,6 +196,7 @@ def send(
         op=operation,
         mode=mode,
         columns=columns,
+        key_columns=key_columns,
         header="true" if header else None,
         delimiter=delimiter,
         quote=quote,
@@ -254,7 +265,7 @@ def _parameters(source_format: SourceFormat, **given: str | None) -> dict[str, s
     for name in parameters:
         formats = _FORMATS_OF[name]
         if source_format not in formats:
-            raise typer.BadParameter(f"--{name} is for --format {' and '.join(formats)}")
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is for --format {' and '.join(formats)}")
     return parameters
 
 

@@ -36,7 +36,7 @@ def decode_arrow_stream(body: bytes, limits: InputLimits = UNLIMITED) -> pa.Tabl
         layouts = [*_layouts(messages, len(fields), limits)]
         if not layouts:
             raise RejectedInput(Code.EMPTY_REQUEST, "the Arrow stream has no rows")
-        schema = pa.schema([pa.field(field.name, field.type) for field in fields])
+        schema = pa.schema([pa.field(field.name, field.type, field.nullable) for field in fields])
         return pa.Table.from_batches([_batch(layout, schema) for layout in layouts], schema)
     except (Damaged, pa.ArrowException) as error:
         raise _malformed(error) from error

@@ -11,7 +11,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 from app.formats.json.decoder import MessageDecoder
 from app.formats.rows.foreign_forms import foreign_problem
-from app.formats.rows.operations import OPERATION_COLUMN, RowOperation, operation_of, row_change
+from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, RowOperation, operation_of, row_change
 
 _DECODER: Final = MessageDecoder(dict[str, Any])
 
@@ -33,8 +33,9 @@ class RowChanges:
         if operation is not None:
             self.changes.append(row_change(index, operation, row))
             return
-        detail = f"{prefix}{OPERATION_COLUMN} must be upsert, insert, update or delete, or R, I, U or D"
-        problem = Problem(Code.BAD_OP, detail, index, pointer_to("", OPERATION_COLUMN), OPERATION_COLUMN)
+        problem = Problem(
+            Code.BAD_OP, prefix + BAD_OPERATION, index, pointer_to("", OPERATION_COLUMN), OPERATION_COLUMN
+        )
         if keep:
             self.rejected.append(RejectedMessage(index, (problem,)))
         else:

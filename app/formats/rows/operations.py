@@ -8,6 +8,8 @@ from app.domain.model.change import Change, Image, Operation
 OPERATION_COLUMN: Final = "__op__"
 """The key of a JSON row, or the column of a CSV file, that has the operation of its row."""
 
+BAD_OPERATION: Final = f"{OPERATION_COLUMN} must be upsert, insert, update or delete, or R, I, U or D"
+
 _AT: Final = ""
 """JSON Pointer of the row: a message is the row itself."""
 

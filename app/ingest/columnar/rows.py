@@ -10,6 +10,7 @@ from app.domain.model.input_limits import InputLimits
 from app.domain.model.source_name import SourceName
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
+from app.formats.rows.declaration import Declaration
 from app.formats.rows.operations import RowOperation
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, eligible_table, opened_or_why
@@ -27,6 +28,7 @@ class RowsRequest:
     operation: RowOperation
     limits: InputLimits
     principal: Principal
+    declared: Declaration | None = None
 
     @staticmethod
     def open(requests: "Sequence[RowsRequest]", table_cache: TableCache) -> list[Opened]:
@@ -37,6 +39,8 @@ class RowsRequest:
         if len(self.body) > self.limits.value_bytes:  # a value can be too long
             raise Declined(Decline.BODY)
         table = eligible_table(self.requested, None, table_cache, self.principal)
+        if self.declared is not None and not self.declared.is_met_by(table.schema):
+            raise Declined(Decline.TABLE)
         content = RowsBody(self.body, self.operation, self.limits.messages)
         return OpenedBody([TablePart(table, _reader_of(table.schema.names), content)])
 

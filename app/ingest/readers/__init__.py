@@ -5,7 +5,7 @@ With `keep_rejected`, rejected messages are set aside; they become dead letters 
 """
 
 from app.ingest.readers.arcion import arcion_csv, arcion_json
-from app.ingest.readers.body_reader import BodyReader
+from app.ingest.readers.body_reader import BodyReader, present_table
 from app.ingest.readers.debezium import debezium_json
 from app.ingest.readers.kept import kept_message
 from app.ingest.readers.replicate import replicate_json
@@ -17,6 +17,7 @@ __all__ = [
     "arcion_json",
     "debezium_json",
     "kept_message",
+    "present_table",
     "replicate_json",
     "rows_csv",
     "rows_json",

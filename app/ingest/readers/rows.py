@@ -9,9 +9,11 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
+from app.formats.rows.declaration import Declaration
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import RowOperation
 from app.ingest.columnar.rows import RowsRequest
+from app.ingest.declared_tables import register_declared
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader, max_value_bytes, present_table, trimmed, written_json
 from app.ingest.table_cache import TableCache
@@ -22,21 +24,29 @@ def rows_json(
     table: TableName,
     operation: RowOperation,
     *,
+    declared: Declaration | None = None,
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
 ) -> BodyReader:
-    """Read a body of plain rows for one table. Rows without an operation have the given one."""
+    """Read a body of plain rows for one table. Rows without an operation have the given one.
+
+    With `declared`, the table is registered first, or gets the columns that it lacks.
+    """
     source = SourceName.address(table)
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        registered = register_declared(declared, table, table_cache, principal, marker_first=marker_first)
         found = present_table(table, table_cache, principal)
         columns = frozenset(found.schema.names)
         parsed = decode_rows(body, operation, columns, limits, keep_rejected=keep_rejected)
         written = partial(written_json, body, LetterFormat.ROWS, {"op": operation}) if keep_rejected else None
         changes = SourceChanges(source, parsed.changes, rejected=parsed.rejected)
-        return ParsedRequest([changes], written=written, max_value_bytes=max_value_bytes(body, limits))
+        limit = max_value_bytes(body, limits)
+        return ParsedRequest([changes], written=written, max_value_bytes=limit, registered=registered)
 
-    return BodyReader(decode, LetterFormat.ROWS, partial(RowsRequest, body, source, operation, limits))
+    return BodyReader(
+        decode, LetterFormat.ROWS, partial(RowsRequest, body, source, operation, limits, declared=declared)
+    )
 
 
 def rows_csv(
@@ -44,18 +54,22 @@ def rows_csv(
     table: TableName,
     layout: RowsLayout,
     *,
+    declared: Declaration | None = None,
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
 ) -> BodyReader:
-    """Read a CSV body of plain rows for one table."""
+    """Read a CSV body of plain rows for one table, see `rows_json`."""
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        registered = register_declared(declared, table, table_cache, principal, marker_first=marker_first)
         found = present_table(table, table_cache, principal)
         parsed = decode_csv_rows(body, layout, trimmed(found), limits, keep_rejected=keep_rejected)
         written = partial(_written_csv_rows, body, layout, parsed.columns) if keep_rejected else None
         changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
         limit = max_value_bytes(body, limits)
-        return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
+        return ParsedRequest(
+            [changes], lines=parsed.lines, written=written, max_value_bytes=limit, registered=registered
+        )
 
     return BodyReader(decode, LetterFormat.ROWS_CSV)
 

@@ -1,6 +1,6 @@
 """Requests and batches as they enter staging, and the receipts that come out of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -67,6 +67,8 @@ class StagingRequest:
     """The rejected messages to keep."""
     replay: LetterReplay | None = None
     """The dead letter that this request replays; it then has exactly one batch."""
+    registered: Sequence[Mapping[str, str]] = ()
+    """The tables that the request registered, as its answer has them."""
 
     @property
     def table_ids(self) -> frozenset[TableId]:
@@ -86,6 +88,7 @@ class StagingRequest:
             "ignored": self.ignored,
             "duplicates": self.duplicates,
             "dead_letters": self.dead_letters,
+            **({"registered": [*self.registered]} if self.registered else {}),
         }
 
 

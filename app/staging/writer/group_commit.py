@@ -11,7 +11,7 @@ that takes too long is given up together with its connection.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
@@ -88,6 +88,7 @@ class GroupCommit:
         duplicates: int = 0,
         letters: Sequence[TableLetters] = (),
         replay: LetterReplay | None = None,
+        registered: Sequence[Mapping[str, str]] = (),
     ) -> "Future[list[Receipt]]":
         """Stage a request; the future returns one receipt per batch, in the order given. See StagingRequest.
 
@@ -95,9 +96,8 @@ class GroupCommit:
         `commit_unknown`, perhaps everything) was staged.
         """
         future: Future[list[Receipt]] = Future()
-        self.submit_to(
-            future, batches, identity, ignored=ignored, duplicates=duplicates, letters=letters, replay=replay
-        )
+        counts = {"ignored": ignored, "duplicates": duplicates}
+        self.submit_to(future, batches, identity, **counts, letters=letters, replay=replay, registered=registered)
         return future
 
     def submit_to(
@@ -110,12 +110,13 @@ class GroupCommit:
         duplicates: int = 0,
         letters: Sequence[TableLetters] = (),
         replay: LetterReplay | None = None,
+        registered: Sequence[Mapping[str, str]] = (),
     ) -> None:
         """Stage a request and give the waiter what the future of `submit` gets, without a Future's cost.
 
         Raises TemporarilyUnavailable `shutting_down` after `close`; the waiter then gets nothing.
         """
-        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay)
+        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay, registered)
         self._queue.put(WaitingRequest(content, waiter, time.monotonic()))
 
     def wait_until_it_rests(self, seconds: float) -> None:

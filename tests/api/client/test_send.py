@@ -72,12 +72,14 @@ def test_a_csv_file_above_the_body_limit_keeps_line_ends_within_quotes(
 def test_a_file_of_plain_rows_is_sent_with_the_operation_of_its_rows(
     gateway: Gateway, api_engine: sa.Engine, send: Send, source_format: str
 ) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    declared = ("--columns", "id:int64,note:string", "--key-columns", "id")
     rows = [{"id": key, "note": "a;\n" if key else None} for key in range(20)]
     written = io.StringIO("id;note\n" + "".join(f'{row["id"]};"{row["note"]}"\n' for row in rows[1:]) + "\n0;\n")
     content = written.getvalue() if source_format == "rows-csv" else "\n".join(map(json.dumps, [*rows[1:], rows[0]]))
     signs = ("--delimiter", ";") if source_format == "rows-csv" else ()
-    ended = send(content.encode(), "--format", source_format, "--table", "t", "--op", "insert", "--batch", 7, *signs)
+    ended = send(
+        content.encode(), "--format", source_format, "--table", "t", "--op", "insert", "--batch", 7, *signs, *declared
+    )
     assert (ended.status, ended.errors) == (0, "")
     assert ended.output.startswith("accepted: 20 changes in 3 requests")
     assert staged(api_engine, "t") == [tuple(row.values()) for row in [*rows[1:], rows[0]]]

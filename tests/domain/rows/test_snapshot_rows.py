@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from app.domain.model.table_options import BinaryEncoding, TableOptions
+from app.domain.rows.from_arrow.arrow_images import ROWS_AT_ONCE, source_value
+from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import encode_image
 from app.domain.rows.row_rules import RowRules
-from app.domain.rows.snapshot_rows import ROWS_AT_ONCE, snapshot_rows, source_value
 from app.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN
 from tests.fuzz.decoders import TYPES

@@ -9,7 +9,13 @@ from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, Csv
 from app.api.changes.parameters.debezium import DebeziumParameters, debezium_query
 from app.api.changes.parameters.identity import MAX_SEQUENCE, IdentityHeaders, identity_headers, openapi_extra
 from app.api.changes.parameters.replicate import ReplicateParameters, replicate_query
-from app.api.changes.parameters.rows import RowsParameters, rows_csv_query, rows_query
+from app.api.changes.parameters.rows import (
+    RowsParameters,
+    StreamParameters,
+    rows_csv_query,
+    rows_query,
+    rows_stream_query,
+)
 
 __all__ = [
     "MAX_SEQUENCE",
@@ -24,6 +30,7 @@ __all__ = [
     "OverrideParameters",
     "ReplicateParameters",
     "RowsParameters",
+    "StreamParameters",
     "arcion_query",
     "csv_query",
     "debezium_query",
@@ -33,4 +40,5 @@ __all__ = [
     "replicate_query",
     "rows_csv_query",
     "rows_query",
+    "rows_stream_query",
 ]

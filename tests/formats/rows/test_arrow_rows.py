@@ -1,0 +1,153 @@
+"""Plain rows as Arrow columns give the rows of the same rows in JSON, and reject what those reject."""
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.rows.from_arrow.changed_rows import changed_rows
+from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.row_rules import RowRules
+from app.errors import Code, RejectedInput
+from app.formats.rows.arrow import split_operations
+from app.formats.rows.operations import RowOperation
+from tests.fuzz.decoders import ROWS_RULES, exact_rows
+from tests.support.rejections import rejected
+from tests.support.samples.schemas import schema_of
+
+TYPES: Final = {
+    "id": pa.int32(),
+    "amount": pa.decimal64(9, 2),
+    "name": pa.large_string(),
+    "doc": pa.string(),
+    "other": pa.int64(),
+}
+VALUES: Final = {
+    "id": st.sampled_from([1, 2, 3]) | st.just(None),
+    "amount": st.none() | st.decimals(-999, 999, places=2).map(lambda value: value.quantize(Decimal("0.01"))),
+    "name": st.sampled_from(["", "null", "ä", None]),
+    "doc": st.sampled_from([None, "{}", "[1, 2]", "no json"]),
+    "other": st.just(1),
+}
+OPERATIONS = st.sampled_from(["upsert", "Insert", "UPDATE", "delete", "d", "R", "i", "U", None, None, "x"])
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """Draw rows that all give the same columns, and at times an operation each."""
+    names = draw(
+        st.just(["id", "amount", "name", "doc"]) | st.lists(st.sampled_from([*TYPES]), unique=True, min_size=1)
+    )
+    rows = draw(st.integers(1, 6))
+    columns = {
+        name: pa.array([draw(VALUES[name]) for _ in range(rows)], TYPES[name])
+        if draw(st.integers(0, 9))
+        else pa.nulls(rows)
+        for name in names
+    }
+    if draw(st.booleans()):
+        columns["__op__"] = pa.array([draw(OPERATIONS) for _ in range(rows)], pa.string())
+    return pa.table(columns)
+
+
+def arrow_rows(given_rows: pa.Table, operation: RowOperation, rules: RowRules) -> LandingRows:
+    values, operations = split_operations(given_rows, operation)
+    return changed_rows(values, operations, rules)
+
+
+def in_json(given_rows: pa.Table) -> bytes:
+    """Return the rows as JSON, decimals as texts and JSON as it is written."""
+    return json.dumps(given_rows.to_pylist(), default=str).encode()
+
+
+def outcome(rows: LandingRows) -> dict[str, Any]:
+    """Return what lands, with images as what they know: one side has values as texts, the other typed ones."""
+    images = None
+    if rows.images is not None:
+        known = [None if image is None else _texts(json.loads(image)) for image in rows.images.images]
+        incomplete = {
+            row: (entry.missing, [*entry.unknown], entry.message, entry.pointer)
+            for row, entry in rows.images.incomplete.items()
+        }
+        images = ([*rows.images.keys], known, incomplete, [*rows.images.inserts])
+    return {"rows": rows.batch.to_pylist(), "images": images, "facts": replace(rows, batch=None, images=None)}
+
+
+def _texts(image: Any) -> Any:
+    if isinstance(image, dict):
+        return {at: _texts([value])[0] for at, value in image.items()}
+    return [None if value is None else str(Decimal(str(value))) if _is_number(value) else value for value in image]
+
+
+def _is_number(value: Any) -> bool:
+    return str(value).lstrip("-").replace(".", "", 1).isdecimal()
+
+
+def codes(read: Any) -> tuple[dict[str, Any] | None, set[tuple[str, int, str | None]]]:
+    """Return what lands, or the codes with their rows and columns."""
+    try:
+        return outcome(read()), set()
+    except RejectedInput as error:
+        return None, {(problem.code, problem.index or 0, problem.column) for problem in error.problems}
+
+
+@given(tables(), st.sampled_from(RowOperation), st.sampled_from(ROWS_RULES))
+def test_columns_give_the_rows_and_the_rejections_of_json(
+    given_rows: pa.Table, operation: RowOperation, rules: RowRules
+) -> None:
+    found, problems = codes(lambda: arrow_rows(given_rows, operation, rules))
+    expected, all_problems = codes(lambda: exact_rows(in_json(given_rows), operation, rules))
+    assert found == expected
+    assert problems <= all_problems, "the columnar side may stop at the columns that no row gives"
+    assert bool(problems) == bool(all_problems)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        *(pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.bool_(), pa.date32(), pa.date64(), pa.binary(3)),
+        *(pa.decimal32(5, 1), pa.decimal64(9, 2), pa.decimal128(20, 3), pa.decimal256(38, 9), pa.large_binary()),
+        *(pa.timestamp("s", "UTC"), pa.timestamp("ns", "UTC"), pa.string(), pa.large_string(), pa.binary()),
+    ],
+    ids=str,
+)
+def test_a_delete_uses_the_key_whatever_the_other_columns_have(of: pa.DataType) -> None:
+    wanted = "int64" if pa.types.is_integer(of) else "float64" if pa.types.is_floating(of) else "boolean"
+    wanted = "binary" if "binary" in str(of) else "string" if "string" in str(of) else wanted
+    wanted = "date" if pa.types.is_date(of) else "timestamp" if pa.types.is_timestamp(of) else wanted
+    wanted = "decimal(38,9)" if pa.types.is_decimal(of) else wanted
+    rules = RowRules(schema_of({"id": "int64", "value": wanted}, ["id"], ["id", "value"]))
+    values = pa.array([None] * 3, of)
+    given_rows = pa.table({"id": [1, 2, 3], "value": values, "__op__": ["delete", "D", "delete"]})
+    assert arrow_rows(given_rows, RowOperation.UPSERT, rules).batch.to_pylist() == [
+        {"id": key, "value": None, "__rowMarker__": 2} for key in (1, 2, 3)
+    ]
+    mixed = given_rows.set_column(2, "__op__", pa.array(["delete", "upsert", "delete"]))
+    with rejected() as rejection:
+        arrow_rows(mixed, RowOperation.UPSERT, rules)
+    assert rejection.code == Code.NULL_VALUE
+
+
+def test_a_bad_value_in_a_deleted_row_does_not_count() -> None:
+    rules = RowRules(schema_of({"id": "int64", "small": "int16"}, ["id"], ["id"]))
+    given_rows = pa.table({"id": [1, 2], "small": [100_000, 7], "__op__": ["d", None]})
+    assert [row["small"] for row in arrow_rows(given_rows, RowOperation.UPSERT, rules).batch.to_pylist()] == [None, 7]
+
+
+def test_the_operation_is_a_text_column() -> None:
+    with rejected() as rejection:
+        split_operations(pa.table({"id": [1], "__op__": [1]}), RowOperation.UPSERT)
+    assert rejection.code == Code.SCHEMA_MISMATCH
+
+
+def test_inserts_that_omit_a_column_leave_it_unknown_in_their_images() -> None:
+    schema = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+    rules = RowRules(schema, TableOptions(partial_updates=PartialUpdates.COMPLETE))
+    rows = arrow_rows(pa.table({"id": [1]}), RowOperation.INSERT, rules)
+    assert rows.images is not None and rows.images.images == [b'{"-1":2,"0":1}']
