@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
+from app.domain.model.written_number import as_json
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
@@ -50,11 +51,17 @@ _BY_MEANING: Final = {
     "io.debezium.time.IsoTime": TypeName.STRING,
     "io.debezium.time.ZonedTime": TypeName.STRING,
     "org.apache.kafka.connect.data.Time": TypeName.STRING,
+    "io.debezium.time.StructuredDate": TypeName.DATE,
+    "io.debezium.time.StructuredTimestamp": TypeName.TIMESTAMP,
+    "io.debezium.time.StructuredZonedTimestamp": TypeName.TIMESTAMP,
+    "io.debezium.time.StructuredTime": TypeName.STRING,
+    "io.debezium.time.StructuredZonedTime": TypeName.STRING,
     VARIABLE_DECIMAL: TypeName.STRING,
     _JSON: TypeName.JSON,
 }
 _NUMERIC_SOURCE: Final = re.compile(r"(DECIMAL|NUMERIC|NUMBER|DEC|FIXED)\b.*", re.IGNORECASE | re.DOTALL)
 _SOURCE_COLUMN: Final = "__debezium.source.column."
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MAX_CACHED_BYTES: Final = 2**16
 
 
@@ -128,7 +135,7 @@ class ConnectField:
 
 def read_schema(written: Mapping[str, Any]) -> ConnectField:
     """Return a schema as it is written beside a payload. Raises WrongSchema."""
-    encoded = msgspec.json.encode(written)
+    encoded = _ENCODER.encode(written)
     return _cached(encoded) if len(encoded) <= _MAX_CACHED_BYTES else _field(msgspec.json.decode(encoded), "")
 
 
@@ -141,7 +148,7 @@ def _field(written: Any, at: str) -> ConnectField:
     if not isinstance(written, dict):
         raise WrongSchema(f"the schema{at} is not an object")
     kind = written.get("type")
-    if kind not in _BY_KIND:
+    if not isinstance(kind, str) or kind not in _BY_KIND:
         raise WrongSchema(f"the schema{at} has no type of Kafka Connect")
     parameters = written.get("parameters") or {}
     if not isinstance(parameters, dict):

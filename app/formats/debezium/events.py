@@ -21,7 +21,7 @@ class Form(Enum):
     ENVELOPE = "envelope"
     FLATTENED = "flattened"
     IGNORED = "ignored"
-    """A heartbeat, a schema change, a transaction boundary or a message written into the log."""
+    """A heartbeat, a schema change, a transaction boundary, a notification or a message written into the log."""
 
 
 class WrongEvent(Exception):
@@ -33,10 +33,12 @@ class WrongEvent(Exception):
 
 
 _SCHEMA_AND_PAYLOAD: Final = frozenset({"schema", "payload"})
+_NOTIFICATION: Final = frozenset({"id", "type", "aggregate_type", "additional_data", "timestamp"})
 _TRANSACTION: Final = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})
 _IGNORED_SCHEMAS: Final = (
     "io.debezium.connector.common.Heartbeat",
     "io.debezium.connector.common.TransactionMetadataValue",
+    "io.debezium.connector.common.Notification",
     "SchemaChangeValue",
 )
 _IMAGES: Final = frozenset({"before", "after"})
@@ -60,11 +62,14 @@ METADATA: Final = re.compile(
 
 
 def unwrap(written: Any) -> tuple[Any, Mapping[str, Any] | None, str]:
-    """Return the payload of `{"schema": …, "payload": …}`, its schema and its JSON Pointer; else what is given."""
+    """Return the payload of `{"schema": …, "payload": …}`, its schema and its JSON Pointer; else what is given.
+
+    An empty schema is none.
+    """
     if not isinstance(written, dict):
         return written, None, ""
     if written.keys() == _SCHEMA_AND_PAYLOAD and (written["schema"] is None or isinstance(written["schema"], dict)):
-        return written["payload"], written["schema"], "/payload"
+        return written["payload"], written["schema"] or None, "/payload"
     if written.keys() == {"payload"} and (written["payload"] is None or isinstance(written["payload"], dict)):
         return written["payload"], None, "/payload"
     return written, None, ""
@@ -95,11 +100,13 @@ def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
         return Form.IGNORED
     if {"status", "id"} <= keys <= _TRANSACTION and event["status"] in ("BEGIN", "END"):
         return Form.IGNORED
+    if {"id", "type", "aggregate_type"} <= keys <= _NOTIFICATION:
+        return Form.IGNORED
     return Form.FLATTENED
 
 
 def _check_documents(event: Mapping[str, Any]) -> None:
     source = event.get("source")
     of_mongodb = isinstance(source, dict) and (source.get("connector") == "mongodb" or "collection" in source)
-    if of_mongodb or not _MONGODB.isdisjoint(event):
+    if of_mongodb or isinstance(event.get("after"), str) or not _MONGODB.isdisjoint(event):
         raise WrongEvent(Code.MALFORMED_MESSAGE, _MONGODB_DETAIL)

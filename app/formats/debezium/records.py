@@ -253,8 +253,8 @@ def _key(written: Any) -> RecordKey | None:
         return None
     try:
         fields = None if schema is None else read_schema(schema)
-    except WrongSchema as error:
-        raise WrongEvent(Code.BAD_SCHEMA, f"{error} (of the key)") from None
+    except WrongSchema:
+        fields = None  # the schema of the row has the same columns
     values = {name: value for name, value in payload.items() if not name.startswith(_INTERNAL_KEYS)}
     return RecordKey(values, fields if fields is not None and fields.names == payload.keys() == values.keys() else None)
 

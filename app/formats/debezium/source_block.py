@@ -43,7 +43,7 @@ def source_position(source: Mapping[str, Any]) -> str | None:
     A text longer than an index takes is left out: positions are for people, and no rule reads them.
     """
     parts = [
-        f"{name}={value}"
+        f"{name}={'true' if value is True else value}"
         for name in _POSITION
         if isinstance(value := source.get(name), str | int)
         and value != ""

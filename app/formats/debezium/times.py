@@ -48,11 +48,45 @@ def time_text(count: Any, per_second: int) -> str:
     return f"{'-' if count < 0 else ''}{hour:02}:{minute:02}:{second:02}{_fraction(part, per_second)}"
 
 
+def structured_text(value: Any) -> str:
+    """Return a date, time or timestamp of `time.precision.mode=structured` as one text, with its offset if it has one.
+
+    Raises ValueError for an object with other parts.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("is not an object of years, hours and so on")
+    if special := value.get("specialValue"):
+        return f"-{_BEYOND}" if special == "NEGATIVE_INFINITY" else _BEYOND
+    year, month, day = (_part(value, name) for name in ("year", "month", "day"))
+    hour, minute, second = (_part(value, name) for name in ("hour", "minute", "second"))
+    nanos, offset = _part(value, "nanos") or 0, _part(value, "offsetSeconds")
+    date_part = None if year is None else f"{year:04}-{month or 0:02}-{day or 0:02}"
+    if hour is None:
+        return date_part or ""
+    digits = f"{nanos:09}" if nanos % 1_000 else f"{nanos // 1_000:06}"
+    time_part = f"{hour:02}:{minute or 0:02}:{second or 0:02}{f'.{digits}' if nanos else ''}{_offset_text(offset)}"
+    return time_part if date_part is None else f"{date_part} {time_part}"
+
+
 def iso_text(text: Any) -> str:
     """Return an ISO date or timestamp without its final `Z`: Debezium appends it to values that have no zone."""
     if not isinstance(text, str):
         raise ValueError("is not a text")
     return text.removesuffix("Z")
+
+
+def _part(value: Mapping[str, Any], name: str) -> int | None:
+    part = value.get(name)
+    if part is not None:
+        _check_integer(part, "an object of whole numbers")
+    return part
+
+
+def _offset_text(seconds: int | None) -> str:
+    if seconds is None:
+        return ""
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    return f"{'-' if seconds < 0 else '+'}{hours:02}:{minutes:02}"
 
 
 def _fraction(part: int, per_second: int) -> str:
@@ -86,6 +120,11 @@ READERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "org.apache.kafka.connect.data.Time": _time_reader(PER_SECOND["millis"]),
     "io.debezium.time.MicroTime": _time_reader(PER_SECOND["micros"]),
     "io.debezium.time.NanoTime": _time_reader(PER_SECOND["nanos"]),
+    "io.debezium.time.StructuredDate": structured_text,
+    "io.debezium.time.StructuredTime": structured_text,
+    "io.debezium.time.StructuredZonedTime": structured_text,
+    "io.debezium.time.StructuredTimestamp": structured_text,
+    "io.debezium.time.StructuredZonedTimestamp": structured_text,
     "io.debezium.time.IsoDate": iso_text,
     "io.debezium.time.IsoTimestamp": iso_text,
 }

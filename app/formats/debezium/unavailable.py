@@ -5,10 +5,12 @@ of the connector's property `unavailable.value.placeholder`; bytes, arrays and m
 "Toasted values" in Debezium's description of the connector for PostgreSQL.
 """
 
+import hashlib
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
 
@@ -20,7 +22,7 @@ def unavailable_values(placeholders: tuple[str, ...]) -> IsUnavailable:
     """Return the function that tells whether a value is one of these placeholders or Debezium's, in any form."""
     all_of_them = (DEFAULT_PLACEHOLDER, *placeholders)
     texts = frozenset(form for text in all_of_them for form in _text_forms(text))
-    lists = [form for text in all_of_them for form in ([text], [ord(character) for character in text])]
+    lists = [form for text in all_of_them for form in _list_forms(text)]
     objects = [{text: text} for text in all_of_them]
 
     def is_unavailable(value: Any) -> bool:
@@ -31,6 +33,13 @@ def unavailable_values(placeholders: tuple[str, ...]) -> IsUnavailable:
         return isinstance(value, dict) and value in objects
 
     return is_unavailable
+
+
+def _list_forms(text: str) -> tuple[list[Any], ...]:
+    """Return the placeholder as an array of texts, bytes, integers and UUIDs."""
+    content = text.encode()
+    name_based = UUID(bytes=hashlib.md5(content, usedforsecurity=False).digest(), version=3)
+    return ([text], [b64encode(content).decode()], [*content], [str(name_based)])
 
 
 def _text_forms(text: str) -> tuple[str, ...]:

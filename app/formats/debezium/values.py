@@ -26,6 +26,7 @@ MAX_DECIMAL_BYTES: Final = 1_024
 """Bytes of one Connect decimal; 38 digits need 16."""
 
 INTEGERS: Final = frozenset({TypeName.INT16, TypeName.INT32, TypeName.INT64})
+_OF_STRUCTS: Final = frozenset({VARIABLE_DECIMAL, *READERS})
 _EXACT: Final = Context(prec=3 * MAX_DECIMAL_BYTES, Emax=99_999, Emin=-99_999)
 
 
@@ -98,7 +99,7 @@ def nested_value(value: Any, field: ConnectField) -> Any:
     """Return a part of an array, map or struct as JSON has it: dates as texts, decimals as numbers, bytes in base64."""
     if value is None:
         return None
-    if field.kind == "struct" and field.meaning != VARIABLE_DECIMAL and isinstance(value, dict):
+    if field.kind == "struct" and field.meaning not in _OF_STRUCTS and isinstance(value, dict):
         inner = field.by_name
         return {name: nested_value(part, inner[name]) if name in inner else part for name, part in value.items()}
     if field.items is not None and isinstance(value, list) and field.kind == "array":
