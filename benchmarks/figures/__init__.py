@@ -35,6 +35,7 @@ NAMES: Final = (
     "size",
     "workloads",
     "initial_load",
+    "kafka",
     *MIRROR,
     "costs",
 )
