@@ -130,13 +130,18 @@ class MockCluster:
 
 
 @contextmanager
-def kafka_cluster(brokers: int = 3) -> Iterator[MockCluster]:
-    """Run a cluster while the block runs. A group that begins waits 50 ms for more members, not 3 s."""
+def kafka_cluster(brokers: int = 3, *, topic_ids: bool = False) -> Iterator[MockCluster]:
+    """Run a cluster while the block runs. A group that begins waits 50 ms for more members, not 3 s.
+
+    With `topic_ids` broker 1 is the controller, which tells the ids of topics, as brokers since Kafka 2.8 do.
+    """
     library = librdkafka.load()
     handle = librdkafka.new_handle(library)
     cluster = library.rd_kafka_mock_cluster_new(handle, brokers)
     try:
         library.rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, 50)
+        if topic_ids:
+            library.rd_kafka_mock_set_controller_id(cluster, 1)
         yield MockCluster(library, cluster)
     finally:
         library.rd_kafka_mock_cluster_destroy(cluster)

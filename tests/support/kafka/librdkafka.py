@@ -24,6 +24,7 @@ _SIGNATURES: Final = {
     "rd_kafka_mock_cluster_destroy": (None, (_HANDLE,)),
     "rd_kafka_mock_cluster_bootstraps": (_TEXT, (_HANDLE,)),
     "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, (_HANDLE, ctypes.c_int32)),
+    "rd_kafka_mock_set_controller_id": (ctypes.c_int, (_HANDLE, _BROKERS)),
     "rd_kafka_mock_topic_create": (ctypes.c_int, (_HANDLE, _TEXT, ctypes.c_int, ctypes.c_int)),
     "rd_kafka_mock_topic_delete": (ctypes.c_int, (_HANDLE, _TEXT)),
     "rd_kafka_mock_partition_delete_records": (ctypes.c_int, (_HANDLE, _TEXT, ctypes.c_int32, ctypes.c_int64)),

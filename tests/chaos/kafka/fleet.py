@@ -1,0 +1,86 @@
+"""The bridge processes of a run: one group, whose members are killed, stopped and joined by others."""
+
+import os
+import random
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.kafka.bridge_process import run_bridge
+
+STOPS_WITHIN: Final = 30.0
+_fork_server = get_context("forkserver")
+_fork_server.set_forkserver_preload(["tests.chaos.kafka.bridge_process"])
+
+
+@dataclass
+class Fleet:
+    """`count` bridges; `kills` and `rebalances` count what was done to them."""
+
+    configuration: Path
+    log: Path
+    source: random.Random
+    count: int = 3
+    kills: int = 0
+    rebalances: int = 0
+    failures: list[str] = field(default_factory=list)
+    _members: list[BaseProcess] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start what is missing."""
+        self._members = [member for member in self._members if self._is_well(member)]
+        while len(self._members) < self.count:
+            self._join()
+
+    def kill(self) -> None:
+        """End a member with SIGKILL, wherever it is, and start another in its place."""
+        member = self._members.pop(self.source.randrange(len(self._members)))
+        member.kill()
+        member.join()
+        self.kills += 1
+        self.start()
+
+    def rebalance(self) -> None:
+        """Let a member leave, or another one join, so that partitions move between living members."""
+        self.rebalances += 1
+        if len(self._members) > self.count:
+            self._leave()
+        elif self.source.random() < 0.5:
+            self._join()
+        else:
+            self._leave()
+            self.start()
+
+    def end(self) -> None:
+        """Stop all members with SIGTERM; a member that does not end in time is a failure."""
+        for member in self._members:
+            member.terminate()
+        while self._members:
+            self._ended(self._members.pop())
+
+    def _join(self) -> None:
+        arguments = (self.configuration, self.log, os.getpid())
+        member = _fork_server.Process(target=run_bridge, args=arguments, daemon=True)
+        member.start()
+        self._members.append(member)
+
+    def _leave(self) -> None:
+        member = self._members.pop(self.source.randrange(len(self._members)))
+        member.terminate()
+        self._ended(member)
+
+    def _ended(self, member: BaseProcess) -> None:
+        member.join(STOPS_WITHIN)
+        if member.exitcode is None:
+            self.failures.append("a bridge did not end within 30 s of SIGTERM")
+            member.kill()
+            member.join()
+        elif member.exitcode:
+            self.failures.append(f"a bridge ended with {member.exitcode} after SIGTERM")
+
+    def _is_well(self, member: BaseProcess) -> bool:
+        if member.exitcode is not None:
+            self.failures.append(f"a bridge ended with {member.exitcode} without a reason")
+        return member.exitcode is None
