@@ -8,6 +8,7 @@ import typer
 from app.cli import dead_letters, keys, landing_zone, processes
 from app.cli.audit import audit
 from app.cli.bridge.kafka import kafka as bridge_kafka
+from app.cli.bridge.objects import objects as bridge_objects
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
 from app.cli.mirror import maintenance
@@ -78,6 +79,7 @@ bridge = typer.Typer(
     no_args_is_help=True,
 )
 bridge.command("kafka")(bridge_kafka)
+bridge.command("objects")(bridge_objects)
 app.add_typer(bridge, name="bridge", rich_help_panel=_TO_USE)
 
 mirror = typer.Typer(

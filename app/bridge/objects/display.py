@@ -1,0 +1,56 @@
+"""The progress bar of the bridge, in a terminal only."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.bridge.objects.status import BridgeStatus
+
+
+@contextmanager
+def showing(status: BridgeStatus, console: Console) -> Iterator[None]:
+    """Show how many objects are read while the block runs. Lines on standard error appear above the bar."""
+    if not console.is_terminal:
+        yield
+        return
+    columns = (
+        TextColumn("{task.fields[tables]} tables"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} objects, {task.fields[messages]:,} messages"),
+        TextColumn("{task.fields[trouble]}", style="red"),
+        TimeElapsedColumn(),
+    )
+    ended = threading.Event()
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("", total=0, tables=0, messages=0, trouble="")
+
+        def refresh() -> None:
+            tables = status.snapshot()
+            done = sum(table.objects for table in tables)
+            stopped = sum(table.stop is not None for table in tables)
+            waits = sum(table.waits_for is not None for table in tables) + len(status.sources)
+            trouble = [f"{count} {what}" for count, what in ((stopped, "stopped"), (waits, "waiting")) if count]
+            bar.update(
+                task,
+                completed=done,
+                total=done + sum(table.waiting_objects for table in tables),
+                tables=len(tables),
+                messages=sum(table.messages for table in tables),
+                trouble=", ".join(trouble),
+            )
+
+        def watch() -> None:
+            while not ended.wait(0.2):
+                refresh()
+
+        watcher = threading.Thread(target=watch, name="bridge-display", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+            refresh()

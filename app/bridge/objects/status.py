@@ -1,0 +1,152 @@
+"""What the bridge says of itself: counters of each table, for `/metrics`, `/readyz`, the terminal and the last line."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.errors import MirrorgateError
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a table is stopped: the object and the message in it, if one is at fault, and the error."""
+
+    error: MirrorgateError
+    key: str | None = None
+    etag: str | None = None
+    message: int | None = None
+    since: float = 0.0
+
+
+@dataclass
+class TableStatus:
+    """The state of one table. Only its own thread writes it, except what the listing finds."""
+
+    source: str
+    url: str
+    table: str
+    objects: int = 0
+    messages: int = 0
+    changes: int = 0
+    requests: int = 0
+    bytes: int = 0
+    """Bytes read from the store, compressed or not."""
+    waiting_objects: int = 0
+    waiting_bytes: int = 0
+    dead_letters: int = 0
+    rejected: int = 0
+    late: int = 0
+    changed: int = 0
+    deleted: int = 0
+    last_object: str | None = None
+    stop: Stop | None = None
+    waits_for: str | None = None
+    """What the table waits for now: the gateway or the store, with the reason."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status for `/readyz` and --json."""
+        stop = None
+        if self.stop is not None:
+            error = self.stop.error
+            stop = {
+                "code": error.code,
+                "detail": error.detail,
+                "remedy": error.remedy,
+                "object": self.stop.key,
+                "message": self.stop.message,
+                "errors": getattr(error, "errors", []),
+            }
+        counts = ("objects", "messages", "changes", "requests", "bytes", "dead_letters", "late", "changed", "deleted")
+        return {
+            "source": self.source,
+            "table": self.table,
+            **{name: getattr(self, name) for name in counts},
+            "waiting": self.waiting_objects,
+            "last_object": self.last_object,
+            "waits_for": self.waits_for,
+            "stopped": stop,
+        }
+
+
+@dataclass
+class BridgeStatus:
+    """The state of all tables and sources."""
+
+    tables: list[TableStatus] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    """Sources that cannot be listed, with the reason."""
+    unmatched: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, table: TableStatus) -> None:
+        """Add a table that was found."""
+        with self._lock:
+            self.tables.append(table)
+
+    def snapshot(self) -> list[TableStatus]:
+        """Return the tables found so far."""
+        with self._lock:
+            return list(self.tables)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the facts for `/readyz`."""
+        return {"tables": [table.to_json() for table in self.snapshot()], "unmatched": self.unmatched}
+
+    def reasons(self) -> Sequence[str]:
+        """Return why the bridge is not ready."""
+        found = [f"{name}: {reason}" for name, reason in list(self.sources.items())]
+        for table in self.snapshot():
+            if table.stop is not None:
+                found.append(f"{table.table or table.source} stopped: {table.stop.error.code}")
+            elif table.waits_for is not None:
+                found.append(f"{table.table or table.source} waits: {table.waits_for}")
+        return found
+
+
+_COUNTERS = {
+    "objects": "Objects that were read completely.",
+    "messages": "Messages that are durable at the gateway.",
+    "requests": "Requests that the gateway accepted.",
+    "bytes": "Bytes read from the store.",
+    "rejected": "Requests that the gateway rejected.",
+    "dead_letters": "Messages that the gateway kept as dead letters.",
+    "late": "Objects that appeared behind the position.",
+    "changed": "Objects that changed after they were read.",
+    "deleted": "Objects that were deleted before they were read completely.",
+}
+_GAUGES = {
+    "waiting_objects": "Objects that are not read completely.",
+    "waiting_bytes": "Size of the objects that are not read completely.",
+}
+
+
+class StatusCollector(Collector):
+    """The status as metrics of Prometheus."""
+
+    def __init__(self, status: BridgeStatus) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric, labeled with source and table."""
+        tables, labels = self._status.snapshot(), ["source", "table"]
+        for name, text in _COUNTERS.items():
+            counter = CounterMetricFamily(f"mirrorgate_bridge_objects_{name}", text, labels=labels)
+            for table in tables:
+                counter.add_metric([table.source, table.table], getattr(table, name))
+            yield counter
+        for name, text in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"mirrorgate_bridge_objects_{name}", text, labels=labels)
+            for table in tables:
+                gauge.add_metric([table.source, table.table], getattr(table, name))
+            yield gauge
+        stopped = GaugeMetricFamily("mirrorgate_bridge_objects_stopped", "1 for a stopped table.", labels=labels)
+        for table in tables:
+            stopped.add_metric([table.source, table.table], int(table.stop is not None))
+        yield stopped
+        away = GaugeMetricFamily("mirrorgate_bridge_objects_source_away", "1 while a source cannot be listed.")
+        away.add_metric([], len(self._status.sources))
+        yield away

@@ -1,0 +1,340 @@
+"""One table of a source: reads its objects in order and posts them under one producer, one request at a time.
+
+Invariant: nothing is sent after an object that was rejected, is incomplete, or cannot be read in order. The mark in
+memory is the durable one, or lies behind it by objects that hold no message.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.bridge.log import BridgeLog
+from app.bridge.objects.formats import ObjectFormat, reading_of
+from app.bridge.objects.marks import Mark, digest_of
+from app.bridge.objects.planning import Plan, plan, resolved, start_after
+from app.bridge.objects.reading import ObjectReader, Piece, with_lookahead
+from app.bridge.objects.replicate_files import ReplicateFilesReader, metadata_key
+from app.bridge.objects.settings import ObjectsSettings, SourceSettings
+from app.bridge.objects.status import Stop, TableStatus
+from app.bridge.objects.store import Found, ObjectGone, ObjectStore
+from app.client.chunking.chunks import Limits
+from app.client.file_paths import TablePath
+from app.client.http import GatewayClient, RejectedByGateway
+from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
+from app.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
+
+_MAX_CONFLICTS: Final = 3
+_CONFLICT_SECONDS: Final = 600.0
+_TOO_LARGE: Final = (Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES, Code.TOO_MANY_NESTED_VALUES)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a listing found for a table. `names` has all keys, also those of markers and metadata."""
+
+    objects: list[Found]
+    names: Collection[str]
+    is_complete: bool
+
+
+class _Rejected(Exception):
+    """A request was rejected. `index` is the first message at fault in the piece, if the gateway names one."""
+
+    def __init__(self, piece: Piece, cause: RejectedByGateway) -> None:
+        super().__init__(cause.detail)
+        self.piece, self.cause = piece, cause
+        indexes = [error["index"] - piece.not_counted for error in cause.errors if "index" in error]
+        self.index = min((index for index in indexes if index >= 0), default=None)
+
+
+@dataclass
+class TableReader:
+    """Sends the objects of one table. `work` runs in one thread at a time."""
+
+    settings: ObjectsSettings
+    source: SourceSettings
+    store: ObjectStore
+    path: TablePath
+    producer_name: str
+    client: GatewayClient
+    patience: Patience
+    log: BridgeLog
+    status: TableStatus
+    clock: Callable[[], float] = time.monotonic
+    has_more: bool = True
+    """Whether something may be left to send that the last `work` has seen."""
+    _producer: Producer | None = None
+    _mark: Mark | None = None
+    _known: dict[str, str] = field(default_factory=dict)
+    _first: bool = True
+    _seen: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """ETag of each waiting object, and the time when it was first seen with it."""
+    _reported: set[tuple[str, str]] = field(default_factory=set)
+    _conflicts: list[float] = field(default_factory=list)
+
+    @property
+    def after(self) -> str | None:
+        """The key after which a listing may start; None if it has to be complete."""
+        if self._producer is None or (self.status.stop is not None and self.status.stop.key is None):
+            return None
+        return start_after(self._mark, self.source.order)
+
+    def work(self, listing: Listing) -> None:
+        """Send what is complete, in order. Errors stop the table, or make it wait; the rest of the bridge continues."""
+        try:
+            self.has_more = self._work(listing)
+            self.status.waits_for = None
+        except Stopped:
+            return
+        except TemporarilyUnavailable as error:
+            self.has_more = True
+            self.status.waits_for = error.detail
+            self.log.warning(
+                "table_waits", about=self.producer_name, **self._names, code=error.code, detail=error.detail
+            )
+        except MirrorgateError as error:
+            self._stop(error)
+
+    def _work(self, listing: Listing) -> bool:
+        if self._producer is None:
+            self._producer = Producer.open(self.client, self.producer_name, self.patience)
+            self._read_position()
+        self._mark = resolved(self._mark, listing.objects)
+        planned = plan(listing.objects, self._mark, self.source.order, self._known, first=self._first)
+        if listing.is_complete and not self._is_in_order(planned, listing):
+            return False
+        for found in listing.objects:
+            self._known[found.key] = digest_of(found.etag)
+        self._first = self._first and not listing.is_complete
+        self._note_waiting(planned.pending)
+        if self._is_still_stopped(planned.pending):
+            return False
+        self.status.stop = None
+        for found in planned.pending:
+            if self.patience.stop.is_set() or not self._is_complete(found, listing):
+                return True
+            if not self._read(found):
+                return self.status.stop is None
+            self.status.waiting_objects -= 1
+            self.status.waiting_bytes -= found.size
+        return False
+
+    def _read_position(self) -> None:
+        assert self._producer is not None
+        position = self._producer.position
+        self._mark = None if position is None else Mark.decoded(position)
+        if position is None and self._producer.sequence:
+            detail = f"the producer {self.producer_name} has sent requests without a position"
+            remedy = "Another program uses its name: give the bridge or the source another `name`."
+            raise Misconfigured(Code.PRODUCER_SHARED, detail, remedy=remedy)
+
+    def _is_in_order(self, planned: Plan, listing: Listing) -> bool:
+        """Report what can no longer be read once and in order; stop the table if the source says so."""
+        if planned.is_lost:
+            detail = "the object that was read last is gone, and its name is too long to be kept as a position"
+            self._stop(MirrorgateError(Code.SOURCE_POSITION_LOST, detail))
+            return False
+        if planned.gone is not None and self._once_only(planned.gone, "gone"):
+            self.status.deleted += 1
+            self.log.warning("object_deleted", **self._names, object=planned.gone, note="it was read in part")
+        etags = {found.key: found.etag for found in listing.objects}
+        for event, keys in (("object_late", planned.late), ("object_changed", planned.changed)):
+            for key in keys:
+                if self._once_only(key, etags[key]):
+                    self.status.late += event == "object_late"
+                    self.status.changed += event == "object_changed"
+                    self.log.error(event, about=(self.producer_name, key), **self._names, object=key)
+        if self.source.late == "report" or not (planned.late or planned.changed):
+            return True
+        self._stop(_out_of_order(planned))
+        return False
+
+    def _once_only(self, key: str, state: str) -> bool:
+        is_new = (key, state) not in self._reported
+        self._reported.add((key, state))
+        return is_new
+
+    def _note_waiting(self, pending: Collection[Found]) -> None:
+        now = self.clock()
+        self._seen = {
+            found.key: self._seen[found.key] if self._seen.get(found.key, ("",))[0] == found.etag else (found.etag, now)
+            for found in pending
+        }
+        self.status.waiting_objects = len(pending)
+        self.status.waiting_bytes = sum(found.size for found in pending)
+
+    def _is_complete(self, found: Found, listing: Listing) -> bool:
+        if self.source.names.done_marker is not None:
+            return found.key + self.source.names.done_marker in listing.names
+        if self.source.format is ObjectFormat.REPLICATE_FILES and metadata_key(found.key) not in listing.names:
+            return False
+        return self.clock() - self._seen[found.key][1] >= self.source.settle_seconds
+
+    def _is_still_stopped(self, pending: Collection[Found]) -> bool:
+        """Return whether the object at fault is unchanged, and it is too early to try it again."""
+        stop = self.status.stop
+        if stop is None or stop.key is None:
+            return stop is not None and self.clock() - stop.since < self.settings.stop.retry_after
+        is_same = any(found.key == stop.key and found.etag == stop.etag for found in pending)
+        return is_same and self.clock() - stop.since < self.settings.stop.retry_after
+
+    def _read(self, found: Found) -> bool:
+        """Send what is left of an object; return whether it is complete."""
+        try:
+            self._send_object(found, Limits(self.settings.batch.max_bytes, self.settings.batch.max_messages), None)
+        except ObjectGone:
+            self.status.deleted += 1
+            self.log.warning("object_deleted", **self._names, object=found.key, note="it was listed and not read")
+            return True
+        except ProducerConflict as error:
+            self._meet_conflict(error)
+            return False
+        except _Rejected as rejected:
+            self._stop_at(found, rejected)
+            return False
+        except RejectedInput as error:
+            self._stop(error, found)
+            return False
+        except _ChangedMeanwhile:
+            return False
+        if self._mark is None or self._mark.next_message is not None or not self._mark.is_of(found.key):
+            self._mark = self._mark_after(found, None)  # it holds no message, so no request carries this position
+        self.status.objects += 1
+        self.status.last_object = found.key
+        return True
+
+    def _send_object(self, found: Found, limits: Limits, most: int | None) -> None:
+        """Send the pieces of an object after the mark; only the first `most` of them, none of them as the last."""
+        mark = self._mark
+        at = mark if mark is not None and mark.next_message is not None and mark.is_of(found.key) else None
+        endpoint, reader = self._reader(found)
+        with self.store.reading(found.key) as (etag, blocks):
+            if digest_of(etag) != digest_of(found.etag):
+                raise _ChangedMeanwhile
+            pieces = with_lookahead(reader.pieces(self._counted(blocks), limits, at))
+            for number, (piece, is_last) in enumerate(pieces):
+                if number == most:
+                    return
+                if self.patience.stop.is_set():
+                    raise Stopped
+                self._send(found, endpoint, reader, piece, is_last=is_last and most is None)
+
+    def _reader(self, found: Found) -> tuple[str, ObjectReader]:
+        parameters = {**self.source.parameters, **self.path.parameters}
+        if self.source.format is ObjectFormat.REPLICATE_FILES:
+            description = self.store.read(metadata_key(found.key))
+            return "replicate", ReplicateFilesReader.of(description, found.key, self.source.key_columns)
+        reading = reading_of(self.source.format, self.source.content, found.key, self.path.table, parameters)
+        return reading.endpoint, reading.reader
+
+    def _send(self, found: Found, endpoint: str, reader: ObjectReader, piece: Piece, *, is_last: bool) -> None:
+        assert self._producer is not None
+        mark = self._mark_after(found, None if is_last else piece)
+        request = ChangeRequest(
+            endpoint, piece.body, self._parameters(), content_type=reader.content_type, position=mark.encoded()
+        )
+        try:
+            answer = self._producer.send(request)
+        except RejectedByGateway as error:
+            raise _Rejected(piece, error) from error
+        self._mark = mark
+        self._count(piece, answer)
+
+    def _count(self, piece: Piece, answer: Mapping[str, object]) -> None:
+        status = self.status
+        status.waits_for = None
+        status.requests += 1
+        status.messages += piece.after - piece.first
+        receipts = answer.get("receipts")
+        status.changes += sum(int(receipt["changes"]) for receipt in receipts) if isinstance(receipts, list) else 0
+        status.dead_letters += int(str(answer.get("dead_letters", 0)))
+
+    def _parameters(self) -> dict[str, str]:
+        given = {**self.source.parameters, **self.path.parameters}
+        table = {} if self.path.table is None else {"table": self.path.table}
+        rejects = {"on_reject": "dead_letter"} if self.source.on_reject == "dead_letter" else {}
+        return {**table, **given, **rejects}
+
+    def _mark_after(self, found: Found, piece: Piece | None) -> Mark:
+        newest = max(found.modified, 0 if self._mark is None else self._mark.newest)
+        if piece is None:
+            return Mark(found.key, digest_of(found.etag), newest)
+        return Mark(found.key, digest_of(found.etag), newest, piece.after, piece.end, piece.content)
+
+    def _stop_at(self, found: Found, rejected: _Rejected) -> None:
+        """Send the messages before the one at fault, then stop."""
+        piece, index, error = rejected.piece, rejected.index, rejected.cause
+        self.status.rejected += 1
+        if index and error.code not in _TOO_LARGE:
+            try:
+                self._send_object(found, Limits(len(piece.body) + 1, index), 1)
+            except (_Rejected, _ChangedMeanwhile, RejectedInput, ObjectGone):
+                index = None
+        message = None if rejected.index is None else piece.first + rejected.index
+        self._stop(error, found, message)
+
+    def _meet_conflict(self, error: ProducerConflict) -> None:
+        """Continue after what another process has sent, or stop if that happens repeatedly."""
+        assert self._producer is not None
+        now = self.clock()
+        self._conflicts = [at for at in self._conflicts if now - at < _CONFLICT_SECONDS] + [now]
+        self.log.warning("producer_conflict", about=self.producer_name, **self._names, detail=error.detail)
+        self._producer.refresh()
+        self._read_position()
+        if len(self._conflicts) >= _MAX_CONFLICTS:
+            detail = f"another process sends as the producer {self.producer_name}, at the same time as this bridge"
+            remedy = "Stop the other bridge, or give this one another `name`, which reads every object again."
+            raise MirrorgateError(Code.PRODUCER_SHARED, detail, remedy=remedy)
+
+    def _stop(self, error: MirrorgateError, found: Found | None = None, message: int | None = None) -> None:
+        key = None if found is None else found.key
+        etag = None if found is None else found.etag
+        self.status.stop = Stop(error, key, etag, message, self.clock())
+        where = self.store.url.rstrip("/")
+        self.log.error(
+            "table_stopped",
+            about=self.producer_name,
+            **self._names,
+            object=None if key is None else f"{where}/{key}",
+            message=message,
+            code=error.code,
+            detail=error.detail,
+            errors=[_brief(problem) for problem in getattr(error, "errors", [])[:3]] or None,
+            remedy=error.remedy,
+            note="the other tables continue",
+        )
+
+    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            self.status.bytes += len(block)
+            yield block
+
+    @property
+    def _names(self) -> dict[str, str | None]:
+        return {"source": self.source.name, "table": self.path.table}
+
+
+class _ChangedMeanwhile(Exception):
+    """The object was written again since it was listed: the next listing has its new state."""
+
+
+def _out_of_order(planned: Plan) -> MirrorgateError:
+    if planned.late:
+        detail = (
+            f"{len(planned.late)} objects appeared before the last one that was read, the first is {planned.late[0]}"
+        )
+        remedy = (
+            "Copy them to names that sort after it and delete them here, or write `late: report` to leave them unread."
+        )
+    else:
+        detail = f"{len(planned.changed)} objects have changed since they were read, the first is {planned.changed[0]}"
+        remedy = (
+            "Write new content under a new name. Restore or delete these objects, or write `late: report` to ignore "
+            "changes of objects that were read."
+        )
+    return MirrorgateError(Code.SOURCE_ORDER_UNSAFE, detail, remedy=remedy)
+
+
+def _brief(problem: Mapping[str, object]) -> dict[str, object]:
+    return {name: problem[name] for name in ("index", "pointer", "code", "detail") if name in problem}

@@ -1,0 +1,264 @@
+"""`mirrorgate bridge objects`: post the messages of objects in a bucket or folder to a gateway, each exactly once."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app.cli.console import ERRORS, OUTPUT, say
+from app.cli.exit_status import INTERRUPTED
+from app.cli.options import AsJson
+from app.cli.output import Grid, counted
+from app.errors import Misconfigured
+from app.extras import require_extras
+
+if TYPE_CHECKING:
+    from app.bridge.objects.settings import ObjectsSettings
+    from app.bridge.objects.status import BridgeStatus
+
+_END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_REJECTED: Final = 1
+_GAVE_UP: Final = 3
+
+
+def objects(
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="s3://bucket/prefix, gs://…, abfss://… or a folder, instead of --config.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The YAML file of the bridge.", show_default=False)
+    ] = None,
+    source_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="SOURCE: arcion, replicate, replicate-files, rows or debezium.", show_default=False
+        ),
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="SOURCE: the table of all objects.", show_default=False)] = None,
+    table_from_path: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEMPLATE", help="SOURCE: take the table from the path, as '{schema}/{table}/…'."),
+    ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            metavar="NAME=VALUE",
+            help="SOURCE: a parameter of the requests, as mode=realtime. Repeatable.",
+        ),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="SOURCE: an option of the store, as endpoint=http://…. Repeatable."
+        ),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="SOURCE: name of the bridge at the gateway. Another name reads every object again.")
+    ] = "objects",
+    gateway_url: Annotated[
+        str, typer.Option("--url", envvar="MIRRORGATE_URL", help="SOURCE: address of the gateway.")
+    ] = "http://127.0.0.1:8480",
+    key: Annotated[
+        str, typer.Option("--key", envvar="MIRRORGATE_API_KEY", help="SOURCE: API key.", show_default=False)
+    ] = "",
+    once: Annotated[bool, typer.Option("--once", help="Stop when nothing is left to read.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the settings, the sources and the gateway. Nothing is sent.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Post the messages of objects to the gateway, each object exactly once and in order. Requires the extra `objects`.
+
+    The gateway keeps the position of each table in the transaction of its data, so a killed bridge or a lost answer
+    neither loses nor repeats a message. An object that is rejected stops its table; the other tables continue.
+
+    Exit status: 0 everything was read (--once); 1 a table is stopped, or a setting is wrong; 3 the store or the
+    gateway was away; 130 ended by Ctrl-C or SIGTERM.
+
+    Examples: `mirrorgate bridge objects --config objects.yaml --check`, then without `--check`;
+    `mirrorgate bridge objects s3://lake/arcion --format arcion --table-from-path '{schema}/{table}/…'`
+    """
+    require_extras("bridge objects", "objects")
+    from app.bridge.objects.settings import read_settings
+    from app.bridge.objects.status import BridgeStatus
+
+    if (url is None) == (config is None):
+        raise typer.BadParameter("give either a SOURCE or --config FILE")
+    if config is not None:
+        settings = read_settings(config, os.environ)
+    else:
+        given = _Simple(source_format, table, table_from_path, parameters, options)
+        settings = _of_url(str(url), name, gateway_url, key, given)
+    if check:
+        _check(settings)
+        return
+    status = BridgeStatus()
+    with _stop_on_signals() as stop:
+        is_interrupted = _run(settings, status, stop, once=once)
+    _report(status, as_json=as_json)
+    if is_interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if any(table_status.stop is not None for table_status in status.tables):
+        raise typer.Exit(_REJECTED)
+    if status.sources:
+        raise typer.Exit(_GAVE_UP)
+
+
+class _Simple:
+    """The options that describe the only source, given by its URL."""
+
+    def __init__(
+        self,
+        source_format: str | None,
+        table: str | None,
+        templates: list[str] | None,
+        parameters: list[str] | None,
+        options: list[str] | None,
+    ) -> None:
+        self.format = source_format
+        self.table = table
+        self.templates = templates or []
+        self.parameters = _pairs("--parameter", parameters or [])
+        self.options = _pairs("--option", options or [])
+
+
+def _of_url(url: str, name: str, gateway_url: str, key: str, given: _Simple) -> "ObjectsSettings":
+    """Return the settings of one source. Raises BadParameter."""
+    from app.bridge.common_settings import GatewaySettings, HealthSettings
+    from app.bridge.objects.formats import ObjectFormat
+    from app.bridge.objects.settings import (
+        ObjectsSettings,
+        SourceSettings,
+        default_name,
+        default_order,
+        default_settle,
+    )
+    from app.client.file_paths import PathTemplate
+
+    if given.format not in set(ObjectFormat):
+        raise typer.BadParameter(f"--format must be one of {', '.join(ObjectFormat)}")
+    source_format = ObjectFormat(given.format)
+    if given.table is not None and given.templates:
+        raise typer.BadParameter("give either --table or --table-from-path")
+    if source_format in (ObjectFormat.ROWS, ObjectFormat.REPLICATE_FILES) and not (given.table or given.templates):
+        raise typer.BadParameter(f"--format {source_format} requires --table or --table-from-path")
+    if not key:
+        raise typer.BadParameter("give an API key with --key or MIRRORGATE_API_KEY")
+    try:
+        templates = tuple(PathTemplate.parse(text) for text in given.templates)
+    except Misconfigured as error:
+        raise typer.BadParameter(f"{error.detail}. {error.remedy}") from error
+    source = SourceSettings(
+        url,
+        default_name(url),
+        source_format,
+        given.options,
+        table=given.table,
+        templates=templates,
+        parameters=given.parameters,
+        order=default_order(source_format),
+        settle_seconds=default_settle(url, None),
+    )
+    return ObjectsSettings(name, GatewaySettings(gateway_url, key), (source,), health=HealthSettings(port=0))
+
+
+def _pairs(option: str, texts: list[str]) -> dict[str, str]:
+    if wrong := [text.partition("=")[0] for text in texts if "=" not in text]:
+        raise typer.BadParameter(f"{option} must be NAME=VALUE; {wrong[0]} has no value")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _check(settings: "ObjectsSettings") -> None:
+    """Print what the sources hold. Raises the error of the first source or of the gateway."""
+    from app.bridge.objects.check import check_gateway, check_source
+    from app.bridge.objects.store import ObjectStore
+
+    grid = Grid(("source", "table", "objects"), right=("objects",))
+    for source in settings.sources:
+        found = check_source(source, ObjectStore(source.url, source.options))
+        for table, objects in sorted(found.tables.items()):
+            grid.add(source.name, table, f"{objects:,}{' or more' if found.is_partial else ''}")
+        if found.left_out:
+            say(f"{source.name}: {counted(found.left_out, 'object')} left out, such as {found.example}", "yellow")
+        if not found.tables:
+            say(f"{source.name}: no object found at {found.url}", "yellow")
+    grid.print(OUTPUT)
+    with settings.gateway.client() as client:
+        check_gateway(settings, client)
+    say(f"{counted(len(settings.sources), 'source')} and the gateway at {settings.gateway.url}: no error found")
+
+
+def _run(settings: "ObjectsSettings", status: "BridgeStatus", stop: threading.Event, *, once: bool) -> bool:
+    """Run the bridge; return whether a signal ended it."""
+    from prometheus_client import CollectorRegistry
+
+    from app.bridge.health import Health, serving
+    from app.bridge.log import BridgeLog
+    from app.bridge.objects.display import showing
+    from app.bridge.objects.engine import run
+    from app.bridge.objects.status import StatusCollector
+    from app.bridge.objects.store import ObjectStore
+
+    stores = {source.name: ObjectStore(source.url, source.options) for source in settings.sources}
+    registry = CollectorRegistry()
+    registry.register(StatusCollector(status))
+    health = Health(registry, status.to_json, status.reasons, lambda: True)
+    with settings.gateway.client() as client, serving(health, settings.health) as port, showing(status, ERRORS):
+        log = BridgeLog(settings.log)
+        log.info("bridge_started", name=settings.name, sources=len(settings.sources), health_port=port)
+        run(settings, stores, client, log, status, stop, once=once)
+        log.info("bridge_ended", objects=sum(table.objects for table in status.tables))
+    return stop.is_set()
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets; a second signal ends the process at once."""
+    stop = threading.Event()
+
+    def end(number: int, _: object) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+        say("Stopping after the answers to the requests under way. Press Ctrl-C again to stop at once.", to=ERRORS)
+
+    before = {number: signal.signal(number, end) for number in _END_SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _report(status: "BridgeStatus", *, as_json: bool) -> None:
+    """Print what was sent, and why tables are stopped."""
+    tables = sorted(status.tables, key=lambda table: (table.source, table.table))
+    if as_json:
+        typer.echo(json.dumps(status.to_json()))
+        return
+    numbers = ("objects", "messages", "changes", "waiting")
+    grid = Grid(("source", "table", *numbers, "state"), right=numbers)
+    for table in tables:
+        counts = (table.objects, table.messages, table.changes, table.waiting_objects)
+        state = "" if table.stop is None else f"stopped: {table.stop.error.code}"
+        grid.add(table.source, table.table, *(f"{count:,}" for count in counts), state)
+    grid.print(OUTPUT)
+    for table in tables:
+        if table.stop is not None:
+            at = f" at message {table.stop.message}" if table.stop.message is not None else ""
+            where = f" {table.stop.key}{at}:" if table.stop.key else ""
+            error = table.stop.error
+            say(f"{table.table or table.source}:{where} {error.code}: {error.detail}\n  {error.remedy}", to=ERRORS)

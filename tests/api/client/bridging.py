@@ -1,0 +1,113 @@
+"""The bridge of object storage in this process, against the real API: run it, and read what it said."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from app.bridge.common_settings import GatewaySettings, HealthSettings, LogSettings
+from app.bridge.log import BridgeLog
+from app.bridge.objects.engine import run
+from app.bridge.objects.formats import ObjectFormat
+from app.bridge.objects.settings import BatchSettings, ObjectsSettings, SourceSettings, StopSettings
+from app.bridge.objects.status import BridgeStatus, TableStatus
+from app.bridge.objects.store import ObjectStore
+from app.client.file_paths import PathTemplate
+from tests.api.calls import ADMIN_KEY
+
+
+@dataclass
+class Bridge:
+    """Runs of one bridge, each as a new process would: only the gateway remembers."""
+
+    gateway_url: str
+    source: SourceSettings
+    name: str = "lake"
+    batch: BatchSettings = field(default_factory=BatchSettings)
+    status: BridgeStatus = field(default_factory=BridgeStatus)
+    stop: threading.Event = field(default_factory=threading.Event)
+    lines: io.StringIO = field(default_factory=io.StringIO)
+
+    @property
+    def settings(self) -> ObjectsSettings:
+        return ObjectsSettings(
+            self.name,
+            GatewaySettings(self.gateway_url, ADMIN_KEY, requests=4),
+            (self.source,),
+            self.batch,
+            poll_seconds=0.02,
+            recheck_seconds=0.05,
+            stop=StopSettings(5, 0.05),
+            health=HealthSettings(port=0),
+            log=LogSettings("json", repeat_seconds=0),
+        )
+
+    def run(self, *, once: bool = True) -> dict[str, TableStatus]:
+        """Run until nothing is left, or until `stop` is set; return the tables by name."""
+        self.status = BridgeStatus()
+        settings = self.settings
+        stores = {self.source.name: ObjectStore(self.source.url, self.source.options)}
+        with settings.gateway.client() as client:
+            run(settings, stores, client, BridgeLog(settings.log, self.lines), self.status, self.stop, once=once)
+        return {table.table: table for table in self.status.tables}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run in a thread while the block runs, then stop as SIGTERM does."""
+        self.stop = threading.Event()
+        failures: list[Exception] = []
+
+        def act() -> None:
+            try:
+                self.run(once=False)
+            except Exception as error:  # noqa: BLE001  # the test sees it
+                failures.append(error)
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.stop.set()
+            thread.join(30)
+            self.stop = threading.Event()
+        if failures:
+            raise failures[0]
+
+    def waiting(self, table: str) -> int:
+        """Return how many objects of a table wait."""
+        return sum(one.waiting_objects for one in self.status.snapshot() if one.table == table)
+
+    def done(self, table: str) -> int:
+        """Return how many objects of a table are read."""
+        return sum(one.objects for one in self.status.snapshot() if one.table == table)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Return the lines of the log about an event."""
+        found = [json.loads(line) for line in self.lines.getvalue().splitlines()]
+        return [line for line in found if line["event"] == name]
+
+    def changed(self, **changes: Any) -> "Bridge":
+        """Return the same bridge with other settings of its source."""
+        return replace(self, source=replace(self.source, **changes), lines=io.StringIO())
+
+
+def bridge_of(
+    gateway_url: str, url: str | Path, source_format: str, template: str | None = None, **settings: Any
+) -> Bridge:
+    """Return a bridge that reads one source."""
+    templates = () if template is None else (PathTemplate.parse(template),)
+    options: Mapping[str, str] = settings.pop("options", {})
+    source = SourceSettings(str(url), "in", ObjectFormat(source_format), options, templates=templates, **settings)
+    return Bridge(gateway_url, source)
+
+
+def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files below a folder."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)

@@ -1,0 +1,150 @@
+"""The bridge on S3, with moto as the service: listings by prefix, faults of the store, and its errors."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import obstore
+import pytest
+import sqlalchemy as sa
+from obstore.store import S3Store, from_url
+
+from app.bridge.objects.settings import BatchSettings
+from app.client.file_paths import FileNames
+from app.errors import Misconfigured
+from tests.api.calls import Gateway
+from tests.api.client.bridging import bridge_of
+from tests.api.commands import staged
+from tests.support.processes import read_line, started
+from tests.support.waiting import wait_until
+
+COLUMNS = {"id": "int64"}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A prefix of its own in the bucket `lake`."""
+
+    pid: int
+    url: str
+    options: dict[str, str]
+    store: S3Store
+
+    def put(self, **objects: bytes) -> None:
+        for key, content in objects.items():
+            obstore.put(self.store, key.replace("__", "/"), content)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="session")
+def s3_service() -> Iterator[tuple[int, str]]:
+    with started("tests.mirror.object_store.s3_server") as process:
+        facts = json.loads(read_line(process))
+        yield process.pid, f"http://127.0.0.1:{facts['port']}"
+
+
+@pytest.fixture
+def bucket(s3_service: tuple[int, str]) -> Bucket:
+    pid, endpoint = s3_service
+    url = f"s3://lake/{uuid4().hex}"
+    options = {
+        "endpoint": endpoint, "region": "us-east-1", "access_key_id": "AKIDTEST", "secret_access_key": "any",
+    }  # fmt: skip
+    store = from_url(url, config=options, client_options={"allow_http": True})
+    assert isinstance(store, S3Store)
+    return Bucket(pid, url, options, store)
+
+
+def rows(first: int, count: int = 2) -> bytes:
+    return b"".join(b'{"id": %d}\n' % number for number in range(first, first + count))
+
+
+def keys(engine: sa.Engine, table: str) -> list[int]:
+    return [row[0] for row in staged(engine, table)]
+
+
+def test_a_bucket_is_read_by_table_and_continued(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, bucket: Bucket
+) -> None:
+    for name in ("sales.a", "sales.b"):
+        gateway.register(name, COLUMNS, ["id"])
+    bucket.put(sales__a__1=rows(0), sales__b__x__1=rows(0), sales__b__2=rows(9, 1), sales__a__3=b"")
+    bridge = bridge_of(api_address, bucket.url, "rows", "{schema}/{table}/…", options=bucket.options)
+    with bridge.running():
+        wait_until(lambda: bridge.done("sales.a") == 2 and bridge.done("sales.b") == 2, within=30, what="all is read")
+        bucket.put(sales__a__4=rows(2), sales__a__5=rows(4))
+        wait_until(lambda: bridge.done("sales.a") == 4, within=30, what="new objects are read")
+    bucket.put(sales__a__6=rows(6))
+    assert bridge.run()["sales.a"].objects == 1
+    assert keys(api_engine, "sales.a") == list(range(8))
+    assert keys(api_engine, "sales.b") == [9, 0, 1]
+
+
+def test_a_store_that_is_away_is_waited_for_and_told(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, bucket: Bucket
+) -> None:
+    gateway.register("t", COLUMNS, ["id"])
+    bucket.put(a=rows(0))
+    closed = bridge_of(
+        api_address, bucket.url, "rows", table="t", options={**bucket.options, "endpoint": "http://127.0.0.1:9"}
+    )
+    with closed.running():
+        wait_until(lambda: bool(closed.status.sources), within=30, what="the store is told to be away")
+        (reason,) = closed.status.reasons()
+        assert "error sending request" in reason
+    assert closed.events("source_waits")[0]["code"] == "source_unavailable"
+    bridge = bridge_of(api_address, bucket.url, "rows", table="t", options=bucket.options)
+    with bridge.running():
+        wait_until(lambda: bridge.done("t") == 1, within=30, what="the first object is read")
+        with bucket.away():
+            pass
+        bucket.put(b=rows(2))
+        wait_until(lambda: bridge.done("t") == 2, within=30, what="the next object is read")
+    assert keys(api_engine, "t") == list(range(4))
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        ("s3://guarded/x", {}, "rejects the credentials"),
+        ("s3://no-such-bucket/x", {}, "it does not exist"),
+        ("s3://lake/x", {"regoin": "x"}, "'regoin' is not valid"),
+        ("ftp://lake/x", {}, "has an unknown scheme"),
+    ],
+)
+def test_wrong_settings_of_a_store_end_the_bridge_with_their_remedy(
+    api_address: str, bucket: Bucket, url: str, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(Misconfigured, match=said) as raised:
+        bridge_of(api_address, url, "rows", table="t", options=bucket.options | options).run()
+
+    assert raised.value.remedy
+
+
+def test_two_bridges_with_one_name_send_each_message_once_and_one_of_them_says_so(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, bucket: Bucket
+) -> None:
+    gateway.register("t", COLUMNS, ["id"])
+    bucket.put(a=rows(0, 10), b=rows(10, 10))
+    second = bridge_of(api_address, bucket.url, "rows", table="t", options=bucket.options)
+    second.batch = BatchSettings(max_messages=4)
+    first = second.changed(names=FileNames(done_marker=".ok"))
+    first.batch = BatchSettings(max_messages=3)  # the same requests would be repetitions, which the gateway recognizes
+    with first.running():
+        wait_until(lambda: first.waiting("t") == 2, within=30, what="the first bridge has asked for the position")
+        second.run()
+        bucket.put(**{"a.ok": b"", "b.ok": b"", "c": rows(20, 10), "c.ok": b""})
+        wait_until(lambda: len(keys(api_engine, "t")) == 30, within=30, what="the first bridge sends what is left")
+    assert keys(api_engine, "t") == list(range(30))
+    assert first.events("producer_conflict")
