@@ -765,3 +765,20 @@ CREATE TABLE mirrorgate.mirror_reports (
     CONSTRAINT nothing_is_pending_in_step CHECK (((state <> 'in_step'::text) OR (pending_files = 0)))
 )
 WITH (fillfactor='50');
+
+-- Layouts by name: where Replicate messages of a custom format have images, headers and table.
+CREATE TABLE mirrorgate.layouts (
+    -- Name, as the parameter layout of a change request gives it.
+    name text NOT NULL,
+    -- The places of the parts of a message, and the names of operations.
+    layout jsonb NOT NULL,
+    -- When the layout was last changed.
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- Key id or token subject that changed it last.
+    changed_by text NOT NULL,
+    CONSTRAINT layouts_pkey PRIMARY KEY (name),
+    CONSTRAINT layout_author_is_bounded CHECK ((octet_length(changed_by) <= 300)),
+    CONSTRAINT layout_is_an_object CHECK ((jsonb_typeof(layout) = 'object'::text)),
+    CONSTRAINT layout_is_bounded CHECK ((octet_length((layout)::text) <= 65536)),
+    CONSTRAINT layout_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'::text))
+);

@@ -11,6 +11,7 @@ from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.bridge.objects import objects as bridge_objects
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
+from app.cli.layouts import commands as layout_commands
 from app.cli.mirror import maintenance
 from app.cli.mirror.difference import diff
 from app.cli.mirror.health import health
@@ -73,6 +74,13 @@ letters.command("show")(dead_letters.show_letter)
 letters.command("replay")(dead_letters.replay)
 letters.command("discard")(dead_letters.discard)
 app.add_typer(letters, name="dead-letters", rich_help_panel=_TO_USE)
+
+layouts = typer.Typer(help="Store, list, show and delete layouts of Replicate messages.", no_args_is_help=True)
+layouts.command("list")(layout_commands.list_layouts)
+layouts.command("show")(layout_commands.show_layout)
+layouts.command("put")(layout_commands.put_layout)
+layouts.command("delete")(layout_commands.delete_layout)
+app.add_typer(layouts, name="layouts", rich_help_panel=_TO_USE)
 
 bridge = typer.Typer(
     help="Read messages from Kafka or object storage and post them to a gateway, each exactly once.",

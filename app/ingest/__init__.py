@@ -11,6 +11,7 @@ threads to the event loop.
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvSigns
 from app.formats.debezium.reading import DebeziumReading, DecimalForm, TimestampUnit, Tombstones
+from app.formats.replicate.forms.layouts import WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
 from app.formats.replicate.forms.table_from import TableFrom
 from app.formats.rows.csv import RowsLayout
@@ -44,6 +45,7 @@ __all__ = [
     "TableFrom",
     "TimestampUnit",
     "Tombstones",
+    "WrongLayout",
     "arcion_csv",
     "arcion_json",
     "debezium_json",
@@ -51,6 +53,7 @@ __all__ = [
     "parse_names",
     "perform_dry_run",
     "perform_stream_dry_run",
+    "read_layout",
     "replicate_json",
     "rows_csv",
     "rows_json",

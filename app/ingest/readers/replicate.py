@@ -1,6 +1,7 @@
 """The reader of Replicate bodies, and of one kept Replicate message."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.json.decoder import raw_messages
+from app.formats.replicate.forms.layouts import Layout, read_layout
 from app.formats.replicate.forms.message_form import STANDARD, MessageForm
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.ingest.columnar.replicate import ReplicateBody
@@ -19,6 +21,8 @@ from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader, max_value_bytes
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache
+from app.staging.connection.database import translated_errors
+from app.staging.tables.layouts import find_layout
 
 
 def replicate_json(
@@ -27,27 +31,39 @@ def replicate_json(
     *,
     partition: str | None = None,
     form: MessageForm = STANDARD,
+    layout: str | None = None,
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
 ) -> BodyReader:
     """Read a Replicate body, and register the tables that its metadata messages declare.
 
     A given `partition` is that of the task's topic which all messages of the body come from. `form` says how messages
-    are to be read that do not look like those of Replicate's default format.
+    are to be read that do not look like those of Replicate's default format; `layout` is the name of a stored layout
+    for it.
     """
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
-        request = decode_replicate(body, limits, form, keep_rejected=keep_rejected)
+        read_as = form if layout is None else replace(form, layout=_stored_layout(layout, table_cache))
+        request = decode_replicate(body, limits, read_as, keep_rejected=keep_rejected)
         tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=keep_rejected)
-        written = partial(_written_replicate, body, tables, request, table, form) if keep_rejected else None
+        written = partial(_written_replicate, body, tables, request, table, read_as) if keep_rejected else None
         limit = max_value_bytes(body, limits)
         sources = _settled(tables, request, table, partition)
         ignored = request.ignored + tables.repeated
         return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
 
-    is_columnar = form.layout is None and form.table_from is None
+    is_columnar = layout is None and form.layout is None and form.table_from is None
     columnar = partial(ReplicateBody, body, table, form.keyed, limits) if is_columnar else None
     return BodyReader(decode, LetterFormat.REPLICATE, columnar)
+
+
+def _stored_layout(name: str, table_cache: TableCache) -> Layout:
+    """Return a layout as it is stored now. Raises RejectedInput `unknown_layout`."""
+    with translated_errors(), table_cache.begin() as connection:
+        stored = find_layout(connection, name)
+    if stored is None:
+        raise RejectedInput(Code.UNKNOWN_LAYOUT, "no such layout")
+    return read_layout(stored.document)
 
 
 def read_again(

@@ -24,6 +24,9 @@ class AdvisoryLock(IntEnum):
     RETENTION = 7_246_011_004
     """Let one process at a time run retention. Held by a session; it ends with the session's connection."""
 
+    LAYOUTS = 7_246_011_005
+    """Let one transaction at a time change layouts, so that each change has one audit event."""
+
 
 LOCK_FOR_TRANSACTION: Final = sa.text("SELECT pg_advisory_xact_lock(:number)")
 """Wait for a lock, and hold it until the transaction ends."""

@@ -63,6 +63,9 @@ RULES: Final = {
     "post_replicate_changes": Rule(
         "ingest", about_a_table=True, query={"dry_run": "true", "table": TABLE}, json=REPLICATE
     ),
+    "post_debezium_changes": Rule(
+        "ingest", about_a_table=True, query={"dry_run": "true", "table": TABLE}, json={"op": "c", "after": {"id": 1}}
+    ),
     "post_rows": Rule(
         "ingest", about_a_table=True, query={"dry_run": "true", "table": TABLE}, json=lambda table: [{"id": 1}]
     ),
@@ -100,6 +103,15 @@ RULES: Final = {
     "release_table": act({"reason": "looked"}),
     "release_tables": Rule("admin", json={"code": "landing_folder_lost", "reason": "looked"}),
     "list_table_events": Rule("admin", about_a_table=True),
+    "list_layouts": Rule("read"),
+    "get_layout": Rule("read", (404, "unknown_layout")),
+    "set_layout": Rule(
+        "register",
+        (400, "bad_layout"),
+        every_table=True,
+        json={"data": "row", "operation": "op", "operations": {"": "insert"}},
+    ),
+    "delete_layout": Rule("register", (404, "unknown_layout"), every_table=True),
     "list_keys": Rule("admin", every_table=True),
     "create_key": Rule("admin", (201, None), every_table=True, json={"rights": ["read"]}),
     "rotate_key": Rule("admin", (404, "unknown_key"), every_table=True),
@@ -120,6 +132,7 @@ PARAMETERS: Final = {
     "producer": "none",
     "key_id": "00112233",
     "letter_id": 1,
+    "name": "none",
 }
 OPERATIONS: Final = {
     operation["operationId"]: (method.upper(), path)

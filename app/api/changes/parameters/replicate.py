@@ -31,6 +31,13 @@ class ReplicateParameters(ChangeParameters):
             "record. By default such elements are recognized."
         ),
     ] = None
+    layout: Annotated[
+        str | None,
+        Field(
+            description="The name of the layout that says where messages of a custom format have their parts.",
+            pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
+        ),
+    ] = None
     table_from: Annotated[
         str | None,
         Field(
@@ -50,4 +57,7 @@ def replicate_query(query: bytes) -> ChangeQuery:
     """Read the query of a Replicate body. Raises what `arcion_query` raises."""
     given = read_parameters(ReplicateParameters, "query", query_values(query, _NAMES))
     form = MessageForm(given.keyed, None, TableFrom.parse(given.table_from) if given.table_from else None)
-    return ChangeQuery(given, partial(replicate_json, table=given_table(given), partition=given.partition, form=form))
+    reader_of = partial(
+        replicate_json, table=given_table(given), partition=given.partition, form=form, layout=given.layout
+    )
+    return ChangeQuery(given, reader_of)

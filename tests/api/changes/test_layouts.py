@@ -1,0 +1,108 @@
+"""Layouts over HTTP: stored, audited, and applied to the next request."""
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import Gateway, problem
+from tests.api.commands import staged
+from tests.api.conftest import ClientWith
+
+LAYOUT = {
+    "data": "row",
+    "before_data": "old_*",
+    "headers": "meta",
+    "table": "meta.table",
+    "operations": {"I": "insert", "D": "delete"},
+}
+INSERT = {"row": {"id": 1, "n": "a"}, "meta": {"operation": "I", "table": "t"}}
+COLUMNS = {"id": "int64", "n": "string"}
+
+
+def audited(engine: sa.Engine) -> list[str]:
+    actions = "SELECT action FROM mirrorgate.audit_events WHERE code IS NULL ORDER BY event_id"
+    with engine.begin() as connection:
+        return [*connection.execute(sa.text(actions)).scalars()]
+
+
+def test_messages_of_a_stored_layout_land(gateway: Gateway, api_engine: sa.Engine) -> None:
+    gateway.register("t", COLUMNS, ["id"]).raise_for_status()
+    assert gateway.put("/v1/layouts/flat", json=LAYOUT).status_code == 201
+    answer = gateway.replicate(INSERT, {"old_id": 1, "meta": {"operation": "d", "table": "t"}}, layout="flat")
+    assert answer.json()["receipts"] == [{"table": "t", "generation": 1, "sequence": 1, "changes": 2, "rows": 2}]
+    assert staged(api_engine, "t") == [(1, "a"), (1, None)]
+
+
+def test_a_change_of_a_layout_is_in_force_for_the_next_request(gateway: Gateway) -> None:
+    gateway.register("t", COLUMNS, ["id"]).raise_for_status()
+    gateway.put("/v1/layouts/flat", json=LAYOUT).raise_for_status()
+    assert gateway.replicate(INSERT, layout="flat", dry_run="true").status_code == 200
+    assert gateway.put("/v1/layouts/flat", json=LAYOUT | {"data": "image"}).status_code == 200
+    details = problem(gateway.replicate(INSERT, layout="flat"), 422, "malformed_message")
+    assert details["errors"][0]["pointer"] == "/image"
+    assert gateway.replicate({"image": INSERT["row"], "meta": INSERT["meta"]}, layout="flat").status_code == 202
+    assert gateway.delete("/v1/layouts/flat").status_code == 204
+    problem(gateway.replicate(INSERT, layout="flat"), 404, "unknown_layout")
+
+
+def test_a_layout_is_read_back_listed_and_audited_once(gateway: Gateway, api_engine: sa.Engine) -> None:
+    for _ in range(2):
+        gateway.put("/v1/layouts/flat", json=LAYOUT).raise_for_status()
+    gateway.put("/v1/layouts/other", json={"data": "*", "headers": "headers_*", "schema": "s"}).raise_for_status()
+    stored = gateway.get("/v1/layouts/flat").json()
+    assert (stored["name"], stored["layout"], stored["changed_by"]) == ("flat", LAYOUT, "0000000000000001")
+    assert [entry["name"] for entry in gateway.get("/v1/layouts").json()["layouts"]] == ["flat", "other"]
+    gateway.delete("/v1/layouts/other")
+    assert audited(api_engine) == ["set_layout", "set_layout", "delete_layout"]
+    problem(gateway.get("/v1/layouts/other"), 404, "unknown_layout")
+    problem(gateway.delete("/v1/layouts/other"), 404, "unknown_layout")
+
+
+@pytest.mark.parametrize(
+    ("layout", "status", "code", "pointer"),
+    [
+        ({"data": "row"}, 400, "bad_layout", ""),
+        ({"data": "row", "headers": "row"}, 400, "bad_layout", "/headers"),
+        ({"data": "a..b", "operation": "op"}, 400, "bad_layout", "/data"),
+        ({"data": "row", "operation": "op", "operations": {"": "insert"}}, 400, "bad_layout", "/operations/"),
+        ({"data": "row", "rows": "x", "operation": "op"}, 400, "bad_request", "/rows"),
+        ({"data": 5, "operation": "op"}, 400, "bad_request", "/data"),
+        ({"data": "row", "operation": "op", "operations": {"I": "merge"}}, 400, "bad_request", "/operations/I"),
+    ],
+)
+def test_a_layout_that_is_not_valid_is_not_stored(
+    gateway: Gateway, layout: Any, status: int, code: str, pointer: str
+) -> None:
+    details = problem(gateway.put("/v1/layouts/flat", json=layout), status, code)
+    assert details["errors"][0]["pointer"] == pointer
+    assert gateway.get("/v1/layouts").json() == {"layouts": []}
+
+
+@pytest.mark.parametrize("name", ["Flat", "a b", "x" * 65, "-a"])
+def test_a_name_that_no_layout_can_have_is_rejected(gateway: Gateway, name: str) -> None:
+    problem(gateway.put(f"/v1/layouts/{name}", json=LAYOUT), 400, "bad_request")
+    problem(gateway.replicate(INSERT, layout=name), 400, "bad_request")
+
+
+def test_only_a_key_that_registers_every_table_changes_layouts(gateway: Gateway, client_with: ClientWith) -> None:
+    for client in (client_with("ingest", "read"), client_with("register", tables=["sales.*"])):
+        problem(client.put("/v1/layouts/flat", json=LAYOUT), 403, "forbidden")
+        problem(client.delete("/v1/layouts/flat"), 403, "forbidden")
+    assert client_with("register").put("/v1/layouts/flat", json=LAYOUT).status_code == 201
+    assert client_with("read").get("/v1/layouts/flat").status_code == 200
+    gateway.register("t", COLUMNS, ["id"]).raise_for_status()
+    assert client_with("ingest").replicate(INSERT, layout="flat").status_code == 202
+
+
+def test_columns_and_pointers_route_messages_over_http(gateway: Gateway) -> None:
+    gateway.register("t", COLUMNS, ["id"]).raise_for_status()
+    message = {"data": {"id": 1, "n": "a", "tableName": "t"}, "headers": {"operation": "INSERT", "source": "t"}}
+    assert gateway.replicate(message, table_from="data.tableName").status_code == 202
+    unknown = problem(gateway.replicate(message, table_from="/headers/source"), 422, "unknown_column")
+    assert unknown["errors"][0]["column"] == "tableName"
+    problem(gateway.replicate(message, table_from="data_*"), 400, "bad_request")
+    keyed = {"key": 1, "value": {"headers": {"operation": "DELETE"}}}
+    problem(gateway.replicate(keyed, table="t", keyed="false"), 422, "malformed_message")
+    assert gateway.replicate(keyed, table="t", keyed="true").status_code == 202
+    assert gateway.replicate(keyed, table="t").json()["receipts"][0]["sequence"] == 3
