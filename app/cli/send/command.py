@@ -32,7 +32,7 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
     "mode": (SourceFormat.CSV,),
     "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
-    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
+    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.DEBEZIUM),
     "header": (SourceFormat.CSV,),
     "delimiter": _SIGN_FORMATS,
     "quote": _SIGN_FORMATS,
@@ -92,7 +92,11 @@ def send(
         ),
     ] = None,
     key_columns: Annotated[
-        str | None, typer.Option("--key-columns", help="rows: comma-separated key columns of the table in --columns.")
+        str | None,
+        typer.Option(
+            "--key-columns",
+            help="rows: comma-separated key columns of the table in --columns. debezium: those of every table.",
+        ),
     ] = None,
     header: Annotated[bool, typer.Option("--header", help="csv: the first record holds the column names.")] = False,
     delimiter: Annotated[str | None, typer.Option(help="csv, rows-csv: field delimiter. Default: a comma.")] = None,

@@ -20,6 +20,7 @@ class SourceFormat(StrEnum):
 
     ARCION = "arcion"
     REPLICATE = "replicate"
+    DEBEZIUM = "debezium"
     CSV = "csv"
     """CSV of Arcion."""
     ROWS = "rows"
@@ -42,7 +43,7 @@ class SourceFormat(StrEnum):
         """The last part of the path of the change endpoint."""
         if self.is_rows:
             return "rows"
-        return "replicate" if self is SourceFormat.REPLICATE else "arcion"
+        return self.value if self in {SourceFormat.REPLICATE, SourceFormat.DEBEZIUM} else "arcion"
 
 
 @dataclass(frozen=True, slots=True)
