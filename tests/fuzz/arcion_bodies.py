@@ -118,6 +118,41 @@ def arcion_message(table: str, dice: Dice) -> str:
     return written(pairs, dice)
 
 
+def native_message(table: str, dice: Dice) -> str:
+    """Return one message without `exists`, as Replicant writes it with `replication-format: NATIVE`."""
+    columns = TABLES[table]
+    operation = '"I"' if table == "loose" and dice.chance(0.95) else dice.of(OPERATIONS)
+    before, after = _image(columns, dice), _image(columns, dice)
+    keep = 2 if table == "keys" else 1
+    if operation == '"U"':
+        if dice.chance(0.9):
+            before[:keep] = after[:keep]
+        if dice.chance(0.5):
+            before = before[:keep]
+        if dice.chance(0.3):
+            after = [pair for pair in after if dice.chance(0.6)]
+    if operation in {'"I"', '"R"'} and dice.chance(0.98):
+        before = []
+    if operation == '"D"':
+        after = [] if dice.chance(0.98) else after
+        before = before[:keep] if dice.chance(0.5) else before
+    pairs: Pairs = [
+        ("tableName", _address(table, dice)),
+        ("opType", operation),
+        ("cursor", dice.of(CURSORS) if dice.chance(0.15) else CURSORS[7]),
+        ("before", _optional(_with_json_nulls(before, dice), dice)),
+        ("after", _optional(_with_json_nulls(after, dice), dice)),
+    ]
+    if dice.chance(0.05):
+        pairs.append(("exists", "null"))
+    return written(pairs, dice)
+
+
+def _with_json_nulls(image: Pairs, dice: Dice) -> Pairs:
+    is_json = dice.chance(0.3)
+    return [(name, "null" if is_json and value == '"null"' else value) for name, value in image]
+
+
 def _flags(operation: str, columns: Mapping[str, str], dice: Dice, *, is_complete: bool) -> Pairs:
     usual = {'"U"': '"3"', '"D"': '"2"'}.get(operation, '"1"')
     if dice.chance(0.01):

@@ -93,6 +93,14 @@ class ArcionReader:
         return found
 
 
+class ArcionNativeReader(ArcionReader):
+    """Arcion JSON without `exists`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.message = arcion_bodies.native_message
+
+
 class ReplicateReader:
     """Replicate without parameters; metadata has described all tables but one."""
 
@@ -166,4 +174,8 @@ def _no_database() -> Never:
     raise AssertionError("no query is needed: all tables are cached")
 
 
-READERS: Final[Mapping[str, Callable[[], Reader]]] = {"arcion": ArcionReader, "replicate": ReplicateReader}
+READERS: Final[Mapping[str, Callable[[], Reader]]] = {
+    "arcion": ArcionReader,
+    "arcion-native": ArcionNativeReader,
+    "replicate": ReplicateReader,
+}

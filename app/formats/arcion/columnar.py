@@ -10,31 +10,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, compress
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
 from app.domain.model.source_name import SourceName
 from app.domain.model.written_number import keep_minus_zeros
-from app.domain.rows.shaped_changes import ShapedChanges, Values
+from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.arcion.address import AddressResolver, TableAddress
 from app.formats.arcion.exists_flags import MAX_CACHED_BYTES, MessageLayout, MessageLayouts, NotColumnar
 from app.formats.arcion.messages import position_of
+from app.formats.arcion.native_images import is_native, native_images
 from app.formats.json.decoder import MessageDecoder, exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
-from app.formats.json.image_decoder import ImageDecoder
+from app.formats.json.image_decoder import Given, ImageDecoder
 from app.formats.json.nested_values import count_brackets
 from app.formats.json.quote_accounting import are_opaque, count_quotes, is_all_read
 from app.formats.json.texts import has_suspicious_escape
 
-Given: TypeAlias = Raw | UnsetType
-
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _ANY: Final = msgspec.json.Decoder(float_hook=exact_fraction)
 _IMAGE: Final = msgspec.json.Decoder(dict[str, str | int | bool | None] | None)
-_NO_ROW: Final = (Raw(b"null"), Raw(b"{}"))
 _MAX_CACHED: Final = 1_024
 _OF_AN_ADDRESS: Final = 2
 """Objects that an address consists of, or fewer."""
@@ -43,7 +41,7 @@ _OF_AN_ADDRESS: Final = 2
 class _Message(msgspec.Struct, gc=False):
     tableName: Raw
     opType: str
-    exists: Raw
+    exists: Given = UNSET
     before: Given = UNSET
     after: Given = UNSET
     cursor: Given = UNSET
@@ -57,7 +55,7 @@ class ArcionPart(NamedTuple):
     """The messages of one body for one source table, by key; images are still bytes."""
 
     operations: Sequence[str]
-    exists: Sequence[Raw]
+    exists: Sequence[Given]
     before: Sequence[Given]
     after: Sequence[Given]
     cursors: Sequence[Given]
@@ -131,41 +129,40 @@ class ArcionTableReader:
         All images are decoded, also those that do not land: a duplicate key in one rejects its message.
         """
         operations, exists, before, after, _ = parts[0] if len(parts) == 1 else _together(parts)
+        if any(map(is_native, exists)):
+            if not all(map(is_native, exists)):
+                raise NotColumnar
+            return _by_part(parts, *native_images(tuple(self.layouts.columns)).read(operations, before, after))
         layouts = self._layouts(operations, exists)
-        before_rows, before_full = self._images(_without_ignored(before, layouts))
-        after_rows, after_full = self._images(after)
+        before_rows, before_full = self.images.decode_optional(_without_ignored(before, layouts))
+        after_rows, after_full = self.images.decode_optional(after)
         if before_full and after_full and not any(layout.unlisted for layout in {*layouts}):
             fit = map(MessageLayout.fits_full, layouts, before_rows, after_rows)
         else:
             fit = map(MessageLayout.fits, layouts, before_rows, after_rows)
         if not all(fit):
             raise NotColumnar
-        shapes = [layout.shape for layout in layouts]
-        changes, start = [], 0
-        for part in parts:
-            own = slice(start, start := start + len(part.operations))
-            position = next(filter(None, map(_position, reversed(part.cursors))), None)
-            changes.append(
-                ShapedChanges(shapes[own], before_rows[own], after_rows[own], null_text=True, source_position=position)
-            )
-        return changes
+        return _by_part(parts, [layout.shape for layout in layouts], before_rows, after_rows)
 
-    def _layouts(self, operations: Sequence[str], exists: Sequence[Raw]) -> list[MessageLayout]:
+    def _layouts(self, operations: Sequence[str], exists: Sequence[Any]) -> list[MessageLayout]:
         first, count = exists[0], len(exists)
         if operations.count(operations[0]) == count and exists.count(first) == count:
             return [self.layouts.look_up(operations[0], first)] * count
         return [*map(self.layouts.look_up, operations, exists)]
 
-    def _images(self, images: Sequence[Given]) -> tuple[Sequence[Values | None], bool]:
-        """Return the rows of images, None for one without columns, and whether all others have all columns."""
-        given = [image for image in images if image is not UNSET and image not in _NO_ROW]
-        if not given:
-            return [None] * len(images), True
-        rows, is_full = self.images.decode(given)
-        if len(given) == len(images):
-            return rows, is_full
-        found = iter(rows)
-        return [None if image is UNSET or image in _NO_ROW else next(found) for image in images], is_full
+
+def _by_part(
+    parts: Sequence[ArcionPart],
+    shapes: Sequence[Shape],
+    before: Sequence[Values | None],
+    after: Sequence[Values | None],
+) -> list[ShapedChanges]:
+    changes, start = [], 0
+    for part in parts:
+        own = slice(start, start := start + len(part.operations))
+        position = next(filter(None, map(_position, reversed(part.cursors))), None)
+        changes.append(ShapedChanges(shapes[own], before[own], after[own], null_text=True, source_position=position))
+    return changes
 
 
 def _together(parts: Sequence[ArcionPart]) -> ArcionPart:
