@@ -37,7 +37,7 @@ from app.formats.rows.arrow import split_operations
 from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
+from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS, RowOperation
 from tests.support.columnar_replicate import check_agreement
 from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import schema_of
@@ -178,7 +178,7 @@ def columnar_rows(
 ) -> LandingRows | None:
     """Read plain rows on the columnar path, if they qualify."""
     try:
-        changes = RowReader(rules.schema.names).read([RowsBody(body, operation, max_rows)])
+        changes = RowReader(rules.schema.names).read([RowsBody(body, OPERATIONS[operation], max_rows)])
     except (NotPlain, ValueError, RecursionError):
         return None
     rows = landing_rows_of_shaped(changes, rules)

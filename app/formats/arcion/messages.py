@@ -4,7 +4,7 @@ All values are texts without types. The text `null` is SQL NULL where `exists` i
 which image has it: 0 none, 1 after, 2 before, 3 both.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from app.domain.model.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 from app.formats.arcion.address import AddressResolver, TableAddress
+from app.formats.arcion.bare_rows import at_index, rows_and_messages, snapshot_row, with_remedy
 from app.formats.json.decoder import MessageDecoder
 
 OPERATIONS: Final = {
@@ -69,17 +70,27 @@ _DECODER: Final = MessageDecoder(ArcionMessage)
 
 
 def decode_arcion(
-    body: bytes, table: TableName | None = None, limits: InputLimits = UNLIMITED, *, keep_rejected: bool = False
+    body: bytes,
+    table: TableName | None = None,
+    limits: InputLimits = UNLIMITED,
+    *,
+    keep_rejected: bool = False,
+    rows_of: TableName | None = None,
 ) -> ArcionChanges:
     """Return the changes of a JSON body in order; with `table`, all of them are for that table.
 
-    Raises RejectedInput naming every wrong message. With `keep_rejected`, wrong messages of a valid address are set
-    aside instead.
+    With `rows_of`, an object that is no message is a snapshot row of that table. Raises RejectedInput naming every
+    wrong message. With `keep_rejected`, wrong messages of a valid address are set aside instead.
     """
     changes = ArcionChanges()
     problems: list[Problem] = []
     addresses = AddressResolver(table)
-    for index, message in enumerate(_DECODER.decode(body, limits)):
+    row_source = None if rows_of is None else SourceName.address(rows_of)
+    for index, message in enumerate(_messages(body, limits, is_mixed=row_source is not None)):
+        if isinstance(message, dict):
+            assert row_source is not None
+            changes.append(AddressedChange(row_source, snapshot_row(index, _with_nulls(message))))
+            continue
         try:
             source = addresses.look_up(message.tableName)
             changes.append(AddressedChange(source, _change(index, message)))
@@ -95,6 +106,25 @@ def decode_arcion(
         raise RejectedInput.of(tuple(problems))
     changes.wrong_hashes = addresses.wrong_hashes
     return changes
+
+
+def _messages(body: bytes, limits: InputLimits, *, is_mixed: bool) -> Sequence[ArcionMessage | Image]:
+    """Return the messages of a body; if it `is_mixed`, also bare rows, as objects. Raises RejectedInput."""
+    if is_mixed:
+        found = enumerate(rows_and_messages(body, limits))
+        return [_message_at(index, written) if row is None else row for index, (row, written) in found]
+    try:
+        return _DECODER.decode(body, limits)
+    except RejectedInput as error:
+        raise with_remedy(error) from None
+
+
+def _message_at(index: int, written: bytes) -> ArcionMessage:
+    try:
+        [message] = _DECODER.decode(written)
+    except RejectedInput as error:
+        raise at_index(error, index) from None
+    return message
 
 
 def _change(index: int, message: ArcionMessage) -> Change:

@@ -7,6 +7,7 @@ text was decoded; what is unusual is not read.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, compress
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
-from app.formats.rows.operations import OPERATION_COLUMN, RowOperation, operation_of
+from app.formats.rows.operations import OPERATION_COLUMN, written_operation
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _CONTAINERS: Final = {dict, list}
@@ -39,8 +40,10 @@ class RowsBody(NamedTuple):
     """The body of a request, the operation of rows without one, and how many rows the request may have."""
 
     body: bytes
-    operation: RowOperation
+    operation: Operation
     max_rows: int
+    is_plain: bool = True
+    """False for rows that a CDC tool wrote: they have no operations, and the text `null` is NULL in them."""
 
 
 class _Decoder(NamedTuple):
@@ -69,15 +72,15 @@ class RowReader:
         """Return the changes of each part. Raises NotPlain."""
         return [self._read(*part) for part in parts]
 
-    def _read(self, body: bytes, operation: RowOperation, max_rows: int) -> ShapedChanges:
-        has_operations = OPERATION_COLUMN.encode() in body
+    def _read(self, body: bytes, operation: Operation, max_rows: int, is_plain: bool) -> ShapedChanges:
+        has_operations = is_plain and OPERATION_COLUMN.encode() in body
         rows, is_full = self._decoded(body, has_operations)
         if len(rows) > max_rows:
             raise NotPlain
-        operations: Sequence[Operation | None] = [operation_of(None, operation)] * len(rows)
+        operations: Sequence[Operation | None] = [operation] * len(rows)
         if has_operations:
             written = [None if row[-1] is UNSET else row[-1] for row in rows]
-            known = {text: operation_of(text, operation) for text in {*written}}
+            known = {text: operation if text is None else written_operation(text) for text in {*written}}
             operations, rows = [*map(known.__getitem__, written)], [row[:-1] for row in rows]
         given = [self._all] * len(rows)
         if not is_full:
@@ -85,7 +88,8 @@ class RowReader:
             names = {present: frozenset(compress(self._names, present)) for present in {*presence}}
             given = [names[present] for present in presence]
             rows = [tuple(None if value is UNSET else value for value in row) for row in rows]
-        return self._shaped(rows, operations, given)
+        changes = self._shaped(rows, operations, given)
+        return changes if is_plain else replace(changes, null_text=True)
 
     def _decoded(self, body: bytes, has_operations: bool) -> tuple[list[tuple[Any, ...]], bool]:
         """Return the values of each row, and whether all rows have all columns."""

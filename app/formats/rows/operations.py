@@ -37,8 +37,11 @@ OPERATIONS: Final = {
 
 def operation_of(written: Any, default: RowOperation) -> Operation | None:
     """Return the operation that a row has in `__op__`, the default for NULL or nothing, None if there is no such."""
-    if written is None:
-        return OPERATIONS[default]
+    return OPERATIONS[default] if written is None else written_operation(written)
+
+
+def written_operation(written: Any) -> Operation | None:
+    """Return the operation that a row has in `__op__`, None if there is no such."""
     return OPERATIONS.get(written.lower()) if isinstance(written, str) and written.isascii() else None
 
 

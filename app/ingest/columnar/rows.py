@@ -1,4 +1,4 @@
-"""Plain rows in JSON on the columnar path."""
+"""Plain rows in JSON on the columnar path, and bare snapshot rows of Arcion."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import Final
 
 from app.domain.access.rights import Principal
+from app.domain.model.change import Operation
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.source_name import SourceName
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
 from app.formats.rows.declaration import Declaration
-from app.formats.rows.operations import RowOperation
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, eligible_table, opened_or_why
 from app.ingest.table_cache import TableCache
@@ -25,10 +25,12 @@ class RowsRequest:
 
     body: bytes
     requested: SourceName
-    operation: RowOperation
+    operation: Operation
     limits: InputLimits
     principal: Principal
     declared: Declaration | None = None
+    is_plain: bool = True
+    """False for the snapshot rows of a CDC tool, see `RowsBody`."""
 
     @staticmethod
     def open(requests: "Sequence[RowsRequest]", table_cache: TableCache) -> list[Opened]:
@@ -41,7 +43,7 @@ class RowsRequest:
         table = eligible_table(self.requested, None, table_cache, self.principal)
         if self.declared is not None and not self.declared.is_met_by(table.schema):
             raise Declined(Decline.TABLE)
-        content = RowsBody(self.body, self.operation, self.limits.messages)
+        content = RowsBody(self.body, self.operation, self.limits.messages, self.is_plain)
         return OpenedBody([TablePart(table, _reader_of(table.schema.names), content)])
 
 

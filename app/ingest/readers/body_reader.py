@@ -5,7 +5,7 @@ With `keep_rejected`, rejected messages are set aside; they become dead letters 
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
@@ -24,6 +24,10 @@ _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
 """Types whose values can begin or end with blanks."""
 
 
+Columnar: TypeAlias = Callable[[Principal], ColumnarRequest]
+"""Makes the request for the reader thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class BodyReader:
     """Reads one body into a ParsedRequest.
@@ -34,7 +38,7 @@ class BodyReader:
     read: Callable[[TableCache, Principal, bool], ParsedRequest]
     source_format: str
     """The format's name in metrics: one of LetterFormat."""
-    columnar: Callable[[Principal], ColumnarRequest] | None = None
+    columnar: Columnar | None = None
     """Returns the request for the reader thread, if the format has a columnar decoder."""
 
 

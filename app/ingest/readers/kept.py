@@ -27,7 +27,9 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> B
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         match written.format:
             case LetterFormat.ARCION:
-                read = arcion_json(content, table, override=reading["override"]).read
+                read = arcion_json(
+                    content, table, override=reading["override"], snapshot_rows=reading.get("snapshot_rows", False)
+                ).read
             case LetterFormat.ARCION_CSV:
                 layout = CsvLayout(CsvMode(reading["mode"]), tuple(reading["columns"]), False, *reading["signs"])
                 read = arcion_csv(content, table, layout).read

@@ -11,7 +11,7 @@ from app.domain.model.source_name import SourceName
 from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
 from app.formats.rows.declaration import Declaration
 from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import RowOperation
+from app.formats.rows.operations import OPERATIONS, RowOperation
 from app.ingest.columnar.rows import RowsRequest
 from app.ingest.declared_tables import register_declared
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
@@ -45,7 +45,7 @@ def rows_json(
         return ParsedRequest([changes], written=written, max_value_bytes=limit, registered=registered)
 
     return BodyReader(
-        decode, LetterFormat.ROWS, partial(RowsRequest, body, source, operation, limits, declared=declared)
+        decode, LetterFormat.ROWS, partial(RowsRequest, body, source, OPERATIONS[operation], limits, declared=declared)
     )
 
 

@@ -198,3 +198,28 @@ def test_a_table_that_is_being_dropped_rejects_changes_until_it_is_active_again(
             assert response.status_code == 202
         else:
             problem(response, 409, "table_not_accepting")
+
+
+def test_bare_rows_of_native_are_snapshot_rows_of_the_named_table(gateway: Gateway) -> None:
+    gateway.register("shop.items", {"id": "int64", "name": "string"}, ["id"])
+    rows = [{"id": "1", "name": "lamp"}, {"id": "2", "name": "null"}]
+    assert "mode=snapshot" in problem(gateway.arcion(*rows), 422, "malformed_message")["remedy"]
+    problem(gateway.arcion(*rows, mode="snapshot"), 400, "bad_request")
+    parameters = {"table": "shop.items", "mode": "snapshot"}
+    [table] = gateway.arcion(*rows, dry_run=True, **parameters).raise_for_status().json()["tables"]
+    assert [[row["__rowMarker__"], row["name"]] for row in table["rows"]] == [[0, "lamp"], [0, None]]
+    assert gateway.arcion(*rows, **parameters).json()["receipts"][0]["rows"] == 2
+    change = {"tableName": {"namespace": {"schema": "shop"}, "name": "items"}, "opType": "D", "before": {"id": "1"}}
+    assert gateway.arcion({"id": "3", "name": "desk"}, change, **parameters).json()["receipts"][0]["changes"] == 2
+    problem(gateway.arcion(*rows, **parameters), 409, "reload_requires_recreate")
+
+
+def test_a_bare_row_that_became_a_dead_letter_is_replayed_as_one(gateway: Gateway) -> None:
+    columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "n", "type": "int32"}]
+    wanted = {"key_columns": ["id"], "columns": columns, "options": {"dead_letters": "accept"}}
+    gateway.put("/v1/tables/shop.items", json=wanted).raise_for_status()
+    parameters = {"table": "shop.items", "mode": "snapshot", "on_reject": "dead_letter"}
+    assert gateway.arcion({"id": "1", "n": "1"}, {"id": "2", "n": "many"}, **parameters).json()["dead_letters"] == 1
+    [letter] = gateway.get("/v1/tables/shop.items/dead-letters").json()["letters"]
+    at = f"/v1/tables/shop.items/dead-letters/{letter['id']}/replay"
+    assert gateway.post(at, json={"id": "2", "n": "2"}).status_code == 202

@@ -80,7 +80,7 @@ def _read(table: SourceTable, body: bytes) -> Sequence[Change]:
 
 
 def _request(body: bytes) -> ReplicateBody:
-    return ReplicateBody(body, None, UNLIMITED, ANYONE)
+    return ReplicateBody(body, None, None, UNLIMITED, ANYONE)
 
 
 ENVELOPED: Final = Form(_writer(_enveloped), _read, _request)

@@ -32,9 +32,13 @@ class OverrideParameters(ChangeParameters):
 class CsvParameters(CsvSignParameters):
     """Parameters that describe the layout of an Arcion CSV body."""
 
-    mode: Annotated[CsvMode | None, Field(description="CSV: the mode in which Replicant wrote the file; required.")] = (
-        None
-    )
+    mode: Annotated[
+        CsvMode | None,
+        Field(
+            description="CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an object "
+            "that is no message is a row of `table`, as in NATIVE."
+        ),
+    ] = None
     columns: Annotated[
         str | None,
         Field(description="CSV: the column names in file order, separated by commas. Quote a name with a comma."),
@@ -58,9 +62,13 @@ _CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
 @cached
 def arcion_query(query: bytes) -> ChangeQuery:
     """Read the query of an Arcion body in JSON. Raises RejectedInput and FastAPI's RequestValidationError."""
-    values = query_values(query, CHANGE_NAMES | {"override"}, only_csv=_CSV_NAMES)
+    values = query_values(query, CHANGE_NAMES | {"override", "mode"}, only_csv=_CSV_NAMES - {"mode"})
     given = read_parameters(OverrideParameters, "query", values)
-    return ChangeQuery(given, partial(arcion_json, table=given_table(given), override=given.override))
+    is_snapshot = read_parameters(CsvParameters, "query", values).mode is CsvMode.SNAPSHOT
+    if is_snapshot and not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "mode=snapshot needs `table`, because a row does not name its table")
+    reader_of = partial(arcion_json, table=given_table(given), override=given.override, snapshot_rows=is_snapshot)
+    return ChangeQuery(given, reader_of)
 
 
 @cached
