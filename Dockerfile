@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
-# Two images: `docker build --target api .` has no PySpark, `docker build --target drain .` no FastAPI.
+# Three images: `docker build --target api .` has no PySpark, `docker build --target drain .` no FastAPI, and
+# `docker build --target bridge .` has the bridges for Kafka and object storage alone.
 # Pin the base image by digest for builds that anyone can repeat: docs/containers.md.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
@@ -22,6 +23,13 @@ FROM ${PYTHON_IMAGE} AS drain-environment
 COPY requirements/drain.lock /requirements/
 RUN python -m venv /opt/mirrorgate \
     && /opt/mirrorgate/bin/pip install --no-cache-dir --require-hashes --requirement /requirements/drain.lock
+COPY --from=wheel /wheels /wheels
+RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+
+FROM ${PYTHON_IMAGE} AS bridge-environment
+COPY requirements/bridge.lock /requirements/
+RUN python -m venv /opt/mirrorgate \
+    && /opt/mirrorgate/bin/pip install --no-cache-dir --require-hashes --requirement /requirements/bridge.lock
 COPY --from=wheel /wheels /wheels
 RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
@@ -64,3 +72,11 @@ USER mirrorgate
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s CMD ["python", "/opt/mirrorgate/health/drain_healthy.py"]
 ENTRYPOINT ["mirrorgate"]
 CMD ["drain"]
+
+FROM runtime AS bridge
+COPY --from=bridge-environment /opt/mirrorgate /opt/mirrorgate
+COPY docker/bridge_healthy.py /opt/mirrorgate/health/
+USER mirrorgate
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["python", "/opt/mirrorgate/health/bridge_healthy.py"]
+ENTRYPOINT ["mirrorgate"]
+CMD ["bridge", "kafka", "--config", "/etc/mirrorgate/bridge.yaml"]

