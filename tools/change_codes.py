@@ -19,12 +19,12 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.UNSUPPORTED_ENCODING,
         Code.BAD_ENCODING,
         Code.EMPTY_REQUEST,
+        Code.WRONG_ENDPOINT,
         Code.TOO_MANY_MESSAGES,
     ),
     "JSON body": (Code.MALFORMED_JSON, Code.DUPLICATE_MEMBER, Code.MALFORMED_MESSAGE, Code.TOO_MANY_NESTED_VALUES),
     "CSV body": (Code.MALFORMED_CSV, Code.COLUMNS_REQUIRED, Code.CSV_FIELD_COUNT, Code.MODE_MISMATCH),
     "Arrow stream": (Code.MALFORMED_ARROW,),
-    "plain rows": (Code.WRONG_ENDPOINT,),
     "Arcion": (Code.BAD_EXISTS, Code.EXISTS_MISMATCH),
     "Replicate": (
         Code.BAD_ENVELOPE,

@@ -11,6 +11,7 @@ threads to the event loop.
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvSigns
 from app.formats.debezium.reading import DebeziumReading, DecimalForm, TimestampUnit, Tombstones
+from app.formats.foreign_forms import Form, explained
 from app.formats.replicate.forms.layouts import WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
 from app.formats.replicate.forms.table_from import TableFrom
@@ -35,6 +36,7 @@ __all__ = [
     "DebeziumReading",
     "DecimalForm",
     "Declaration",
+    "Form",
     "Ingest",
     "IngestResult",
     "MessageForm",
@@ -49,6 +51,7 @@ __all__ = [
     "arcion_csv",
     "arcion_json",
     "debezium_json",
+    "explained",
     "parse_declaration",
     "parse_names",
     "perform_dry_run",

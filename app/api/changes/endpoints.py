@@ -3,6 +3,7 @@
 The order of the checks is the same for all of them: key and right, headers and query, body, messages.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -27,7 +28,8 @@ from app.api.exchange import Answer, Exchange
 from app.api.gateway import gateway_in
 from app.api.server.content_types import ARROW_STREAM, CSV, check_arrow_type, check_json_type, media_type
 from app.domain.access.rights import Right
-from app.ingest import ArrowLoad, IngestResult, perform_dry_run, perform_stream_dry_run
+from app.errors import RejectedInput
+from app.ingest import ArrowLoad, Form, IngestResult, explained, perform_dry_run, perform_stream_dry_run
 from app.observability.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
 
 PREFIX: Final = "/v1/changes"
@@ -78,11 +80,17 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     body = await read_body(exchange, gateway.settings)
     identity = named.identity(exchange, body)
     reader = query.reader_of(body, limits=gateway.input_limits, keep_rejected=query.given.keeps_rejected)
-    if query.given.dry_run:
-        marker_first = gateway.settings.marker_first
-        preview = await perform_dry_run(gateway.engine, reader, principal, marker_first=marker_first)
-        return Answer(200, msgspec.json.encode(preview))
-    return await gateway.ingest.accept(reader, principal, identity)
+    try:
+        if query.given.dry_run:
+            marker_first = gateway.settings.marker_first
+            preview = await perform_dry_run(gateway.engine, reader, principal, marker_first=marker_first)
+            return Answer(200, msgspec.json.encode(preview))
+        return await gateway.ingest.accept(reader, principal, identity)
+    except RejectedInput as error:
+        if reader.has_layout:
+            raise
+        own, _, csv = reader.source_format.partition("_")
+        raise await asyncio.to_thread(explained, error, body, Form(own), is_csv=bool(csv)) from None
 
 
 async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
@@ -96,11 +104,14 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
     identity = named.identity(exchange, body)
     reserve = partial(reserve_rows, exchange, gateway.settings)
     load = ArrowLoad(query.table, body, gateway.input_limits, reserve, query.rows)
-    if query.dry_run:
-        marker_first = gateway.settings.marker_first
-        preview = await perform_stream_dry_run(gateway.engine, load, principal, marker_first=marker_first)
-        return Answer(200, msgspec.json.encode(preview))
-    return await load.accept(gateway.ingest, principal, identity)
+    try:
+        if query.dry_run:
+            marker_first = gateway.settings.marker_first
+            preview = await perform_stream_dry_run(gateway.engine, load, principal, marker_first=marker_first)
+            return Answer(200, msgspec.json.encode(preview))
+        return await load.accept(gateway.ingest, principal, identity)
+    except RejectedInput as error:
+        raise await asyncio.to_thread(explained, error, body, Form.ARROW) from None
 
 
 async def _accept_stream(exchange: Exchange) -> IngestResult:
@@ -112,7 +123,10 @@ async def _accept_stream(exchange: Exchange) -> IngestResult:
     body = await read_body(exchange, gateway.settings)
     reserve = partial(reserve_rows, exchange, gateway.settings)
     load = ArrowLoad(table, body, gateway.input_limits, reserve)
-    return await load.accept(gateway.ingest, principal, named.identity(exchange, body))
+    try:
+        return await load.accept(gateway.ingest, principal, named.identity(exchange, body))
+    except RejectedInput as error:
+        raise await asyncio.to_thread(explained, error, body, Form.ARROW) from None
 
 
 def _arcion_query_of(exchange: Exchange) -> ChangeQuery:

@@ -1,5 +1,5 @@
 """Plain rows of one table, for applications that have rows and no change data capture (docs/formats.md, "Rows").
 
 `operations` says what becomes of a row; `messages` reads rows from JSON and `csv` from CSV. `columnar` reads the JSON
-of many bodies at once, or leaves them to `messages`; `foreign_forms` recognizes messages of other endpoints.
+of many bodies at once, or leaves them to `messages`.
 """

@@ -9,8 +9,8 @@ from app.domain.model.dead_letter import RejectedMessage
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
+from app.formats.foreign_forms import Form, foreign_problem, remedy_of
 from app.formats.json.decoder import MessageDecoder
-from app.formats.rows.foreign_forms import foreign_problem
 from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, RowOperation, operation_of, row_change
 
 _DECODER: Final = MessageDecoder(dict[str, Any])
@@ -57,9 +57,11 @@ def decode_rows(
     decoded = RowChanges()
     known = columns | {OPERATION_COLUMN}
     for index, row in enumerate(_DECODER.decode(body, limits)):
-        foreign = foreign_problem(index, row, known)
+        foreign = foreign_problem(index, row, Form.ROWS, known)
         if foreign is not None:
-            raise RejectedInput.of((*decoded.problems, foreign))
+            raise RejectedInput.of(
+                (*decoded.problems, foreign), remedy=None if decoded.problems else remedy_of(foreign)
+            )
         decoded.add(index, row, operation, keep=keep_rejected)
     if decoded.problems:
         raise RejectedInput.of(tuple(decoded.problems))
