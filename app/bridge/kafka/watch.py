@@ -5,6 +5,7 @@ rule names and that does not exist keeps the bridge from being ready; it is cons
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -40,11 +41,16 @@ class Watch:
         self._subscribe = subscribe
         self._counts = counts
         self._stop = stop
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
         """Start looking."""
         self._thread.start()
+
+    def look_now(self) -> None:
+        """Look before the next time is due."""
+        self._wake.set()
 
     def reasons(self) -> list[str]:
         """Return why the bridge is not ready, nothing if all topics are found."""
@@ -64,7 +70,14 @@ class Watch:
                 self.trouble = error
                 self._log.warning("brokers_away", code=error.code, detail=error.detail, remedy=error.remedy)
                 seconds = _AGAIN_SECONDS
-            self._stop.wait(seconds)
+            self._wait(seconds)
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._stop.is_set():
+            if self._wake.wait(min(0.5, seconds)):
+                self._wake.clear()
+                return
 
     def _look(self) -> None:
         counts = self._cluster.topics()

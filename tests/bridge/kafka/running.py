@@ -3,7 +3,7 @@
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,17 +41,20 @@ class RunningBridge:
     def reaches(self, topic: str, offset: int, number: int = 0) -> Partition:
         """Wait until the record at `offset` is durable."""
         partition = self.partition(topic, number)
-        wait_until(
-            lambda: partition.last_offset is not None and partition.last_offset >= offset,
-            within=20,
-            what=f"offset {offset} is durable: {partition.state}, {self.log()}",
-        )
+        self.wait(lambda: (partition.last_offset or -1) >= offset or (partition.last_offset == offset))
         return partition
+
+    def wait(self, condition: Callable[[], Any]) -> None:
+        """Wait for a condition; fail with what the bridge has logged."""
+        try:
+            wait_until(condition, within=20, what="the condition of the bridge")
+        except AssertionError:
+            raise AssertionError(self.lines.getvalue()) from None
 
     def stops(self, topic: str, number: int = 0) -> Partition:
         """Wait until the partition has stopped."""
         partition = self.partition(topic, number)
-        wait_until(lambda: partition.state.name == "stopped", within=20, what=f"it stops: {partition.state}")
+        self.wait(lambda: partition.state.name == "stopped")
         return partition
 
     def log(self) -> list[dict[str, Any]]:
@@ -74,7 +77,12 @@ def settings_text(cluster: MockCluster, url: str, topics: list[dict[str, Any]], 
     kafka = {
         "cluster": "test",
         "group": more.pop("group", "bridge"),
-        "settings": {"bootstrap.servers": cluster.bootstrap, "session.timeout.ms": "6000", **more.pop("settings", {})},
+        "settings": {
+            "bootstrap.servers": cluster.bootstrap,
+            "session.timeout.ms": "1500",
+            "heartbeat.interval.ms": "200",
+            **more.pop("settings", {}),
+        },
     }
     file = {
         "gateway": {"url": url, "key": ADMIN_KEY},
@@ -112,6 +120,11 @@ def running(
         yield found
     finally:
         found.stop()
+
+
+def row(number: int, n: int = 0, text: str = "") -> dict[str, Any]:
+    """Return a row of the tests' tables."""
+    return {"id": number, "n": n, "text": text}
 
 
 def staged(engine: sa.Engine, table: str) -> list[dict[str, Any]]:

@@ -1,40 +1,110 @@
-"""Records of topics land once and in order, across restarts of the bridge, and its end is clean."""
+"""Records of topics land once and in order: across restarts, over patterns and headers, with tombstones."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 import sqlalchemy as sa
 
+from app.bridge.kafka.partition.positions import Position
 from tests.api.calls import Gateway
-from tests.bridge.kafka.running import register, running, staged
-from tests.support.kafka import MockCluster, Record, kafka_cluster
-
-ROWS = {"format": "rows", "table": "sales.orders"}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[MockCluster]:
-    with kafka_cluster(1) as cluster:
-        yield cluster
+from tests.bridge.kafka.conftest import Run
+from tests.bridge.kafka.running import register, row, staged
+from tests.support.kafka import MockCluster, Record
+from tests.support.waiting import wait_until
 
 
 def test_each_record_lands_once_in_the_order_of_its_partition_across_restarts(
-    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
 ) -> None:
     register(gateway, "sales.orders")
     cluster.create_topic("orders", 2)
-    topics = [{"topic": "orders", **ROWS}]
-    records = [Record({"id": n, "n": n % 2, "text": "x" * 100}, partition=n % 2) for n in range(2_000)]
-    cluster.produce("orders", records[:1_000])
-    with running(tmp_path, cluster, api_address, topics) as bridge:
-        bridge.reaches("orders", 499)
-        bridge.reaches("orders", 499, 1)
-    cluster.produce("orders", records[1_000:])
-    with running(tmp_path, cluster, api_address, topics) as bridge:
-        bridge.reaches("orders", 999)
-        bridge.reaches("orders", 999, 1)
+    topic = {"topic": "orders", "format": "rows", "table": "sales.orders"}
+    records = [Record(row(n, n % 2, "x" * 100), partition=n % 2) for n in range(2_000)]
+    for part in (records[:1_000], records[1_000:]):
+        ends = cluster.produce("orders", part)
+        with run(topic) as bridge:
+            bridge.reaches("orders", ends[-2])
+            bridge.reaches("orders", ends[-1], 1)
     for partition in (0, 1):
-        found = [row["id"] for row in staged(api_engine, "sales.orders") if row["n"] == partition]
+        found = [one["id"] for one in staged(api_engine, "sales.orders") if one["n"] == partition]
         assert found == list(range(partition, 2_000, 2))
-    assert cluster.committed("bridge", "orders") == 1_000
+    assert cluster.committed("bridge", "orders") == 1_000  # for lag tools
+    position = gateway.get("/v1/producers/kafka:test%2Fbridge%2Forders%2F1").json()["position"]
+    assert Position.parse(position) == Position(999, None, 2)
+
+
+def test_a_pattern_gives_topics_their_tables_and_later_topics_are_found(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "crm.people", "crm.pets")
+    cluster.produce("cdc.crm.people", [Record(row(1))])
+    topic = {"pattern": r"cdc\.(?P<schema>\w+)\.(?P<table>\w+)", "format": "rows", "table": "{schema}.{table}"}
+    with run(topic, group="pattern") as bridge:
+        bridge.reaches("cdc.crm.people", 0)
+        cluster.produce("cdc.crm.pets", [Record(row(2))])
+        assert bridge.bridge.watch is not None
+        bridge.bridge.watch.look_now()
+        bridge.reaches("cdc.crm.pets", 0)
+    assert [one["id"] for table in ("crm.people", "crm.pets") for one in staged(api_engine, table)] == [1, 2]
+
+
+def test_a_header_or_the_key_of_a_record_names_its_table(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "a.one", "a.two")
+    tables = ["one", "one", "two", "one"]
+    cluster.produce("mixed", [Record(row(n), key={"s": "a"}, headers={"t": t.encode()}) for n, t in enumerate(tables)])
+    topic = {"topic": "mixed", "format": "rows", "table": "{key.s}.{header.t}"}
+    with run(topic, group="header") as bridge:
+        assert bridge.reaches("mixed", 3).counters.requests == 3
+    assert [[one["id"] for one in staged(api_engine, f"a.{name}")] for name in ("one", "two")] == [[0, 1, 3], [2]]
+
+
+def test_a_tombstone_deletes_the_row_of_its_key(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "t.compacted")
+    cluster.produce("compacted", [Record(row(1), key={"id": 1}), Record(None, key={"id": 1}), Record(row(2))])
+    with run({"topic": "compacted", "format": "rows", "table": "t.compacted"}, group="tombstone") as bridge:
+        bridge.reaches("compacted", 2)
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.compacted")] == [(4, 1), (2, 1), (4, 2)]
+
+
+def test_latest_starts_at_the_end_and_a_restart_before_the_first_record_loses_none(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "t.latest")
+    topic = {"topic": "late", "format": "rows", "table": "t.latest", "start": "latest"}
+    cluster.produce("late", [Record(row(1))])
+    with run(topic, group="latest") as bridge:
+        wait_until(lambda: bridge.partition("late").reads, within=10, what="it reads")
+    cluster.produce("late", [Record(row(2))])
+    with run(topic, group="latest") as bridge:
+        bridge.reaches("late", 1)
+    assert [one["id"] for one in staged(api_engine, "t.latest")] == [2]
+
+
+def test_two_bridges_share_the_partitions_and_no_record_lands_twice(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "t.shared")
+    cluster.create_topic("shared", 2)
+    topic = {"topic": "shared", "format": "rows", "table": "t.shared"}
+
+    def produce(first: int) -> None:
+        cluster.produce("shared", [Record(row(n, n % 2), partition=n % 2) for n in range(first, first + 200)])
+
+    produce(0)
+    with run(topic, group="shared") as one:
+        one.reaches("shared", 99)
+        one.reaches("shared", 99, 1)
+        with run(topic, group="shared") as other:
+            wait_until(lambda: len(one.bridge.partitions) == 1 == len(other.bridge.partitions), within=10, what="share")
+            produce(200)
+            for bridge in (one, other):
+                [(_, number)] = bridge.bridge.partitions
+                bridge.reaches("shared", 199, number)
+        wait_until(lambda: len(one.bridge.partitions) == 2, within=10, what="the first one has both again")
+        produce(400)
+        one.reaches("shared", 299)
+        one.reaches("shared", 299, 1)
+    rows = staged(api_engine, "t.shared")
+    for number in (0, 1):
+        assert [one["id"] for one in rows if one["n"] == number] == list(range(number, 600, 2))

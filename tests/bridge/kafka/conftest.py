@@ -1,0 +1,33 @@
+"""One mock cluster for the tests of a module, and a bridge against it and the real gateway."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from tests.bridge.kafka.running import RunningBridge, running
+from tests.support.kafka import MockCluster, kafka_cluster
+
+
+class Run(Protocol):
+    """Runs a bridge for these topics while a block runs."""
+
+    def __call__(
+        self, *topics: dict[str, Any], url: str | None = None, **more: Any
+    ) -> AbstractContextManager[RunningBridge]: ...
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MockCluster]:
+    with kafka_cluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def run(cluster: MockCluster, api_address: str, tmp_path: Path) -> Run:
+    def start(*topics: dict[str, Any], url: str | None = None, **more: Any) -> AbstractContextManager[RunningBridge]:
+        return running(tmp_path, cluster, url or api_address, list(topics), **more)
+
+    return start
