@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -36,6 +37,7 @@ _POLL_SECONDS: Final = 0.05
 _WAIT_FOR_ROOM: Final = 1.0
 _WAIT_FOR_POSITIONS: Final = 2.0
 _COMMIT_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 1.0
 _MIN_BUFFER: Final = 64 * 2**10
 _LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
@@ -61,6 +63,12 @@ def open_consumer(settings: BridgeSettings, **more: Any) -> Consumer:
         detail = f"kafka.settings: {reason.str() if isinstance(reason, KafkaError) else reason}"
         remedy = "The settings are librdkafka's: see its CONFIGURATION.md for names and values."
         raise Misconfigured(Code.BAD_SETTING, detail, remedy=remedy) from None
+
+
+def check_librdkafka(settings: BridgeSettings) -> None:
+    """Let librdkafka check its settings, without an address to connect to. Raises Misconfigured `bad_setting`."""
+    kafka = replace(settings.kafka, settings={**settings.kafka.settings, "bootstrap.servers": ""})
+    open_consumer(replace(settings, kafka=kafka)).close()
 
 
 class Gateway(GatewayClient):
@@ -94,6 +102,7 @@ class KafkaBridge:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._committed: dict[tuple[str, int], int] = {}
         self._commit_at = 0.0
+        self._look_at = 0.0
         strategy = {**DEFAULTS, **settings.kafka.settings}
         self._is_incremental = (
             strategy["partition.assignment.strategy"].startswith("cooperative")
@@ -120,19 +129,6 @@ class KafkaBridge:
                 self._leave()
                 self._consumer.close()
 
-    def lag(self, partition: Partition) -> int | None:
-        """Return how many offsets follow the last durable one, as far as the last fetch told; None if unknown."""
-        if self.stop.is_set() or not partition.reads:
-            return None
-        try:
-            one = TopicPartition(partition.topic, partition.number)
-            offsets = self._consumer.get_watermark_offsets(one, cached=True)
-        except (KafkaException, RuntimeError):
-            return None
-        if offsets is None or offsets[1] < 0 or partition.last_offset is None:
-            return None
-        return max(int(offsets[1]) - partition.last_offset - 1, 0)
-
     def is_alive(self) -> bool:
         """Return True while the consumer's thread works."""
         return time.monotonic() - self.last_loop < 120
@@ -156,7 +152,12 @@ class KafkaBridge:
             if partition.is_paused and partition.reads and partition.buffer.bytes < self._limit / 2:
                 self._flow(self._consumer.resume, partition)
                 partition.is_paused = False
-        if time.monotonic() >= self._commit_at:
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            for partition in self.partitions.values():
+                self._note_end(partition)
+        if now >= self._commit_at:
             self._commit(asynchronous=True)
 
     @property
@@ -207,6 +208,16 @@ class KafkaBridge:
             call([TopicPartition(partition.topic, partition.number)])
         except KafkaException as error:
             self.log.warning("kafka_error", about=partition.name, detail=str(error.args[0]))
+
+    def _note_end(self, partition: Partition) -> None:
+        """Note where the log ends, as the last fetch told it. Another thread that asks can block librdkafka."""
+        try:
+            one = TopicPartition(partition.topic, partition.number)
+            offsets = self._consumer.get_watermark_offsets(one, cached=True)
+        except KafkaException:
+            return
+        if offsets is not None and offsets[1] >= 0:
+            partition.log_end = int(offsets[1])
 
     def _restart(self, partition: Partition, offset: int) -> None:
         """Let the partition read from `offset` on; its thread calls this."""

@@ -49,7 +49,7 @@ class BridgeMetrics(Collector):
             yield metric
         for name, text, value_of in (
             ("last_offset", "Last durable offset", lambda one: one.last_offset),
-            ("lag_records", "Offsets after the last durable one", self._bridge.lag),
+            ("lag_records", "Offsets after the last durable one", lambda one: one.lag),
             ("buffered_bytes", "Bytes in memory", lambda one: one.buffer.bytes),
             ("paused", "1 while the consumer does not read the partition", lambda one: int(one.is_paused)),
         ):

@@ -50,6 +50,7 @@ def kafka(
     is a file to start from, and docs/kafka.md explains it.
     """
     require_extras("bridge kafka", "kafka")
+    from app.bridge.kafka.bridge import check_librdkafka
     from app.bridge.kafka.check import check_connections
     from app.bridge.kafka.choices import Choices
     from app.bridge.kafka.service import serve
@@ -57,6 +58,7 @@ def kafka(
 
     choices = Choices.parse(skip or (), start or ())
     settings = read_settings(config, os.environ)
+    check_librdkafka(settings)
     if not check:
         serve(settings, choices)
         return

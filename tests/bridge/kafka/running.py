@@ -105,13 +105,14 @@ def running(
     *,
     skip: tuple[str, ...] = (),
     start: tuple[str, ...] = (),
+    log_repeat: float = 0,
     **more: Any,
 ) -> Iterator[RunningBridge]:
     """Run a bridge while the block runs."""
     file = folder / "bridge.yaml"
     file.write_text(settings_text(cluster, url, topics, **more))
     lines = io.StringIO()
-    log = BridgeLog(LogSettings(format="json", repeat_seconds=0), lines)
+    log = BridgeLog(LogSettings(format="json", repeat_seconds=log_repeat), lines)
     bridge = KafkaBridge(read_settings(file, {}), Choices.parse(skip, start), log, threading.Event())
     thread = threading.Thread(target=bridge.run, name="bridge")
     thread.start()
@@ -133,7 +134,9 @@ def staged(engine: sa.Engine, table: str) -> list[dict[str, Any]]:
     return IngestHarness(engine, None).rows(table)  # type: ignore[arg-type]  # reading rows needs no ingest
 
 
-def register(gateway: Gateway, *tables: str, keys: list[str] | None = None) -> None:
+def register(gateway: Gateway, *tables: str, **options: str) -> None:
     """Register tables with the columns of the tests' records."""
+    columns = [{"name": name, "type": of, "nullable": name != "id"} for name, of in COLUMNS.items()]
     for table in tables:
-        gateway.register(table, COLUMNS, ["id"] if keys is None else keys).raise_for_status()
+        declared = {"key_columns": ["id"], "columns": columns, "options": options}
+        gateway.put(f"/v1/tables/{table}", json=declared).raise_for_status()

@@ -34,6 +34,13 @@ class RecordBuffer:
             self.bytes = 0
             self.next_offset = offset
 
+    def forget(self) -> None:
+        """Forget all records and accept none until `begin`."""
+        with self._changed:
+            self._records.clear()
+            self.bytes = 0
+            self.next_offset = None
+
     def put(self, records: Sequence[Record]) -> None:
         """Add records in their order; those before `next_offset` are dropped."""
         with self._changed:

@@ -92,6 +92,10 @@ class StartOffset:
         self._is_set.wait(max(seconds, 0))
         return self._offset
 
+    def give_up(self) -> None:
+        """Let the consumer wait no longer: the partition is not read."""
+        self._is_set.set()
+
     def take(self) -> int | None:
         """Return the offset, which the consumer reads from now on."""
         offset, self._offset = self._offset, None
@@ -122,6 +126,8 @@ class Partition:
     counters: Counters = field(default_factory=Counters)
     last_offset: int | None = None
     """The last durable offset."""
+    log_end: int | None = None
+    """The offset after the last record of the log, as the consumer learned it last."""
     is_paused: bool = True
     """Set by the consumer's thread alone, like `reads`."""
     reads: bool = False
@@ -142,6 +148,13 @@ class Partition:
     def name(self) -> str:
         """Return `topic/partition`."""
         return f"{self.topic}/{self.number}"
+
+    @property
+    def lag(self) -> int | None:
+        """Return how many offsets follow the last durable one; None if that is not known."""
+        if self.log_end is None or self.last_offset is None:
+            return None
+        return max(self.log_end - self.last_offset - 1, 0)
 
     @property
     def is_well(self) -> bool:
@@ -225,6 +238,7 @@ class Partition:
             offset = self._until_possible(lambda: self._next(producer))
         except Refusal as refusal:
             self._refusal = refusal
+            self.start_at.give_up()
             return
         self.around.log.info("partition_starts", topic=self.topic, partition=self.number, offset=offset)
         self._be("running")
@@ -254,6 +268,7 @@ class Partition:
                 offset=chosen,
                 detail=refusal.detail,
             )
+            self.last_offset = chosen - 1
             return chosen
 
     def _first_partition(self) -> Position | None:
@@ -312,6 +327,7 @@ class Partition:
                 "says, and lands every record again.",
             )
             return
+        self.buffer.forget()  # the other process may have sent some of these records
         self.around.hold(self)
         self._until_possible(producer.refresh)
         self._position(producer)
@@ -348,6 +364,7 @@ class Partition:
 
     def _on_wait(self, seconds: float, error: MirrorgateError) -> None:
         self.counters.retries += 1
+        self.start_at.give_up()  # so that the consumer does not wait for this partition
         if self.state.name in ("running", "waiting", "opening"):
             self.state = State("waiting", error.code, error.detail, error.remedy)
         self.around.log.warning(

@@ -1,0 +1,79 @@
+"""`mirrorgate bridge kafka` as a process: its check, its health port, and its clean end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from app.cli.main import app
+from tests.api.calls import Gateway
+from tests.bridge.kafka.running import register, row, settings_text, staged
+from tests.support.kafka import MockCluster, Record
+from tests.support.processes import started
+from tests.support.waiting import wait_until
+
+TOPIC: dict[str, Any] = {"topic": "c_orders", "format": "rows", "table": "c.orders"}
+
+
+def file_of(tmp_path: Path, cluster: MockCluster, url: str, *topics: dict[str, Any], **more: Any) -> Path:
+    file = tmp_path / "bridge.yaml"
+    file.write_text(settings_text(cluster, url, list(topics), **more))
+    return file
+
+
+def test_check_reports_topics_tables_and_what_is_missing(
+    cluster: MockCluster, gateway: Gateway, api_address: str, tmp_path: Path
+) -> None:
+    register(gateway, "c.orders")
+    cluster.create_topic("c_orders", 2)
+    cluster.produce("c_orders", [Record(row(0))])
+    file = file_of(tmp_path, cluster, api_address, TOPIC, {**TOPIC, "topic": "nowhere"})
+    checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+    assert checked.exit_code == 1
+    assert "its key may send changes" in checked.output
+    assert "c_orders: 2 partitions, rows to table c.orders; partition 0 has offsets 0 to 1 and starts at earliest" in (
+        checked.output
+    )
+    assert "error nowhere: no topic matches" in checked.output
+    file_of(tmp_path, cluster, api_address, {**TOPIC, "table": "c.none"})
+    checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+    assert "error table c.none: " in checked.output
+
+
+def test_settings_that_librdkafka_rejects_are_named(cluster: MockCluster, tmp_path: Path) -> None:
+    file = file_of(tmp_path, cluster, "http://127.0.0.1:1", TOPIC, settings={"sasl.mechanims": "PLAIN"})
+    checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+    assert "sasl.mechanims" in str(checked.exception)
+
+
+def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(
+    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
+) -> None:
+    register(gateway, "c.orders")
+    cluster.create_topic("c_killed")
+    file = file_of(tmp_path, cluster, api_address, {**TOPIC, "topic": "c_killed"}, group="killed")
+    command = ("bridge", "kafka", "--config", file)
+    records = [Record(row(n, text="x" * 200)) for n in range(1_000)]
+    cluster.produce("c_killed", records[:500])
+    with started("app.cli", *command):  # killed at the end of the block
+        wait_until(lambda: staged(api_engine, "c.orders"), within=20, what="something landed")
+    cluster.produce("c_killed", records[500:])
+    with started("app.cli", *command) as process:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        assert first["event"] == "bridge_starts"
+        health = first["health"].removesuffix("/readyz")
+        last = '_last_offset{partition="0",topic="c_killed"} 999.0'
+        wait_until(lambda: last in httpx.get(f"{health}/metrics").text, within=20, what="all records are durable")
+        assert [httpx.get(f"{health}/{path}").status_code for path in ("healthz", "readyz", "x")] == [200, 200, 404]
+        assert httpx.get(f"{health}/readyz").json()["partitions"] == {"running": 1}
+        lag = '_lag_records{partition="0",topic="c_killed"} 0.0'
+        wait_until(lambda: lag in httpx.get(f"{health}/metrics").text, within=20, what="the lag is known")
+        process.terminate()
+        assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "bridge_ended"
+        assert process.wait(20) == 0
+    assert [one["id"] for one in staged(api_engine, "c.orders")] == list(range(1_000))
+    assert cluster.committed("killed", "c_killed") == 1_000

@@ -1,0 +1,139 @@
+"""A gateway that is away, loses answers or asks to wait, and another process under the same name."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.bridge.kafka.partition.elements import parameters_of
+from app.bridge.kafka.partition.positions import Position
+from app.bridge.kafka.topics import TopicRule
+from app.client.http import GatewayClient
+from app.client.producer import ChangeRequest, Patience, Producer
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.bridge.kafka.conftest import Run
+from tests.bridge.kafka.running import register, row, staged
+from tests.support.http.dropping_proxy import dropping_proxy
+from tests.support.http.stand_in import ForwardingStandIn, serving
+from tests.support.kafka import MockCluster, Record
+
+
+def ids(engine: sa.Engine, table: str) -> list[int]:
+    return [one["id"] for one in staged(engine, table)]
+
+
+@dataclass
+class Door:
+    """A proxy that passes requests on while it is open, and answers 503 with Retry-After otherwise."""
+
+    url: str = ""
+    is_open: bool = False
+
+
+@contextmanager
+def door(gateway: str) -> Iterator[Door]:
+    found = Door()
+
+    class Handler(ForwardingStandIn):
+        target = gateway
+
+        def respond(self) -> None:
+            body = self.body()
+            if found.is_open:
+                self.pass_back(self.forward(body))
+            else:
+                self.answer(503, b'{"code": "overloaded", "detail": "wait"}', Retry_After="1")
+
+    with serving(Handler) as found.url:
+        yield found
+
+
+def test_while_the_gateway_is_away_the_bridge_waits_with_bounded_memory_and_few_lines(
+    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "g.away")
+    cluster.create_topic("g_away")
+    topic = {"topic": "g_away", "format": "rows", "table": "g.away"}
+    with door(api_address) as opened, run(topic, group="away", url=opened.url, log_repeat=60.0) as bridge:
+        bridge.wait(lambda: bridge.bridge.reasons() == ["g_away/0 waiting: overloaded"])
+        opened.is_open = True
+        cluster.produce("g_away", [Record(row(0))])
+        bridge.reaches("g_away", 0)
+        opened.is_open = False
+        cluster.produce("g_away", [Record(row(n, text="x" * 1_000)) for n in range(1, 1_001)])
+        partition = bridge.partition("g_away")
+        bridge.wait(lambda: partition.is_paused and partition.state.name == "waiting")
+        assert partition.buffer.bytes < 2_000 * 1_300  # the records of one look at the consumer's queue
+        assert partition.counters.retries
+        opened.is_open = True
+        bridge.reaches("g_away", 1_000)
+        assert len(bridge.events("partition_waits")) == 1
+        assert bridge.bridge.reasons() == []
+    assert ids(api_engine, "g.away") == [*range(1_001)]
+
+
+def test_requests_whose_answers_are_lost_land_once(
+    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "g.lost")
+    cluster.create_topic("g_lost")
+    cluster.produce("g_lost", [Record(row(n)) for n in range(100)])
+    topic = {"topic": "g_lost", "format": "rows", "table": "g.lost"}
+    with dropping_proxy(api_address) as proxy, run(topic, group="lost", url=proxy.url) as bridge:
+        bridge.reaches("g_lost", 99)
+    assert set(proxy.posted().values()) == {2}
+    assert ids(api_engine, "g.lost") == [*range(100)]
+
+
+def test_a_bridge_continues_after_what_another_one_has_sent_under_its_name(
+    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "g.other")
+    cluster.create_topic("g_other")
+    cluster.produce("g_other", [Record(row(n)) for n in range(3)])
+    topic = {"topic": "g_other", "format": "rows", "table": "g.other"}
+    with run(topic, group="other") as bridge, GatewayClient(api_address, ADMIN_KEY) as client:
+        bridge.reaches("g_other", 2)
+        other = Producer.open(client, "kafka:test/other/g_other/0", Patience(give_up_after=5))
+        body = b'{"id": 3, "n": 0, "text": ""}'
+        other.send(ChangeRequest("rows", body, {"table": "g.other"}, position=Position(3).text()))
+        cluster.produce("g_other", [Record(row(n)) for n in range(3, 6)])
+        assert bridge.reaches("g_other", 5).counters.conflicts == 1
+    assert ids(api_engine, "g.other") == [*range(6)]
+
+
+def test_a_bridge_that_always_finds_another_one_under_its_name_stops_with_the_choice(
+    cluster: MockCluster, gateway: Gateway, api_address: str, run: Run
+) -> None:
+    register(gateway, "g.fight")
+    cluster.create_topic("g_fight")
+    topic = {"topic": "g_fight", "format": "rows", "table": "g.fight"}
+    with run(topic, group="fight") as bridge, GatewayClient(api_address, ADMIN_KEY) as client:
+        other = Producer.open(client, "kafka:test/fight/g_fight/0", Patience(give_up_after=5))
+        partition = bridge.partition("g_fight")
+        give_up = time.monotonic() + 20
+        while partition.state.name != "stopped" and time.monotonic() < give_up:
+            other.refresh()
+            body = b'{"id": 1, "n": 0, "text": ""}'
+            other.send(ChangeRequest("rows", body, {"table": "g.fight"}, position=Position(-1).text()))
+            conflicts = partition.counters.conflicts
+            cluster.produce("g_fight", [Record(row(2))])
+            bridge.wait(lambda seen=conflicts: partition.counters.conflicts > seen)  # type: ignore[misc]  # bound now
+        assert partition.state.code == "producer_shared"
+        assert "another `cluster` or `group`" in str(partition.state.remedy)
+
+
+def test_a_wrong_key_is_reported_and_nothing_is_consumed(cluster: MockCluster, api_address: str, run: Run) -> None:
+    cluster.produce("g_key", [Record(row(0))])
+    wrong = {"url": api_address, "key": "mg_0000000000000009_wrong"}
+    with run({"topic": "g_key", "format": "rows", "table": "g.key"}, group="key", gateway=wrong) as bridge:
+        bridge.wait(lambda: bridge.bridge.reasons()[:1] == ["g_key/0 waiting: unauthenticated"])
+        assert bridge.partition("g_key").buffer.bytes == 0
+
+
+def test_each_partition_has_its_own_source_order_in_tables_that_enforce_it() -> None:
+    rule = TopicRule("t", re.compile("t"), False, "replicate")
+    assert [parameters_of(rule, "t", number, None)["partition"] for number in (0, 1)] == ["t/0", "t/1"]

@@ -1,0 +1,106 @@
+"""A record that cannot land stops its partition with its offset and the gateway's problem, or is put aside."""
+
+import json
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tests.api.calls import Gateway
+from tests.bridge.kafka.conftest import Run
+from tests.bridge.kafka.running import register, row, staged
+from tests.support.kafka import MockCluster, Record
+
+BAD = {"id": "not a number", "n": 0, "text": ""}
+
+
+def ids(engine: sa.Engine, table: str) -> list[int]:
+    return [one["id"] for one in staged(engine, table)]
+
+
+def test_a_rejected_record_stops_its_partition_after_those_before_it_and_no_other(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "r.stop")
+    topic = {"topic": "stop", "format": "rows", "table": "r.stop"}
+    cluster.create_topic("stop", 2)
+    values = [row(0), row(1), BAD, row(3)]
+    cluster.produce("stop", [*map(Record, values), Record(row(100), partition=1)])
+    with run(topic, group="stop") as bridge:
+        stopped = bridge.stops("stop")
+        bridge.reaches("stop", 0, 1)
+        assert (stopped.last_offset, stopped.state.offset, stopped.state.code) == (1, 2, "bad_value")
+        [line] = bridge.events("partition_stopped")
+        assert (line["topic"], line["partition"], line["offset"]) == ("stop", 0, 2)
+        assert line["remedy"]
+        assert "not a number" not in bridge.lines.getvalue()
+        assert bridge.bridge.reasons() == ["stop/0 stopped: bad_value"]
+    assert sorted(ids(api_engine, "r.stop")) == [0, 1, 100]
+    with run(topic, group="stop", skip=("stop/0@2",)) as bridge:
+        assert bridge.reaches("stop", 3).counters.skipped == 1
+    assert sorted(ids(api_engine, "r.stop")) == [0, 1, 3, 100]
+
+
+def test_a_value_that_is_not_json_is_named_by_its_own_offset(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "r.json")
+    two_rows_in_one = b"%b %b" % (json.dumps(row(1)).encode(), json.dumps(row(2)).encode())
+    cluster.produce("json", map(Record, [row(0), two_rows_in_one, b'{"id": 3', row(4)]))
+    with run({"topic": "json", "format": "rows", "table": "r.json"}, group="json") as bridge:
+        stopped = bridge.stops("json")
+    assert (stopped.state.offset, stopped.state.code) == (1, "malformed_json")
+    assert ids(api_engine, "r.json") == [0]
+
+
+def test_rejected_records_go_to_files_and_the_others_land(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run, tmp_path: Path
+) -> None:
+    register(gateway, "r.files")
+    topic = {"topic": "files", "format": "rows", "table": "r.files", "on_reject": "skip_to_file"}
+    values = [BAD, row(1), b"\xff", row(3), BAD]
+    cluster.produce("files", [Record(value, key={"k": n}) for n, value in enumerate(values)])
+    with run(topic, group="files", rejected={"folder": str(tmp_path / "rejected")}) as bridge:
+        assert bridge.reaches("files", 4).counters.set_aside == 3
+    assert ids(api_engine, "r.files") == [1, 3]
+    files = sorted((tmp_path / "rejected" / "files" / "0").iterdir())
+    assert [file.name for file in files] == ["0.json", "2.json", "4.json"]
+    kept = json.loads(files[0].read_text())
+    assert (kept["offset"], kept["problem"]["code"], kept["key"]) == (0, "bad_value", {"text": '{"k":0}'})
+    assert json.loads(files[1].read_text())["value"] == {"base64": "/w=="}
+
+
+def test_what_concerns_every_record_stops_the_partition_and_is_tried_again(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run, tmp_path: Path
+) -> None:
+    topic = {"topic": "later", "format": "rows", "table": "r.later", "on_reject": "skip_to_file"}
+    cluster.produce("later", [Record(row(0))])
+    more = {"rejected": {"folder": str(tmp_path / "none")}, "stop": {"retry_after": "200 ms"}}
+    with run(topic, group="later", **more) as bridge:
+        assert bridge.stops("later").state.code == "unknown_table"
+        register(gateway, "r.later")
+        bridge.reaches("later", 0)
+        bridge.wait(lambda: bridge.events("partition_runs_again"))
+    assert ids(api_engine, "r.later") == [0]
+    assert not (tmp_path / "none").exists()
+
+
+def test_dead_letters_are_kept_by_the_gateway(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "r.letters", dead_letters="accept")
+    cluster.produce("letters", map(Record, [row(0), BAD, row(2)]))
+    topic = {"topic": "letters", "format": "rows", "table": "r.letters", "on_reject": "dead_letter"}
+    with run(topic, group="letters") as bridge:
+        assert bridge.reaches("letters", 2).counters.dead_letters == 1
+    assert ids(api_engine, "r.letters") == [0, 2]
+
+
+def test_a_request_that_is_too_large_is_sent_in_halves(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "r.large")
+    cluster.produce("large", [Record(row(n, text="x" * 1_000)) for n in range(300)])
+    topic = {"topic": "large", "format": "rows", "table": "r.large"}
+    with run(topic, group="large", batch={"max_bytes": "10 MiB", "max_age": "300 ms"}) as bridge:
+        assert bridge.reaches("large", 299).counters.rejections
+    assert ids(api_engine, "r.large") == [*range(300)]

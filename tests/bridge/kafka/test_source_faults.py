@@ -1,0 +1,110 @@
+"""Brokers that are away, topics that are missing, recreated, cut off or repartitioned: waited for or refused."""
+
+import sqlalchemy as sa
+
+from tests.api.calls import Gateway
+from tests.bridge.kafka.conftest import Run
+from tests.bridge.kafka.running import register, row, staged
+from tests.support.kafka import MockCluster, Record
+
+
+def ids(engine: sa.Engine, table: str) -> list[int]:
+    return [one["id"] for one in staged(engine, table)]
+
+
+def test_a_topic_with_lower_offsets_is_refused_until_the_operator_chooses(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "f.again")
+    topic = {"topic": "again", "format": "rows", "table": "f.again"}
+    cluster.create_topic("again")
+    cluster.produce("again", [Record(row(n)) for n in range(5)])
+    with run(topic, group="again") as bridge:
+        bridge.reaches("again", 4)
+    cluster.delete_topic("again")
+    cluster.create_topic("again")
+    cluster.produce("again", [Record(row(n)) for n in (10, 11)])
+    with run(topic, group="again") as bridge:
+        assert bridge.stops("again").state.code == "source_position_lost"
+        assert "--from TOPIC/PARTITION@earliest" in bridge.events("partition_stopped")[0]["remedy"]
+    assert ids(api_engine, "f.again") == [*range(5)]
+    for number in (12, 13):  # the option stays on a service's command line, and applies once
+        with run(topic, group="again", start=("again/0@earliest",)) as bridge:
+            bridge.reaches("again", 1)
+            [offset] = cluster.produce("again", [Record(row(number))])
+            bridge.reaches("again", offset)
+    assert ids(api_engine, "f.again") == [*range(5), 10, 11, 12, 13]
+
+
+def test_offsets_that_retention_deleted_unread_are_refused(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "f.gap")
+    topic = {"topic": "gap", "format": "rows", "table": "f.gap"}
+    cluster.create_topic("gap")
+    cluster.produce("gap", [Record(row(0))])
+    with run(topic, group="gap") as bridge:
+        bridge.reaches("gap", 0)
+    cluster.produce("gap", [Record(row(n)) for n in range(1, 10)])
+    cluster.delete_records("gap", 0, 5)
+    with run(topic, group="gap") as bridge:
+        assert "4 offsets from 1 on are deleted" in str(bridge.stops("gap").state.detail)
+    with run(topic, group="gap", start=("gap/*@earliest",)) as bridge:
+        bridge.reaches("gap", 9)
+    assert ids(api_engine, "f.gap") == [0, *range(5, 10)]
+
+
+def test_a_changed_number_of_partitions_is_refused_until_it_is_accepted(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "f.more")
+    topic = {"topic": "more", "format": "rows", "table": "f.more"}
+    cluster.create_topic("more", 1)
+    cluster.produce("more", [Record(row(0))])
+    with run(topic, group="more") as bridge:
+        bridge.reaches("more", 0)
+    cluster.delete_topic("more")
+    cluster.create_topic("more", 2)
+    cluster.produce("more", [Record(row(0)), Record(row(1))])
+    with run(topic, group="more") as bridge:
+        for number in (0, 1):
+            assert bridge.stops("more", number).state.code == "source_order_unsafe"
+    with run({**topic, "partitions": 2}, group="more") as bridge:
+        bridge.reaches("more", 1)
+        bridge.wait(lambda: bridge.partition("more", 1).reads)
+    assert ids(api_engine, "f.more") == [0, 1]
+
+
+def test_a_missing_topic_is_reported_and_read_once_it_exists(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "f.absent")
+    with run({"topic": "absent", "format": "rows", "table": "f.absent"}, group="absent") as bridge:
+        bridge.wait(lambda: any("topic absent" in reason for reason in bridge.bridge.reasons()))
+        cluster.create_topic("absent")
+        cluster.produce("absent", [Record(row(1))])
+        assert bridge.bridge.watch is not None
+        bridge.bridge.watch.look_now()
+        bridge.reaches("absent", 0)
+        bridge.wait(lambda: not bridge.bridge.reasons())
+    assert ids(api_engine, "f.absent") == [1]
+
+
+def test_brokers_that_are_away_are_waited_for_and_reported(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "f.away")
+    cluster.create_topic("away")
+    cluster.produce("away", [Record(row(0))])
+    topic = {"topic": "away", "format": "rows", "table": "f.away"}
+    with run(topic, group="away", settings={"reconnect.backoff.max.ms": "200"}) as bridge:
+        bridge.reaches("away", 0)
+        cluster.stop_broker()
+        bridge.wait(lambda: any("source_unavailable" in reason for reason in bridge.bridge.reasons()))
+        cluster.start_broker()
+        cluster.produce("away", [Record(row(1))])
+        bridge.reaches("away", 1)
+        assert bridge.bridge.watch is not None
+        bridge.bridge.watch.look_now()
+        bridge.wait(lambda: not bridge.bridge.reasons())
+    assert ids(api_engine, "f.away") == [0, 1]
