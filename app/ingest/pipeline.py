@@ -14,7 +14,6 @@ changed in between makes the request start again; nothing that this process reme
 """
 
 import asyncio
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,13 +25,14 @@ from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.columnar.decline import Decline, Declined, count_columnar_path, count_exact_path
 from app.ingest.columnar.reader_thread import ColumnarReader
+from app.ingest.columnar.reading import ReadBatches
 from app.ingest.exact_path import ExactPath
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper
 from app.ingest.table_cache import NotCached, TableCache
-from app.staging.batches.batch import AlreadyStaged, Batch, Receipt, TableMoved
+from app.staging.batches.batch import AlreadyStaged, Receipt, TableMoved
 from app.staging.batches.dead_letters import LetterReplay
 from app.staging.batches.idempotency import read_receipts
 from app.staging.connection.database import Engine, translated_errors
@@ -44,6 +44,16 @@ _MAX_GATHER_SECONDS: Final = 0.05
 
 _MAX_LOOKUPS: Final = 16
 """Tables of one request that are looked up before the exact path takes it."""
+
+
+class _Staged(LoopFuture[list[Receipt]]):
+    """The receipts of a request on the columnar path; `ignored` is set before them."""
+
+    __slots__ = ("ignored",)
+
+    def __init__(self, bridge: LoopBridge) -> None:
+        super().__init__(bridge)
+        self.ignored = 0
 
 
 @dataclass
@@ -114,7 +124,7 @@ class Ingest:
 
     async def _accept(self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         try:
-            receipts = await self._take_columnar_path(reader, principal, identity)
+            result = await self._take_columnar_path(reader, principal, identity)
         except Declined as declined:
             await self.check_not_staged(identity)
             count_exact_path(reader.source_format, declined.reason)
@@ -125,20 +135,20 @@ class Ingest:
                 await self.check_not_staged(identity)  # a repeated request needs no room
             raise
         count_columnar_path(reader.source_format)
-        return IngestResult(receipts)
+        return result
 
     async def _take_columnar_path(
         self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None
-    ) -> list[Receipt]:
+    ) -> IngestResult:
         """Read and stage a request together with those that wait. Raises Declined."""
         if reader.columnar is None:
             raise Declined(Decline.NO_COLUMNAR_READER)
         request = reader.columnar(principal)
         for _ in range(_MAX_LOOKUPS):
-            receipts: LoopFuture[list[Receipt]] = LoopFuture(self._running_bridge())
-            self._columnar_reader.submit(request, identity, receipts)
+            staged = _Staged(self._running_bridge())
+            self._columnar_reader.submit(request, identity, staged)
             try:
-                return await receipts.result()
+                return IngestResult(await staged.result(), staged.ignored)
             except NotCached as unknown:  # the reader thread never waits for a query
                 if await asyncio.to_thread(unknown.look_up) is None:
                     break
@@ -154,10 +164,12 @@ class Ingest:
         typer = RequestTyper(self.table_cache, principal, self.marker_first, self._check_backlog)
         return ExactPath(typer, self.group_commit, self.receipts_of, identity, replay)
 
-    def _stage(self, waiter: Waiter, batches: Sequence[Batch], identity: RequestIdentity | None) -> None:
+    def _stage(self, waiter: Waiter, batches: ReadBatches, identity: RequestIdentity | None) -> None:
         for batch in batches:
             self._check_backlog(batch.table)
-        self.group_commit.submit_to(waiter, batches, identity)
+        if isinstance(waiter, _Staged):
+            waiter.ignored = batches.ignored
+        self.group_commit.submit_to(waiter, batches, identity, ignored=batches.ignored)
 
     def _gather(self) -> None:
         """Wait for the staging thread: a request that is read earlier is staged no sooner, but in a smaller group."""

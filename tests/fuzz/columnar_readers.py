@@ -28,6 +28,7 @@ from app.ingest.replicate.source_cache import CachedSource, SourceCache
 from app.ingest.table_cache import TableCache
 from tests.fuzz import arcion_bodies, replicate_bodies
 from tests.fuzz.bodies import Dice
+from tests.fuzz.debezium_reader import DebeziumReader
 from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import schema_of
 
@@ -178,4 +179,5 @@ READERS: Final[Mapping[str, Callable[[], Reader]]] = {
     "arcion": ArcionReader,
     "arcion-native": ArcionNativeReader,
     "replicate": ReplicateReader,
+    "debezium": DebeziumReader,
 }

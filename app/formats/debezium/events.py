@@ -35,7 +35,7 @@ class WrongEvent(Exception):
 _SCHEMA_AND_PAYLOAD: Final = frozenset({"schema", "payload"})
 _NOTIFICATION: Final = frozenset({"id", "type", "aggregate_type", "additional_data", "timestamp"})
 _TRANSACTION: Final = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})
-_IGNORED_SCHEMAS: Final = (
+IGNORED_SCHEMAS: Final = (
     "io.debezium.connector.common.Heartbeat",
     "io.debezium.connector.common.TransactionMetadataValue",
     "io.debezium.connector.common.Notification",
@@ -88,7 +88,7 @@ def read_key(written: Any) -> Any:
 def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
     """Return the form of an event. Raises WrongEvent `malformed_message` for events of another kind of source."""
     name = schema.get("name") if schema is not None else None
-    if isinstance(name, str) and name.endswith(_IGNORED_SCHEMAS):
+    if isinstance(name, str) and name.endswith(IGNORED_SCHEMAS):
         return Form.IGNORED
     if "specversion" in event and "data" in event:
         raise WrongEvent(Code.MALFORMED_MESSAGE, _CLOUD_DETAIL)

@@ -31,7 +31,7 @@ OPERATIONS: Final = {
     "d": Operation.DELETE,
 }
 _TRUNCATED: Final = "the source truncated the table, and mirroring cannot"
-_INTERNAL_KEYS: Final = "__dbz__"
+INTERNAL_KEYS: Final = "__dbz__"
 """Prefix of key fields that a transformation of Debezium adds, such as ByLogicalTableRouter."""
 
 _DECODER: Final[MessageDecoder[Any]] = MessageDecoder(Any)
@@ -182,7 +182,7 @@ def _enveloped(
         source_position(block),
         f"{at}/source",
         key,
-        _row_schema(schema),
+        row_schema(schema),
     )
 
 
@@ -235,7 +235,7 @@ def _image(payload: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     return image or None
 
 
-def _row_schema(schema: ConnectField | None) -> ConnectField | None:
+def row_schema(schema: ConnectField | None) -> ConnectField | None:
     """Return the fields of the row: those of `after`, as `before` can have the key only."""
     inner = {} if schema is None else schema.by_name
     row = inner.get("after") or inner.get("before")
@@ -255,7 +255,7 @@ def _key(written: Any) -> RecordKey | None:
         fields = None if schema is None else read_schema(schema)
     except WrongSchema:
         fields = None  # the schema of the row has the same columns
-    values = {name: value for name, value in payload.items() if not name.startswith(_INTERNAL_KEYS)}
+    values = {name: value for name, value in payload.items() if not name.startswith(INTERNAL_KEYS)}
     return RecordKey(values, fields if fields is not None and fields.names == payload.keys() == values.keys() else None)
 
 

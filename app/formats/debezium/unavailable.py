@@ -21,7 +21,7 @@ IsUnavailable: TypeAlias = Callable[[Any], bool]
 def unavailable_values(placeholders: tuple[str, ...]) -> IsUnavailable:
     """Return the function that tells whether a value is one of these placeholders or Debezium's, in any form."""
     all_of_them = (DEFAULT_PLACEHOLDER, *placeholders)
-    texts = frozenset(form for text in all_of_them for form in _text_forms(text))
+    texts = placeholder_texts(placeholders)
     lists = [form for text in all_of_them for form in _list_forms(text)]
     objects = [{text: text} for text in all_of_them]
 
@@ -40,6 +40,12 @@ def _list_forms(text: str) -> tuple[list[Any], ...]:
     content = text.encode()
     name_based = UUID(bytes=hashlib.md5(content, usedforsecurity=False).digest(), version=3)
     return ([text], [b64encode(content).decode()], [*content], [str(name_based)])
+
+
+@lru_cache
+def placeholder_texts(placeholders: tuple[str, ...]) -> frozenset[str]:
+    """Return these placeholders and Debezium's in all forms that are texts."""
+    return frozenset(form for text in (DEFAULT_PLACEHOLDER, *placeholders) for form in _text_forms(text))
 
 
 def _text_forms(text: str) -> tuple[str, ...]:

@@ -11,12 +11,11 @@ from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
 from app.domain.model.request_identity import RequestIdentity
-from app.ingest.columnar.reading import ColumnarRequest, Outcome, read_together
+from app.ingest.columnar.reading import ColumnarRequest, Outcome, ReadBatches, read_together
 from app.ingest.table_cache import TableCache
-from app.staging.batches.batch import Batch
 from app.staging.writer.waiting_request import Waiter
 
-Stage: TypeAlias = Callable[[Waiter, Sequence[Batch], RequestIdentity | None], None]
+Stage: TypeAlias = Callable[[Waiter, ReadBatches, RequestIdentity | None], None]
 
 MAX_SHORT_BYTES: Final = 2**16
 """Bytes of a body that waits until the staging thread rests. A longer one is better read beside a transaction."""

@@ -23,7 +23,14 @@ from app.ingest.table_cache import NotCached, TableCache
 from app.observability.telemetry import HASH_MISMATCHES
 from app.staging.batches.batch import Batch, SchemaIdTables
 
-Outcome: TypeAlias = list[Batch] | Declined | NotCached
+
+class ReadBatches(list[Batch]):
+    """The batches of a request, and how many of its messages change no row."""
+
+    ignored: int = 0
+
+
+Outcome: TypeAlias = ReadBatches | Declined | NotCached
 """The batches of a request, or why it has none."""
 
 
@@ -56,10 +63,13 @@ class TablePart:
 
 
 class OpenedBody(NamedTuple):
-    """What a body has for each table, and how many of its messages give a wrong hash of their address."""
+    """What a body has for each table, and how many of its messages are as the fields say."""
 
     parts: Sequence[TablePart]
     wrong_hashes: int = 0
+    """Messages that give a wrong hash of their address."""
+    ignored: int = 0
+    """Messages that change no row."""
 
 
 Opened: TypeAlias = OpenedBody | Declined | NotCached
@@ -81,7 +91,7 @@ class ColumnarRequest(Protocol):
 def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Outcome]:
     """Return the batches of each request in order, or why it has none."""
     opened = _opened(requests, table_cache)
-    outcomes: list[Outcome] = [[] if isinstance(body, OpenedBody) else body for body in opened]
+    outcomes: list[Outcome] = [_no_batches(body) if isinstance(body, OpenedBody) else body for body in opened]
     alike: dict[Hashable, list[tuple[int, TablePart]]] = {}
     for index, body in enumerate(opened):
         if isinstance(body, OpenedBody):
@@ -98,6 +108,12 @@ def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) 
         if isinstance(body, OpenedBody) and body.wrong_hashes and isinstance(outcome, list):
             HASH_MISMATCHES.inc(body.wrong_hashes)
     return outcomes
+
+
+def _no_batches(body: OpenedBody) -> ReadBatches:
+    batches = ReadBatches()
+    batches.ignored = body.ignored
+    return batches
 
 
 def _opened(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Opened]:

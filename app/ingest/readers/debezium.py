@@ -8,6 +8,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading
 from app.formats.debezium.records import decode_debezium
+from app.ingest.columnar.debezium import DebeziumRequest
 from app.ingest.debezium.tables import DebeziumTables
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers.body_reader import BodyReader, max_value_bytes, written_json
@@ -32,4 +33,4 @@ def debezium_json(
         limit = max_value_bytes(body, limits)
         return ParsedRequest(sources, decoded.ignored, written=written, max_value_bytes=limit)
 
-    return BodyReader(decode, LetterFormat.DEBEZIUM)
+    return BodyReader(decode, LetterFormat.DEBEZIUM, partial(DebeziumRequest, body, table, reading, limits))

@@ -4,6 +4,7 @@ import pytest
 
 from app.observability.telemetry import INGEST_PATHS
 from tests.support.ingest_harness import IngestHarness
+from tests.support.samples.debezium import Field, event, key_with_schema, keyed, with_schema
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
 
@@ -70,3 +71,62 @@ def test_plain_rows_are_counted_under_the_path_that_read_them(
     assert {path: count - before.get(path, 0) for path, count in counts().items() if count != before.get(path, 0)} == {
         expected: 1
     }
+
+
+COLUMNS: dict[str, Field] = {"id": {"type": "int64", "optional": False}, "note": "string"}
+MORE: dict[str, Field] = {"more": "int32"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "expected"),
+    [
+        ({}, event("c", "s.t", after={"id": 1, "note": "n"}), ("debezium", "columnar", "")),
+        ({}, with_schema(event("r", "s.t", after={"id": 1, "note": "n"}), COLUMNS), ("debezium", "columnar", "")),
+        (
+            {},
+            keyed(key_with_schema({"id": 1}, {"id": "int64"}), with_schema(event("d", "s.t", {"id": 1}), COLUMNS)),
+            ("debezium", "columnar", ""),
+        ),
+        (
+            {},
+            with_schema(event("c", "s.t", after={"id": 1}), COLUMNS | {"more": "int32"}),
+            ("debezium", "exact", "table"),
+        ),
+        (
+            {},
+            {"__op": "c", "__source_schema": "s", "__source_table": "t", "id": 1, "note": "n"},
+            ("debezium", "exact", "body"),
+        ),
+        ({}, event("c", "s.t", after={"id": 1, "note": ["n"]}), ("debezium", "exact", "images")),
+        ({"exclude": ["note"]}, event("c", "s.t", after={"id": 1, "note": "n"}), ("debezium", "exact", "table")),
+    ],
+    ids=[
+        "an event",
+        "a schema",
+        "a key",
+        "a new column",
+        "a flattened row",
+        "a list",
+        "a table that needs each change",
+    ],
+)
+def test_debezium_events_are_counted_under_the_path_that_read_them(
+    harness: IngestHarness, options: dict[str, str], message: Message, expected: tuple[str, str, str]
+) -> None:
+    harness.put("s.t", SCHEMA, **options)
+    before = counts()
+    assert harness.debezium(message).receipts
+    assert {path: count - before.get(path, 0) for path, count in counts().items() if count != before.get(path, 0)} == {
+        expected: 1
+    }
+
+
+def test_tombstones_on_the_columnar_path_are_counted(harness: IngestHarness) -> None:
+    harness.put("s.t", SCHEMA)
+    before = counts()
+    record = keyed({"id": 1}, event("c", "s.t", after={"id": 1, "note": "n"}))
+    result = harness.debezium(
+        record, keyed({"id": 1}, event("d", "s.t", {"id": 1, "note": "n"})), keyed({"id": 1}, None)
+    )
+    path = ("debezium", "columnar", "")
+    assert (result.ignored, counts()[path] - before.get(path, 0)) == (1, 1)

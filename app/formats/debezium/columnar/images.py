@@ -1,0 +1,245 @@
+"""Columnar reading of the images of one table: images -> shaped changes.
+
+All images become one JSON array, which a type made of the table's columns decodes. Values are read column by column,
+and the rules of `messages` apply once to each shape that events have.
+
+Invariant: the changes equal those of `RecordReader`, or NotPlain is raised.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, compress, pairwise
+from types import GenericAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import astuple
+
+from app.domain.model.change import Operation
+from app.domain.model.table import Table
+from app.domain.model.table_schema import TypeName
+from app.domain.model.written_number import as_json, keep_minus_zeros
+from app.domain.rows.row_image import pick
+from app.domain.rows.shaped_changes import Shape, ShapedChanges
+from app.formats.debezium.columnar.events import EventColumns
+from app.formats.debezium.columnar.schemas import NotPlain
+from app.formats.debezium.columnar.values import ReadColumn, reader_of_columns
+from app.formats.debezium.connect_schema import ConnectField
+from app.formats.debezium.reading import DebeziumReading
+from app.formats.debezium.records import OPERATIONS
+from app.formats.debezium.unavailable import placeholder_texts
+from app.formats.debezium.values import column_reader, field_reader
+from app.formats.json.decoder import exact_fraction
+from app.formats.json.framing import DECODE_ERRORS
+from app.formats.json.quote_accounting import is_all_decoded
+from app.formats.json.texts import has_suspicious_escape
+
+_Row: TypeAlias = tuple[Any, ...]
+_Names: TypeAlias = frozenset[str]
+
+_SCALAR: Final = str | int | bool | None
+_FRACTIONS: Final = frozenset({TypeName.FLOAT32, TypeName.FLOAT64, TypeName.DECIMAL})
+_CONTAINERS: Final = {dict, list}
+_NEW_ROWS: Final = frozenset({Operation.INSERT, Operation.SNAPSHOT})
+_NO_IMAGE: Final = (Raw(b"null"), Raw(b"{}"))
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
+_MAX_SHAPES: Final = 256
+"""Shapes that are kept, and shapes of events that are read together."""
+
+
+class _Decoder(NamedTuple):
+    """A decoder of images, and what is known of what it decodes."""
+
+    decoder: msgspec.json.Decoder[list[msgspec.Struct]]
+    is_full: bool
+    """True if all images have all columns."""
+    mixed: Sequence[int]
+    """Positions of columns whose values can be lists and objects."""
+
+
+class _Images(NamedTuple):
+    """Images as they are written: UNSET for values that an image does not give, None for an absent image."""
+
+    rows: list[_Row | None]
+    is_full: bool
+    may_have_placeholders: bool
+    mixed: Sequence[int]
+
+
+class EventReader:
+    """Reads events whose rows have these fields, None for events without a schema, for one table."""
+
+    def __init__(self, table: Table, row: ConnectField | None, reading: DebeziumReading) -> None:
+        """Prepare. Raises ValueError if msgspec cannot have the name of a column."""
+        columns, options = table.schema.columns, table.options
+        fields = {} if row is None else row.by_name
+        self._names = table.schema.names
+        self._all = frozenset(self._names)
+        self._keys = frozenset(table.schema.key_columns)
+        self._source_columns = None if row is None else row.names
+        self._key_of = pick([self._names.index(name) for name in table.schema.key_columns])
+        self._key_positions = {self._names.index(name) for name in self._keys}
+        self._placeholders = placeholder_texts(reading.unavailable)
+        self._placeholder_bytes = [text.encode() for text in self._placeholders]
+        self._readers: dict[int, ReadColumn] = {}
+        for at, column in enumerate(columns):
+            field, encoding = fields.get(column.name), options.encoding_of(column.name)
+            read = field_reader(field, column, encoding) if field else column_reader(column, encoding, reading)
+            if read is not None:
+                self._readers[at] = reader_of_columns(field, read)
+        usual = [Any if column.type.name in _FRACTIONS else _SCALAR for column in columns]
+        mixed = [at for at, value_type in enumerate(usual) if value_type is Any]
+        any_values, everywhere = [Any] * len(columns), range(len(columns))
+        self._decoders = [
+            _Decoder(_decoder(self._names, usual), True, mixed),
+            _Decoder(_decoder(self._names, any_values), True, everywhere),
+            _Decoder(_decoder(self._names, any_values, UNSET), False, everywhere),
+        ]
+        self._shapes: dict[tuple[Operation, _Names | None, _Names | None], Shape] = {}
+
+    def read(self, parts: Sequence[EventColumns]) -> list[ShapedChanges]:
+        """Return the changes of each part. Raises NotPlain."""
+        operations = [OPERATIONS.get(written) for part in parts for written in part.operations]
+        count = len(operations)
+        images = self._images(
+            [image for part in parts for image in part.before] + [image for part in parts for image in part.after]
+        )
+        before, after = images.rows[:count], images.rows[count:]
+        if images.may_have_placeholders:
+            self._take_out_placeholders(operations, before, after)
+        is_full = images.is_full and not images.may_have_placeholders
+        shapes = self._shapes_of(operations, before, after, is_full=is_full)
+        before = [None if shape.before is None else row for shape, row in zip(shapes, before, strict=True)]
+        after = [None if shape.after is None else row for shape, row in zip(shapes, after, strict=True)]
+        rows = self._read_values(before + after, images.mixed, is_full=is_full)
+        before, after = rows[:count], rows[count:]
+        bounds = pairwise(accumulate((len(part.operations) for part in parts), initial=0))
+        return [
+            ShapedChanges(shapes[start:end], before[start:end], after[start:end], source_position=part.position)
+            for part, (start, end) in zip(parts, bounds, strict=True)
+        ]
+
+    def _images(self, written: Sequence[Raw | UnsetType]) -> "_Images":
+        """Return the values of each image as they are written, UNSET for those that it does not give."""
+        given = [image for image in written if image is not UNSET and image not in _NO_IMAGE]
+        document = b"[" + b",".join(given) + b"]"
+        kept = keep_minus_zeros(document)
+        for decoder in self._decoders:
+            try:
+                images = decoder.decoder.decode(kept)
+                written_again = _ENCODER.encode(images)
+            except msgspec.ValidationError:
+                continue
+            except DECODE_ERRORS:
+                break
+            if has_suspicious_escape(document) or not is_all_decoded(document, written_again):
+                break
+            found = map(astuple, images)
+            rows = [None if image is UNSET or image in _NO_IMAGE else next(found) for image in written]
+            may_have_placeholders = b"\\" in document or any(text in document for text in self._placeholder_bytes)
+            return _Images(rows, decoder.is_full, may_have_placeholders, decoder.mixed)
+        raise NotPlain
+
+    def _take_out_placeholders(
+        self, operations: Sequence[Operation | None], before: list[_Row | None], after: list[_Row | None]
+    ) -> None:
+        """Put the value before an update in the place of each placeholder, or UNSET without one."""
+        for at, (operation, old, new) in enumerate(zip(operations, before, after, strict=True)):
+            lacks_old, lacks_new = self._placeholders_in(old), self._placeholders_in(new)
+            if not (lacks_old or lacks_new):
+                continue
+            if operation in _NEW_ROWS or not self._key_positions.isdisjoint({*lacks_old, *lacks_new}):
+                raise NotPlain
+            if old is not None:
+                old = before[at] = tuple(UNSET if place in lacks_old else value for place, value in enumerate(old))
+            if new is not None:
+                known = [UNSET if old is None or old[place] is None else old[place] for place in range(len(new))]
+                after[at] = tuple(known[place] if place in lacks_new else value for place, value in enumerate(new))
+
+    def _placeholders_in(self, row: _Row | None) -> Sequence[int]:
+        texts = self._placeholders
+        return [at for at, value in enumerate(row or ()) if type(value) is str and value in texts]
+
+    def _shapes_of(
+        self,
+        operations: Sequence[Operation | None],
+        before: Sequence[_Row | None],
+        after: Sequence[_Row | None],
+        *,
+        is_full: bool,
+    ) -> Sequence[Shape]:
+        """Return the shape of each change, one object for equal ones."""
+        given = [self._all if row else None for row in after] if is_full else [*map(self._given, after)]
+        is_new = {*operations} <= _NEW_ROWS
+        if is_new and operations.count(operations[0]) == len(given) and given.count(given[0]) == len(given):
+            return [self._shape(operations[0], None, given[0])] * len(given)
+        if not is_new and not self._keys:
+            raise NotPlain
+        old_of = map(self._old_given, operations, before, after)
+        keys = [*zip(operations, old_of, given, strict=True)]
+        distinct = {*keys}
+        if len(distinct) > _MAX_SHAPES:
+            raise NotPlain
+        shape_of = {key: self._shape(*key) for key in distinct}
+        return [*map(shape_of.__getitem__, keys)]
+
+    def _given(self, row: _Row | None) -> _Names | None:
+        """Return the columns that an image gives, None without one."""
+        if row is None or UNSET not in row:
+            return None if row is None else self._all
+        return frozenset(compress(self._names, (value is not UNSET for value in row))) or None
+
+    def _old_given(self, operation: Operation | None, old: _Row | None, new: _Row | None) -> _Names | None:
+        """Return what of the image before it a change gives: the key, and all of it if an update changes the key."""
+        if operation not in {Operation.UPDATE, Operation.DELETE}:
+            return None
+        key: _Row | None = None if old is None else self._key_of(old)
+        if operation is Operation.DELETE:
+            if key is None or None in key or UNSET in key:
+                raise NotPlain
+            return self._keys
+        if key is None or UNSET in key:
+            return None
+        new_key: _Row = key if new is None else self._key_of(new)
+        is_same = all(one == other or other is UNSET for one, other in zip(key, new_key, strict=True))
+        return self._keys if is_same else self._given(old)
+
+    def _shape(self, operation: Operation | None, before: _Names | None, after: _Names | None) -> Shape:
+        """Return the shape of changes with these images, as the exact path sees them. Raises NotPlain."""
+        if operation is None or (operation is not Operation.DELETE and after is None):
+            raise NotPlain
+        shape = self._shapes.get((operation, before, after))
+        if shape is None:
+            if len(self._shapes) >= _MAX_SHAPES:
+                self._shapes.clear()
+            if operation is Operation.DELETE:
+                shape = Shape(operation, before, None)
+            else:
+                shape = Shape(operation, before, after, source_columns=self._source_columns)
+            self._shapes[operation, before, after] = shape
+        return shape
+
+    def _read_values(self, rows: Sequence[_Row | None], mixed: Sequence[int], *, is_full: bool) -> list[_Row | None]:
+        """Return rows as columns of the table read their values, None for UNSET.
+
+        `mixed` columns may have lists and objects, which are not read.
+        """
+        given = [row for row in rows if row is not None]
+        columns: list[Sequence[Any]] = [*zip(*given, strict=True)]
+        for at, values in enumerate(columns):
+            if not is_full and UNSET in values:
+                columns[at] = values = [None if value is UNSET else value for value in values]
+            if at in mixed and not _CONTAINERS.isdisjoint(map(type, values)):
+                raise NotPlain
+            if at in self._readers:
+                columns[at] = self._readers[at](values)
+        found = zip(*columns, strict=True)
+        return [None if row is None else next(found) for row in rows]
+
+
+def _decoder(names: Sequence[str], types: Sequence[Any], *default: Any) -> msgspec.json.Decoder[list[msgspec.Struct]]:
+    """Return a decoder of images with values of these types, all of which are required unless there is a default."""
+    renamed = {f"column_{at}": name for at, name in enumerate(names)}
+    fields = [(field, value_type, *default) for field, value_type in zip(renamed, types, strict=True)]
+    image = msgspec.defstruct("Image", fields, rename=renamed, gc=False, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(GenericAlias(list, (image,)), float_hook=exact_fraction)

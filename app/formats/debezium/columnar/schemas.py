@@ -1,0 +1,116 @@
+"""Cuts the Connect schemas out of a body of events.
+
+JsonConverter repeats the schema in each event, and it takes five times the bytes of the payload. The same schema is
+written with the same bytes, so it is read once; finding it again compares bytes, without decoding them.
+
+Invariant: the content means what the body means with the schema in each place of its number. A schema that follows
+`"schema":` begins with a brace, so in valid JSON that is a key and not the end of a text; and a JSON value in place of
+another leaves JSON valid or not. Whether a number was put in place of a schema, or was written, only counting tells.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
+from app.formats.json.framing import DECODE_ERRORS
+from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
+from app.formats.json.quote_accounting import is_all_read
+from app.formats.json.texts import has_suspicious_escape
+
+_SCHEMA: Final = b'"schema":'
+_PAYLOAD: Final = b'"payload":'
+_BLANKS: Final = b" \t\r\n"
+_MAX_SCHEMAS: Final = 64
+"""Schemas of one body; each is looked for at each place where the one before it is not."""
+
+_MAX_SCHEMA_BYTES: Final = 2**16
+_MAX_CACHED: Final = 256
+
+
+class NotPlain(Exception):
+    """The columnar path cannot read something; the exact path has to."""
+
+
+class CutBody(NamedTuple):
+    """A body with the number of a schema in the place of each schema."""
+
+    content: bytes
+    schemas: Sequence[ConnectField]
+    cuts: int
+    """How many schemas were replaced."""
+
+
+class _Known(NamedTuple):
+    """A schema of a body, as it is written and as it is replaced."""
+
+    written: bytes
+    number: bytes
+    brackets: int
+    size: int
+
+
+_NONE: Final = _Known(b"none", b"", 0, 0)
+
+
+def cut_schemas(body: bytes) -> CutBody:
+    """Return a body without its schemas. Raises NotPlain for one that JsonConverter does not write."""
+    schemas = _Schemas(body)
+    parts: list[bytes] = []
+    schema = _NONE
+    copied = brackets = 0
+    place = body.find(_SCHEMA)
+    while place >= 0:
+        start = place + len(_SCHEMA)
+        if body.startswith(b" ", start):  # as many writers of JSON do
+            start += 1
+        if body.startswith(b"{", start):
+            if not body.startswith(schema.written, start):
+                schema = schemas.at(start)
+            parts += (body[copied:start], schema.number)
+            brackets += schema.brackets
+            start = copied = start + schema.size
+        place = body.find(_SCHEMA, start)
+    parts.append(body[copied:])
+    content = b"".join(parts)
+    if brackets + len(content) > MAX_NESTED_VALUES and brackets + count_brackets(content) > MAX_NESTED_VALUES:
+        raise NotPlain
+    return CutBody(content, schemas.fields, len(parts) // 2)
+
+
+class _Schemas:
+    """The schemas of one body, in order of first appearance."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._known: list[_Known] = []
+        self.fields: list[ConnectField] = []
+
+    def at(self, start: int) -> _Known:
+        """Return the schema that is written here; in an event, the payload follows it. Raises NotPlain."""
+        for schema in self._known:
+            if self._body.startswith(schema.written, start):
+                return schema
+        end = self._body.find(_PAYLOAD, start, start + _MAX_SCHEMA_BYTES)
+        written = self._body[start:end].rstrip(_BLANKS)
+        if end < 0 or not written.endswith(b",") or len(self._known) == _MAX_SCHEMAS:
+            raise NotPlain
+        written = written[:-1].rstrip(_BLANKS)
+        self.fields.append(_checked_schema(written))
+        schema = _Known(written, b"%d" % len(self._known), count_brackets(written), len(written))
+        self._known.append(schema)
+        return schema
+
+
+@lru_cache(_MAX_CACHED)
+def _checked_schema(schema: bytes) -> ConnectField:
+    """Return a schema that hides nothing. Raises NotPlain."""
+    try:
+        decoded: Any = msgspec.json.decode(schema)
+        if is_all_read(schema, [decoded]) and not has_suspicious_escape(schema):
+            return read_schema(decoded)
+    except (WrongSchema, *DECODE_ERRORS):
+        pass
+    raise NotPlain

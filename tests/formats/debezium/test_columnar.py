@@ -1,0 +1,150 @@
+"""Columnar reading of Debezium's envelopes: what is cut out, what is declined, and how columns are read."""
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.model.table_options import BinaryEncoding
+from app.domain.model.table_schema import Column, ColumnType
+from app.formats.debezium.columnar.events import EventBody, decode_events
+from app.formats.debezium.columnar.schemas import NotPlain, cut_schemas
+from app.formats.debezium.columnar.values import reader_of_columns
+from app.formats.debezium.connect_schema import ConnectField, read_schema
+from app.formats.debezium.values import field_reader
+from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
+
+ROW = {"id": 1, "note": 'a "schema":{} "payload":'}
+COLUMNS = {"id": "int64", "note": "string"}
+SEPARATORS = [(",", ":"), (", ", ": ")]
+
+
+def body(*messages: Any, separators: tuple[str, str] = (",", ":")) -> bytes:
+    return json.dumps(messages, separators=separators).encode()
+
+
+def decoded(*messages: Any, keyed: bool | None = None) -> EventBody:
+    return decode_events(body(*messages), keyed)
+
+
+@pytest.mark.parametrize("separators", SEPARATORS)
+def test_schemas_are_cut_out_of_events_and_keys(separators: tuple[str, str]) -> None:
+    records = [
+        keyed(key_with_schema({"id": at}, {"id": "int64"}), with_schema(event("c", "t", after=ROW), COLUMNS))
+        for at in range(3)
+    ]
+    cut = cut_schemas(body(*records, separators=separators))
+    assert [schema.meaning for schema in cut.schemas] == ["srv.Key", "srv.Envelope"]
+    assert cut.cuts == 6
+    expected = [keyed({"schema": 0, "payload": {"id": at}}, {"schema": 1}) for at in range(3)]
+    for record, of_record in zip(json.loads(cut.content), expected, strict=True):
+        assert record["key"] == of_record["key"]
+        assert record["value"] == {"schema": 1, "payload": event("c", "t", after=ROW)}
+
+
+def test_events_of_several_tables_and_schemas_are_told_apart() -> None:
+    found = decoded(
+        with_schema(event("c", "s.a", after=ROW), COLUMNS),
+        with_schema(event("c", "s.b", after=ROW), COLUMNS),
+        with_schema(event("u", "s.a", after=ROW, lsn=7), COLUMNS),
+        {"schema": None, "payload": None},
+        with_schema(event("c", "s.a", after={"id": 1}), {"id": "int64"}),
+    )
+    assert [str(part.source) for part in found.parts] == ["s.a", "s.b", "s.a"]
+    assert [part.columns.operations for part in found.parts] == [["c", "u"], ["c"], ["c"]]
+    assert [part.columns.position for part in found.parts] == ["lsn=7", "lsn=24023128", "lsn=24023128"]
+    assert (found.messages, found.ignored) == (5, 1)
+
+
+PLAIN = with_schema(event("c", "t", after=ROW), COLUMNS)
+ODD_BODIES = {
+    "a number": body({"schema": 0, "payload": PLAIN["payload"]}),
+    "a number beside a schema": body(PLAIN, {"schema": 0, "payload": PLAIN["payload"]}),
+    "a schema in a source": body(event("c", "t", after=ROW) | {"source": PLAIN | {"table": "t"}}),
+    "a schema in an image, and a number": body({"schema": 0, "payload": event("c", "t", after={"id": 1, **PLAIN})}),
+    "a schema behind its payload": json.dumps([PLAIN], sort_keys=True).encode(),
+    "a key of a schema twice": body(PLAIN).replace(b'"name":"srv.Envelope"', b'"name":"","name":"srv.Envelope"'),
+    "a schema without a type": body({"schema": {"name": "x"}, "payload": PLAIN["payload"]}),
+    "a kind that is no text": body({"schema": {"type": {}}, "payload": PLAIN["payload"]}),
+    "U+0000 in a schema": body(PLAIN).replace(b"srv.Envelope", b"srv\\u0000"),
+    "a heartbeat": body({"schema": PLAIN["schema"] | {"name": "io.debezium.connector.common.Heartbeat"}, "payload": 1}),
+    "a key of an event twice": body(PLAIN).replace(b'"op":"c"', b'"op":"u","op":"c"'),
+    "an unknown key of a source": body(event("c", "t", after=ROW, unknown=1)),
+    "a zero that may be -0": body(event("c", "t", after=ROW, lsn=0)).replace(b'"lsn":0', b'"lsn":-0'),
+    "keys and none": body(PLAIN, keyed({"id": 1}, PLAIN)),
+    "nothing": body(None),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_BODIES.values(), ids=ODD_BODIES)
+def test_an_unusual_body_is_declined(odd: bytes) -> None:
+    try:
+        found = decode_events(odd, None)
+    except NotPlain:
+        return
+    assert odd == ODD_BODIES["a schema in an image, and a number"]  # its images have a column that the table lacks
+    assert found.parts
+
+
+@pytest.mark.parametrize(("is_keyed", "keyed_parameter"), [(True, False), (False, True)])
+def test_the_parameter_keyed_settles_what_an_element_is(*, is_keyed: bool, keyed_parameter: bool) -> None:
+    element = keyed({"id": 1}, PLAIN) if is_keyed else PLAIN
+    assert decoded(element).parts
+    assert decoded(element, keyed=is_keyed).parts
+    with pytest.raises(NotPlain):
+        decoded(element, keyed=keyed_parameter)
+
+
+def test_a_schema_with_an_exponent_in_a_default_is_read() -> None:
+    written = {"type": "double", "default": 0.5}
+    assert decoded(with_schema(event("c", "t", after=ROW), COLUMNS | {"x": written})).parts
+    assert read_schema(json.loads('{"type":"double","default":1e-7}')).kind == "double"
+
+
+INSTANTS = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59), timezones=st.just(UTC))
+NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**70), 2**70) | st.integers(-3, 3)
+ODD_TEXTS = st.sampled_from(["", "AA", "é", 1, "1", None])
+BASE64 = ODD_TEXTS | st.binary(max_size=12).map(lambda content: b64encode(content).decode())
+
+
+def _field(meaning: str, kind: str, **parameters: str) -> ConnectField:
+    return ConnectField("x", kind, meaning, True, parameters)
+
+
+@pytest.mark.parametrize(
+    ("field", "declared"),
+    [
+        (_field("io.debezium.time.Date", "int32"), "date"),
+        (_field("io.debezium.time.Timestamp", "int64"), "timestamp"),
+        (_field("io.debezium.time.MicroTimestamp", "int64"), "timestamp"),
+        (_field("io.debezium.time.NanoTimestamp", "int64"), "timestamp"),
+        (_field("io.debezium.time.MicroTime", "int64"), "string"),
+        (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="2"), "decimal(12,2)"),
+        (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="9"), "decimal(12,9)"),
+        (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="-2"), "decimal(12,0)"),
+        (_field("", "bytes"), "binary"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@given(data=st.data())
+def test_a_column_is_read_as_its_values_are(field: ConnectField, declared: str, data: st.DataObject) -> None:
+    read = field_reader(field, Column("x", ColumnType.parse(declared), True), BinaryEncoding.HEX)
+    assert read is not None
+    moments = INSTANTS.map(lambda moment: round(moment.timestamp() * 1_000) * data.draw(st.sampled_from([1, 1_000])))
+    value = NUMBERS | moments if field.kind != "bytes" else BASE64
+    values: Sequence[Any] = data.draw(st.lists(value, max_size=4))
+    assert _answer(lambda: reader_of_columns(field, read)(values)) == _answer(
+        lambda: [None if value is None else read(value) for value in values]
+    )
+
+
+def _answer(call: Any) -> Any:
+    try:
+        return [*call()]
+    except ValueError:
+        return "rejected"
