@@ -62,7 +62,7 @@ bench-plots: .venv ## Measure and draw how the cost of a change grows
 fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
 	@$(RUN) tests.fuzz --seconds $(SECONDS) $(ARGS)
 
-fuzz-paths: .venv ## Compare both paths of FORMAT (arcion, arcion-native, replicate) on INPUTS (1000000) random bodies
+fuzz-paths: .venv ## Compare both paths of FORMAT (arcion, arcion-native, replicate, debezium) on INPUTS (1000000) random bodies
 	@$(RUN) tests.fuzz.differential --format $(FORMAT) --inputs $(INPUTS) $(ARGS)
 
 chaos: .venv ## Kill, stop and break the real parts under load for MINUTES (1), and check what lands

@@ -13,6 +13,7 @@ Measure: TypeAlias = Callable[[Bench], list[Figure]]
 GOALS: Final = (
     "bulk",
     "replicate",
+    "debezium",
     "partial_updates",
     "small_10",
     "small",

@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.loads.debezium import KEY, debezium_inserts
 from benchmarks.loads.messages import (
     arcion_insert,
     arcion_update,
@@ -123,6 +124,16 @@ def _replicate() -> Workload:
     return Workload("replicate", (), 1_000, 64, body, source_format="replicate", first=first)
 
 
+def _debezium() -> Workload:
+    table = "bench.debezium"
+
+    def body(number: int) -> bytes:
+        first = FIRST_KEY + number * 1_000
+        return _encoded(debezium_inserts(table, range(first, first + 1_000)))
+
+    return Workload("debezium", (), 1_000, 16, body, source_format="debezium", query=f"?key_columns={KEY}")
+
+
 def _updates(name: str, table: TableSpec) -> Workload:
     """Update existing rows: four of sixteen columns with completion, or full images."""
     names = column_names(table.columns)
@@ -177,6 +188,7 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "many-tables": partial(_in_turn, "many-tables", TABLES, 10),
     "one-in-each-table": _one_in_each_table,
     "replicate": _replicate,
+    "debezium": _debezium,
     "load": _initial_load,
     "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),
     "whole": partial(_updates, "whole", TableSpec("bench.whole")),

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.loads.debezium import envelope_schema
-
 from tests.fuzz.bodies import Dice, Pairs, written
 
 _NAMED: Final[Mapping[str, dict[str, Any]]] = {
