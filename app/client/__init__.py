@@ -1,6 +1,66 @@
 """What talks to a gateway over HTTP, installable without the server's packages.
 
-`http` is the client of the command line, and `retrying` says which requests are repeated, and when. `producer` numbers
-requests, so that each lands once. `send` posts files of changes in requests that `chunking` cuts, in an order and to
-tables that `file_paths` finds. `table_manifest` compares a YAML declaration of tables with those of a gateway.
+`writer` is for applications: ChangeWriter and AsyncChangeWriter buffer rows and post them in the background. `producer`
+and `async_sender` post single requests, each durable once under the names of `request_names`; `retrying` says which are
+repeated, and when. `http` is the client under all of them and of the command line. `send` posts files of changes in
+requests that `chunking` cuts, in an order and to tables that `file_paths` finds. `table_manifest` compares a YAML
+declaration of tables with those of a gateway.
+
+Applications import what `__all__` names from here. It is loaded on first use, because the commands need little of it.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from app.client.async_sender import AsyncGatewayClient
+    from app.client.http import AnswerLost, GatewayClient, RejectedByGateway
+    from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
+    from app.client.writer.async_change_writer import AsyncChangeWriter
+    from app.client.writer.change_writer import ChangeWriter
+    from app.client.writer.core import BufferLimits
+    from app.client.writer.outcome import Accepted, Receipt, RejectedRow, RowsRejected
+
+_MODULES: Final = {
+    "Accepted": "writer.outcome",
+    "AnswerLost": "http",
+    "AsyncChangeWriter": "writer.async_change_writer",
+    "AsyncGatewayClient": "async_sender",
+    "BufferLimits": "writer.core",
+    "ChangeRequest": "request_names",
+    "ChangeWriter": "writer.change_writer",
+    "GatewayClient": "http",
+    "Patience": "producer",
+    "Producer": "producer",
+    "ProducerConflict": "request_names",
+    "Receipt": "writer.outcome",
+    "RejectedByGateway": "http",
+    "RejectedRow": "writer.outcome",
+    "RowsRejected": "writer.outcome",
+    "Stopped": "producer",
+}
+
+__all__ = [
+    "Accepted",
+    "AnswerLost",
+    "AsyncChangeWriter",
+    "AsyncGatewayClient",
+    "BufferLimits",
+    "ChangeRequest",
+    "ChangeWriter",
+    "GatewayClient",
+    "Patience",
+    "Producer",
+    "ProducerConflict",
+    "Receipt",
+    "RejectedByGateway",
+    "RejectedRow",
+    "RowsRejected",
+    "Stopped",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,7 +1,8 @@
 """HTTP client of the gateway, for the command line and the demo."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -56,8 +57,7 @@ class GatewayClient:
     def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
         """Open a client. `certificate`, if given, is the only one accepted, whatever host name it contains."""
         self.url = url
-        verify = True if certificate is None else trusting_only(certificate)
-        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60.0, verify=verify)
+        self._http = httpx.Client(**options_of(url, key, certificate))
 
     @classmethod
     def find(cls, url: str | None, key: str | None, data_dir: Path) -> Self:
@@ -127,14 +127,14 @@ class GatewayClient:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Post changes in the format `arcion` or `replicate`; return the answer with its receipts, after the commit.
+        """Post changes in a format such as `rows` or `arcion`; return the answer with its receipts, after the commit.
 
         With an idempotency `key`, or `headers` that name the request otherwise, the call can be repeated: the changes
         land once, and the answer is the same.
         """
         return self._call(
             "POST",
-            f"/v1/changes/{source_format}",
+            change_path(source_format),
             content=body,
             params={**({"table": table} if table else {}), **(parameters or {})},
             headers={"Content-Type": content_type, **({"Idempotency-Key": key} if key else {}), **(headers or {})},
@@ -145,23 +145,43 @@ class GatewayClient:
         return answer.json() if answer.content else None
 
     def _answered(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        try:
-            answer = self._http.request(method, path, **arguments)
-        except _CONNECTION_BROKEN as error:
-            raise AnswerLost(
-                Code.NOT_READY, f"the connection to the gateway at {self.url} broke before it answered"
-            ) from error
-        except httpx.TransportError as error:
-            raise TemporarilyUnavailable(
-                Code.NOT_READY,
-                f"no gateway answers at {self.url}",
-                remedy="Start one with `mirrorgate up`, or give the address of one with --url or MIRRORGATE_URL.",
-            ) from error
-        if answer.is_success:
-            return answer
-        try:
-            problem = answer.json()
-        except json.JSONDecodeError:
-            problem = {}
-        seconds = answer.headers.get("Retry-After", "")
-        raise RejectedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)
+        with translated_errors(self.url):
+            return checked(self._http.request(method, path, **arguments))
+
+
+@contextmanager
+def translated_errors(url: str) -> Iterator[None]:
+    """Turn the errors of a connection into AnswerLost and TemporarilyUnavailable."""
+    try:
+        yield
+    except _CONNECTION_BROKEN as error:
+        raise AnswerLost(Code.NOT_READY, f"the connection to the gateway at {url} broke before it answered") from error
+    except httpx.TransportError as error:
+        raise TemporarilyUnavailable(
+            Code.NOT_READY,
+            f"no gateway answers at {url}",
+            remedy="Start one with `mirrorgate up`, or give the address of one with --url or MIRRORGATE_URL.",
+        ) from error
+
+
+def checked(answer: httpx.Response) -> httpx.Response:
+    """Return an answer of success. Raises RejectedByGateway for any other."""
+    if answer.is_success:
+        return answer
+    try:
+        problem = answer.json()
+    except json.JSONDecodeError:
+        problem = {}
+    seconds = answer.headers.get("Retry-After", "")
+    raise RejectedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)
+
+
+def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
+    """Return the options of an HTTP client that calls one gateway with one key."""
+    verify = True if certificate is None else trusting_only(certificate)
+    return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": 60.0, "verify": verify}
+
+
+def change_path(source_format: str) -> str:
+    """Return the path of the endpoint that reads a format."""
+    return f"/v1/changes/{source_format}"

@@ -1,35 +1,28 @@
-"""One producer: posts numbered requests, each durable exactly once whatever fails on the way.
+"""Senders that block: each request is durable exactly once whatever fails on the way.
 
-The gateway stores the number and the position of a request in the transaction of its data. So the gateway's answer is
-the only checkpoint that a program needs: after any crash it opens the producer again and continues after `position`.
-Invariant: `sequence` and `position` are those of the last request that is known to be durable.
+The gateway stores the number and the position of a producer's request in the transaction of its data (decision 0045).
+So the gateway's answer is the only checkpoint that a program needs: after any crash it opens the producer again and
+continues after `position`. Invariant: `sequence` and `position` are those of the last request that is known to be
+durable.
 """
 
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
-from urllib.parse import quote
+from typing import Any, Self
 
 from app.client.http import GatewayClient, RejectedByGateway
+from app.client.request_names import (
+    ChangeRequest,
+    ProducerConflict,
+    RequestNames,
+    numbered,
+    producer_path,
+    unless_unknown,
+)
 from app.client.retrying import Answer, OnWait, call_with_retries
-from app.errors import Code, MirrorgateError, Misconfigured
 
-_OTHER_SENDER: Final = frozenset({Code.PRODUCER_SEQUENCE_REUSED, Code.PRODUCER_GAP, Code.RECEIPT_EXPIRED})
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRequest:
-    """One request of a producer. `position` says how far in its source it reaches."""
-
-    source_format: str
-    """`arcion`, `replicate`, `rows` or `debezium`."""
-    body: bytes
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    """Query parameters, such as `table`."""
-    content_type: str = "application/x-ndjson"
-    position: str | None = None
-    """Up to 256 visible ASCII characters and blanks between them; None leaves the stored position unchanged."""
+__all__ = ["ChangeRequest", "Patience", "Producer", "ProducerConflict", "RequestSender", "Stopped", "durable_number"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +46,7 @@ class Patience:
 
 
 class Stopped(Exception):
-    """The caller has set `stop`: the last request may be durable or not, which `refresh` tells."""
-
-
-class ProducerConflict(MirrorgateError):
-    """Another process sends under the name of this producer. `refresh` tells how far it is."""
-
-    def __init__(self, name: str, cause: RejectedByGateway) -> None:
-        remedy = "Let one process at a time use the name, or give this one another name. To continue, read the position"
-        super().__init__(
-            cause.code,
-            f"another process sends as the producer {name}: {cause.detail}",
-            remedy=f"{remedy} again.",
-        )
+    """The caller has set `stop`: the last request may be durable or not, which `Producer.refresh` tells."""
 
 
 def durable_number(client: GatewayClient, name: str) -> int:
@@ -75,29 +56,54 @@ def durable_number(client: GatewayClient, name: str) -> int:
 
 def _stored_state(client: GatewayClient, name: str) -> Mapping[str, Any]:
     try:
-        state: Mapping[str, Any] = client.get(f"/v1/producers/{quote(name, safe='')}")
+        state: Mapping[str, Any] = client.get(producer_path(name))
     except RejectedByGateway as error:
-        if error.code is not Code.UNKNOWN_PRODUCER:
-            raise
-        return {"sequence": 0, "position": None}
+        return unless_unknown(error)
     return state
 
 
+@dataclass
+class RequestSender:
+    """Sends requests one after the other, repeating each under its name. Not thread-safe; a client may be shared."""
+
+    client: GatewayClient
+    names: RequestNames
+    patience: Patience
+
+    def send(self, request: ChangeRequest) -> Mapping[str, Any]:
+        """Return the answer to a request, after it is durable; repeat it under its name until then.
+
+        Raises RejectedByGateway if the request is wrong: nothing of it is durable, and its name stays free. Raises
+        Stopped if `stop` is set, and TemporarilyUnavailable or RejectedByGateway after `give_up_after` seconds: the
+        request may be durable, and the same one can be sent again.
+        """
+        headers = self.names.headers(request)
+        try:
+            answer = self.patience.call(lambda: self._post(request, headers))
+        except RejectedByGateway as error:
+            meaning = self.names.meaning_of(error)
+            if meaning is error:
+                raise
+            raise meaning from error
+        self.names.accepted(request)
+        return answer
+
+    def _post(self, request: ChangeRequest, headers: Mapping[str, str]) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self.client.post_changes(
+            request.source_format,
+            request.body,
+            content_type=request.content_type,
+            parameters=request.parameters,
+            headers=headers,
+        )
+        return answer
+
+
 class Producer:
-    """Sends requests one after the other under one name. Not thread-safe; producers may share a client.
+    """Sends requests one after the other under the numbers of one name. Not thread-safe; producers may share a client.
 
-    `send` raises
-
-    - RejectedByGateway if the request is wrong: nothing of it is durable, and its number stays free;
-    - ProducerConflict if another process uses the name;
-    - Stopped if `stop` is set, and TemporarilyUnavailable or RejectedByGateway after `give_up_after` seconds: the
-      request may be durable. Send the same request again, or call `refresh`.
+    `send` raises what RequestSender raises, and ProducerConflict if another process uses the name.
     """
-
-    sequence: int
-    """The number of the last durable request, 0 before the first one."""
-    position: str | None
-    """The last durable position, None before the first one."""
 
     def __init__(self, client: GatewayClient, name: str, patience: Patience) -> None:
         """Ask the gateway how far the producer is, as `refresh` does."""
@@ -111,6 +117,16 @@ class Producer:
         """Return the producer, after asking the gateway how far it is. Raises what `refresh` raises."""
         return cls(client, name, patience)
 
+    @property
+    def sequence(self) -> int:
+        """The number of the last durable request, 0 before the first one."""
+        return self._names.sequence
+
+    @property
+    def position(self) -> str | None:
+        """The last durable position, None before the first one."""
+        return self._names.position
+
     def refresh(self) -> None:
         """Ask the gateway how far the producer is, such as after a ProducerConflict.
 
@@ -118,34 +134,9 @@ class Producer:
         `bad_setting` for a gateway that stores no positions.
         """
         state = self._patience.call(lambda: _stored_state(self._client, self.name))
-        if "position" not in state:
-            detail = f"the gateway at {self._client.url} stores no positions of producers"
-            raise Misconfigured(Code.BAD_SETTING, detail, remedy="Upgrade the gateway to the version of this program.")
-        self.sequence, self.position = int(state["sequence"]), state["position"]
+        self._names = numbered(self.name, state, self._client.url)
+        self._sender = RequestSender(self._client, self._names, self._patience)
 
     def send(self, request: ChangeRequest) -> Mapping[str, Any]:
         """Return the answer to the next request, after it is durable; repeat it under its number until then."""
-        number = self.sequence + 1
-        headers = {"Mirrorgate-Producer": self.name, "Mirrorgate-Producer-Sequence": str(number)}
-        if request.position is not None:
-            headers["Mirrorgate-Producer-Position"] = request.position
-        try:
-            answer = self._patience.call(lambda: self._post(request, headers))
-        except RejectedByGateway as error:
-            if error.code in _OTHER_SENDER:
-                raise ProducerConflict(self.name, error) from error
-            raise
-        self.sequence = number
-        if request.position is not None:
-            self.position = request.position
-        return answer
-
-    def _post(self, request: ChangeRequest, headers: Mapping[str, str]) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = self._client.post_changes(
-            request.source_format,
-            request.body,
-            content_type=request.content_type,
-            parameters=request.parameters,
-            headers=headers,
-        )
-        return answer
+        return self._sender.send(request)

@@ -3,10 +3,11 @@
 Everything that posts changes shares these rules: `send`, producers and the writers for applications.
 """
 
-from collections.abc import Callable
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tenacity import (
+    AsyncRetrying,
     RetryCallState,
     Retrying,
     retry_if_exception,
@@ -34,15 +35,28 @@ def call_with_retries(call: Callable[[], Answer], give_up_after: float | None, p
 
     With None it is retried until `pause` raises.
     """
-    retrying = Retrying(
-        retry=retry_if_exception(_is_temporary),
-        wait=_wait,
-        stop=stop_never if give_up_after is None else stop_before_delay(give_up_after),
-        sleep=pause,
-        before_sleep=lambda state: on_wait(state.upcoming_sleep, _error_of(state)),
-        reraise=True,
-    )
-    return retrying(call)
+    return Retrying(sleep=pause, **_rules(give_up_after, on_wait))(call)
+
+
+async def await_with_retries(
+    call: Callable[[], Awaitable[Answer]], give_up_after: float | None, on_wait: OnWait
+) -> Answer:
+    """Await the answer of an idempotent call by the rules of `call_with_retries`; cancellation ends it."""
+
+    async def attempt() -> Answer:  # tenacity awaits only what is declared as a coroutine function
+        return await call()
+
+    return await AsyncRetrying(**_rules(give_up_after, on_wait))(attempt)
+
+
+def _rules(give_up_after: float | None, on_wait: OnWait) -> dict[str, Any]:
+    return {
+        "retry": retry_if_exception(_is_temporary),
+        "wait": _wait,
+        "stop": stop_never if give_up_after is None else stop_before_delay(give_up_after),
+        "before_sleep": lambda state: on_wait(state.upcoming_sleep, _error_of(state)),
+        "reraise": True,
+    }
 
 
 def is_final(error: MirrorgateError) -> bool:

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from app.client.http import GatewayClient, RejectedByGateway
@@ -61,7 +61,7 @@ def hasty() -> Patience:
     positions=st.lists(st.sampled_from([None, "a", "b c"]), min_size=4, max_size=4),
     restarts=st.sets(st.integers(0, 3)),
 )
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_each_request_lands_once_and_in_order_whatever_fails(
     proxy: FaultyProxy,
     client: GatewayClient,

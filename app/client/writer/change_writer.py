@@ -1,0 +1,196 @@
+"""The writer of programs that block: a thread posts what other threads write."""
+
+import atexit
+import os
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from app.client.http import GatewayClient, RejectedByGateway
+from app.client.producer import Patience, Producer, RequestSender, Stopped
+from app.client.request_names import ChangeRequest
+from app.client.retrying import is_final
+from app.client.writer.base import Row, WriterBase, keyed_requests
+from app.client.writer.outcome import Receipt
+from app.errors import Code, RejectedInput
+
+
+class ChangeWriter(WriterBase[GatewayClient, Row]):
+    """Writes rows of one table, or messages of a tool: each lands once and in order.
+
+    `write` returns at once while the buffer has room. After a rejection, or after the gateway was away for
+    `give_up_after` seconds, the writer has stopped: each call raises the reason.
+
+    Thread-safe: rows land in the order of the calls of `write`. A process that was forked opens its own writer, because
+    a fork copies no threads. `on_rejected` may write other rows, even beyond the limit of the buffer.
+    """
+
+    def _start(self) -> None:
+        """Ask the gateway how far the producer is, and start the thread. Raises what `Producer.open` raises."""
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._progress = threading.Condition(self._lock)
+        self._stop = threading.Event()
+        self._process = os.getpid()
+        patience = Patience(self._give_up_after, self._stop, self._on_wait)
+        self._sender: Producer | RequestSender = (
+            RequestSender(self._client, keyed_requests(), patience)
+            if self._producer is None
+            else Producer.open(self._client, self._producer, patience)
+        )
+        self._thread = threading.Thread(target=self._run, name="change-writer", daemon=True)
+        self._thread.start()
+        atexit.register(self._warn_at_exit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Send what was written. After Ctrl-C and the like, end without sending."""
+        if error is not None and not isinstance(error, Exception):
+            self.abort()
+            return
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            if failure is not error:
+                error.add_note(f"The writer also failed: {failure}")
+
+    @property
+    def position(self) -> str | None:
+        """The last durable position; None before the first one, and without a producer."""
+        return self._sender.position if isinstance(self._sender, Producer) else None
+
+    def write(self, row: Row, *, op: str | None = None, handle: Any = None, position: str | None = None) -> None:
+        """Write a row: an upsert, unless `op` or the parameter `op` of the writer says `insert` or `delete`.
+
+        `handle` is given back with the row, `position` says how far the row reaches in the source of the producer.
+        Waits while the buffer has no room.
+        """
+        self._put(self._row_text(row, op), handle, position)
+
+    def delete(self, row: Row, *, handle: Any = None, position: str | None = None) -> None:
+        """Delete the row with these key values."""
+        self.write(row, op="delete", handle=handle, position=position)
+
+    def write_change(
+        self, message: Mapping[str, Any] | bytes | str, *, handle: Any = None, position: str | None = None
+    ) -> None:
+        """Write one message as the tool wrote it: text stays as it is, a mapping becomes JSON."""
+        self._put(self._message_text(message), handle, position)
+
+    def flush(self) -> tuple[Receipt, ...]:
+        """Return after everything that was written is durable: what each table accepted since the last flush."""
+        self._check_process()
+        with self._lock:
+            self._check_usable()
+            return self._flush()
+
+    def close(self) -> tuple[Receipt, ...]:
+        """Flush and end; nothing more can be written. Returns what `flush` returns. Safe to repeat."""
+        self._check_process()
+        try:
+            with self._lock:
+                if self._is_closed and self._failure is None:
+                    return ()
+                self._check_usable()
+                receipts = self._flush()
+        except BaseException:
+            self.abort()
+            raise
+        self.abort()
+        self._thread.join()
+        return receipts
+
+    def abort(self) -> None:
+        """End without sending what waits, which `unsent` counts. A request that is open may still become durable."""
+        self._check_process()
+        atexit.unregister(self._warn_at_exit)
+        with self._lock:
+            self._is_closed = True
+            self._stop.set()
+            self._work.notify_all()
+            self._progress.notify_all()
+
+    def _put(self, body: bytes, handle: Any, position: str | None) -> None:
+        self._check_process()
+        with self._lock:
+            self._check_usable()
+            while not self._core.has_room(body) and threading.current_thread() is not self._thread:
+                self._core.flush()
+                self._work.notify()
+                self._progress.wait()
+                self._check_usable()
+            self._core.add(body, handle, position, time.monotonic())
+            if self._core.is_worth_a_look():
+                self._work.notify()
+
+    def _flush(self) -> tuple[Receipt, ...]:
+        """Wait until everything is settled. Called with the lock, which the wait releases."""
+        if threading.current_thread() is self._thread:
+            raise RejectedInput(
+                Code.BAD_REQUEST, "the writer's thread cannot wait for itself", remedy="Flush in another thread."
+            )
+        mark = self._core.flush()
+        self._work.notify()
+        while self._core.settled < mark:
+            self._check_usable()
+            self._progress.wait()
+        return self._core.take_receipts()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RejectedInput(
+                Code.BAD_REQUEST,
+                "the writer belongs to the process that was forked, whose thread this process lacks",
+                remedy="Open a writer, and a client, after the fork.",
+            )
+
+    def _run(self) -> None:
+        """Send requests until the end; keep what fails for the next caller."""
+        try:
+            while (request := self._next_request()) is not None:
+                self._send(request)
+        except Stopped:
+            return
+        except BaseException as error:  # noqa: BLE001  # every later call raises it
+            with self._lock:
+                self._failure = error
+                self._progress.notify_all()
+
+    def _next_request(self) -> ChangeRequest | None:
+        with self._lock:
+            while not self._stop.is_set():
+                seconds = self._core.seconds_until_due(time.monotonic())
+                if seconds is not None and seconds <= 0:
+                    return self._core.next_request()
+                self._work.wait(seconds)
+        return None
+
+    def _send(self, request: ChangeRequest) -> None:
+        try:
+            answer: Mapping[str, Any] | RejectedByGateway = self._sender.send(request)
+        except RejectedByGateway as error:
+            if not is_final(error):
+                raise
+            answer = error
+        with self._lock:
+            outcome = self._meaning_of(answer)
+        self._report(outcome)
+        with self._lock:
+            self._core.settle()
+            self._progress.notify_all()
+
+    def _warn_at_exit(self) -> None:
+        if os.getpid() == self._process:
+            self.abort()
+            if self.unsent:
+                detail = f"a ChangeWriter was not closed: {self.unsent} rows were not sent"
+                warnings.warn(detail, ResourceWarning, stacklevel=1)

@@ -1,0 +1,364 @@
+"""The writers of the client library with the real gateway: each row lands once and in order, whatever fails."""
+
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from app.client import (
+    Accepted,
+    BufferLimits,
+    ChangeWriter,
+    GatewayClient,
+    ProducerConflict,
+    RejectedByGateway,
+    RejectedRow,
+    RowsRejected,
+)
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.api.client.writers import SMALL, writing
+from tests.api.commands import staged
+from tests.support.http.faulty_proxy import Fault, FaultyProxy, faulty_proxy
+from tests.support.http.holding_proxy import Held, holding_proxy
+
+both = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+@pytest.fixture
+def table(gateway: Gateway) -> str:
+    gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
+    return "t"
+
+
+@pytest.fixture
+def proxy(table: str, api_address: str) -> Iterator[FaultyProxy]:
+    with faulty_proxy(api_address) as proxy:
+        yield proxy
+
+
+def keys(engine: sa.Engine, table: str = "t") -> list[int]:
+    return [row[0] for row in staged(engine, table)]
+
+
+FAULTS = st.lists(st.sampled_from([Fault.NONE, Fault.LOST, Fault.DROPPED, Fault.BUSY, Fault.FAILED]), max_size=4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What fails while 20 rows are written, of which some are wrong."""
+
+    faults: list[Fault]
+    wrong: set[int]
+    is_numbered: bool
+    flush_at: int
+
+
+CASES = st.builds(Case, FAULTS, st.sets(st.integers(0, 19), max_size=3), st.booleans(), st.integers(0, 19))
+
+
+@dataclass
+class Scenery:
+    """A gateway with a table for each case, behind a proxy that spoils requests."""
+
+    gateway: Gateway
+    proxy: FaultyProxy
+    engine: sa.Engine
+    cases: Iterator[int]
+
+    def check(self, kind: str, case: Case) -> None:
+        """Write rows: rejected ones are handed over with their handles, and all others land once and in order."""
+        name = f"w{next(self.cases)}"
+        self.gateway.register(name, {"id": "int64"}, ["id"]).raise_for_status()
+        self.proxy.faults[:] = case.faults
+        rejected: list[RejectedRow] = []
+        accepted: list[Accepted] = []
+        options = {"producer": f"w/{name}"} if case.is_numbered else {}
+        with writing(
+            kind, self.proxy.url, table=name, on_accepted=accepted.append, on_rejected=rejected.append, **options
+        ) as writer:
+            for number in range(20):
+                position = {"position": f"at {number}"} if case.is_numbered else {}
+                writer.write({"id": "x" if number in case.wrong else number}, handle=number, **position)
+                if number == case.flush_at:
+                    writer.flush()
+                    settled = [one.number for one in rejected] + [n for one in accepted for n in one.handles]
+                    assert sorted(settled) == list(range(number + 1))
+        right = [number for number in range(20) if number not in case.wrong]
+        assert keys(self.engine, name) == right
+        assert [handle for one in accepted for handle in one.handles] == right
+        assert writer.position == (f"at {right[-1]}" if case.is_numbered else None)
+        assert [(one.number, one.handle, one.code) for one in rejected] == [
+            (number, number, "bad_value") for number in sorted(case.wrong)
+        ]
+
+
+@pytest.fixture(scope="module")
+def numbers() -> Iterator[int]:
+    return count()
+
+
+@pytest.fixture
+def scenery(gateway: Gateway, proxy: FaultyProxy, api_engine: sa.Engine, numbers: Iterator[int]) -> Scenery:
+    return Scenery(gateway, proxy, api_engine, numbers)
+
+
+@both
+@given(case=CASES)
+@settings(max_examples=3, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_each_row_lands_once_and_in_order_whatever_fails(scenery: Scenery, kind: str, case: Case) -> None:
+    scenery.check(kind, case)
+
+
+@pytest.mark.thorough
+@both
+@given(case=CASES)
+@settings(max_examples=25, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_each_row_lands_once_and_in_order_in_many_cases(scenery: Scenery, kind: str, case: Case) -> None:
+    scenery.check(kind, case)
+
+
+@both
+def test_a_flush_returns_receipts_of_durable_rows(
+    table: str, api_address: str, api_engine: sa.Engine, kind: str
+) -> None:
+    with writing(kind, api_address, table=table) as writer:
+        for number in range(12):
+            writer.write({"id": number})
+        (receipt,) = writer.flush()
+        assert (receipt.table, receipt.changes, receipt.rows) == ("t", 12, 12)
+        assert keys(api_engine) == list(range(12))
+        assert writer.flush() == ()
+        writer.write({"id": 3}, op="delete")
+        (receipt,) = writer.close()
+        assert (receipt.changes, writer.close()) == (1, ())
+        with pytest.raises(RejectedInput, match="closed"):
+            writer.write({"id": 1})
+
+
+@both
+def test_a_row_lands_without_a_flush_after_its_age(table: str, api_address: str, kind: str) -> None:
+    arrived = threading.Event()
+    with writing(kind, api_address, table=table, on_accepted=lambda _: arrived.set()) as writer:
+        writer.write({"id": 1})
+        if kind == "async":
+            writer.flush()
+        assert arrived.wait(30)
+
+
+@both
+def test_a_rejected_row_stops_the_writer_and_names_its_handle(
+    table: str, api_address: str, api_engine: sa.Engine, kind: str
+) -> None:
+    with pytest.raises(RowsRejected) as raised, writing(kind, api_address, table=table) as writer:
+        writer.write({"id": 1})
+        writer.flush()
+        writer.write({"id": 2}, handle="order 2")
+        writer.write({"id": "x"}, handle="order 3")
+        writer.flush()
+    error = raised.value
+    assert (error.code, error.unsent) == (Code.BAD_VALUE, 2)
+    assert [(row.handle, row.number, row.pointer) for row in error.rows] == [("order 3", 2, "/id")]
+    assert keys(api_engine) == [1]
+
+
+@both
+def test_a_rejected_row_that_no_call_waits_for_is_raised_at_the_end(table: str, api_address: str, kind: str) -> None:
+    with pytest.raises(RowsRejected), writing(kind, api_address, table=table) as writer:
+        writer.write({"id": "x"})
+
+
+@both
+def test_what_concerns_no_row_is_raised_as_the_gateway_says_it(table: str, api_address: str, kind: str) -> None:
+    with pytest.raises((RejectedByGateway, RowsRejected)) as raised, writing(kind, api_address, table="none") as writer:
+        writer.write({"id": 1})
+    assert raised.value.code is Code.UNKNOWN_TABLE
+
+
+@both
+def test_a_gateway_that_stays_away_is_given_up_and_the_rows_are_counted(table: str, kind: str) -> None:
+    with faulty_proxy("http://127.0.0.1:9") as gone:
+        url = gone.url
+    writers = []
+    with (
+        pytest.raises(TemporarilyUnavailable),
+        writing(kind, url, table=table, give_up_after=0) as writer,
+    ):
+        writers.append(writer)
+        writer.write({"id": 1})
+        writer.flush()
+    assert writers[0].unsent == 1
+
+
+@both
+def test_a_large_request_is_cut_smaller_than_the_gateway_allows(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, kind: str
+) -> None:
+    """The gateway of these tests takes bodies of 100 kB."""
+    gateway.register("n", {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
+    with writing(kind, api_address, table="n", limits=BufferLimits(request_bytes=2**19)) as writer:
+        for number in range(300):
+            writer.write({"id": number, "note": "x" * 1_000})
+    assert keys(api_engine, "n") == list(range(300))
+
+
+@both
+def test_a_restarted_program_continues_after_the_position(
+    table: str, api_address: str, api_engine: sa.Engine, kind: str
+) -> None:
+    for _ in range(3):
+        with writing(kind, api_address, table=table, producer="shop") as writer:
+            first = 0 if writer.position is None else int(writer.position) + 1
+            for number in range(first, first + 7):
+                writer.write({"id": number}, position=str(number))
+            if first == 7:
+                writer.flush()
+                writer.write({"id": 99})
+                writer.abort()
+    assert keys(api_engine) == list(range(21))
+
+
+@both
+def test_two_writers_of_one_producer_are_told_apart(table: str, api_address: str, kind: str) -> None:
+    with (
+        writing(kind, api_address, table=table, producer="shop") as other,
+        pytest.raises(ProducerConflict),
+        writing(kind, api_address, table=table, producer="shop") as writer,
+    ):
+        other.write({"id": 1})
+        other.flush()
+        writer.write({"id": 2})
+
+
+@both
+def test_messages_of_a_tool_pass_as_they_were_written(
+    table: str, api_address: str, api_engine: sa.Engine, kind: str
+) -> None:
+    with writing(kind, api_address, source_format="arcion") as writer:
+        writer.write_change(insert("t", id="1"))
+        writer.write_change(json.dumps(insert("t", id="2"), indent=2))
+        with pytest.raises(RejectedInput, match="not rows"):
+            writer.write({"id": 1})
+    assert keys(api_engine) == [1, 2]
+
+
+@both
+def test_what_a_function_of_the_caller_raises_stops_the_writer(table: str, api_address: str, kind: str) -> None:
+    def fails(_: Accepted) -> None:
+        raise LookupError("no such row")
+
+    with pytest.raises(LookupError), writing(kind, api_address, table=table, on_accepted=fails) as writer:
+        writer.write({"id": 1})
+        writer.flush()
+
+
+@both
+def test_an_error_of_the_program_is_not_hidden_and_its_rows_land(
+    table: str, api_address: str, api_engine: sa.Engine, kind: str
+) -> None:
+    with pytest.raises(LookupError), writing(kind, api_address, table=table) as writer:
+        writer.write({"id": 1})
+        raise LookupError("in the program")
+    assert keys(api_engine) == [1]
+
+
+@both
+def test_an_interrupted_program_ends_without_sending(
+    table: str, api_address: str, api_engine: sa.Engine, kind: str
+) -> None:
+    limits = BufferLimits(max_age=3_600)
+    with pytest.raises(KeyboardInterrupt), writing(kind, api_address, table=table, limits=limits) as writer:
+        writer.write({"id": 1})
+        raise KeyboardInterrupt
+    assert writer.unsent == 1
+
+
+def test_write_waits_for_room_while_the_gateway_is_busy(table: str, api_address: str, api_engine: sa.Engine) -> None:
+    limits = BufferLimits(request_rows=2, max_age=0.0, buffer_bytes=2_000)
+    written: list[int] = []
+    with holding_proxy(api_address, 1, Held.IN_FLIGHT) as slow:
+
+        def write_all() -> None:
+            with (
+                GatewayClient(slow.url, ADMIN_KEY) as client,
+                ChangeWriter[dict[str, Any]](client, table=table, limits=limits) as writer,
+            ):
+                for number in range(50):
+                    writer.write({"id": number})
+                    written.append(number)
+
+        program = threading.Thread(target=write_all)
+        program.start()
+        assert slow.held.wait(30)
+        program.join(0.2)
+        assert program.is_alive()
+        assert len(written) < 2_000 // 200
+        slow.release.set()
+        program.join(30)
+    assert keys(api_engine) == list(range(50))
+
+
+def test_rows_of_several_threads_land_once_each_thread_in_its_order(
+    table: str, api_address: str, api_engine: sa.Engine
+) -> None:
+    with (
+        GatewayClient(api_address, ADMIN_KEY) as client,
+        ChangeWriter[dict[str, Any]](client, table=table, limits=SMALL) as writer,
+    ):
+        threads = [
+            threading.Thread(target=lambda of=of: [writer.write({"id": of * 100 + n}) for n in range(20)])  # type: ignore[misc]  # the default binds the loop's variable
+            for of in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    landed = keys(api_engine)
+    for of in range(3):
+        assert [key for key in landed if key // 100 == of] == list(range(of * 100, of * 100 + 20))
+
+
+def test_a_rejected_row_can_be_written_again_corrected(table: str, api_address: str, api_engine: sa.Engine) -> None:
+    with GatewayClient(api_address, ADMIN_KEY) as client:
+
+        def correct(row: RejectedRow) -> None:
+            writer.write({"id": row.handle})
+
+        with ChangeWriter[dict[str, Any]](client, table=table, on_rejected=correct) as writer:
+            writer.write({"id": "one"}, handle=1)
+            writer.write({"id": 2})
+            writer.flush()
+    assert sorted(keys(api_engine)) == [1, 2]
+
+
+def test_a_forked_process_is_told_to_open_its_own_writer(table: str, api_address: str) -> None:
+    with (
+        GatewayClient(api_address, ADMIN_KEY) as client,
+        ChangeWriter[dict[str, Any]](client, table=table) as writer,
+    ):
+
+        def child() -> None:
+            try:
+                writer.write({"id": 1})
+            except RejectedInput as error:
+                os._exit(7 if "fork" in error.detail else 1)
+            os._exit(1)
+
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(30)
+        assert process.exitcode == 7
+
+
+def test_a_writer_of_rows_needs_a_table(api_address: str) -> None:
+    with GatewayClient(api_address, ADMIN_KEY) as client, pytest.raises(RejectedInput, match="needs a table"):
+        ChangeWriter[dict[str, Any]](client)

@@ -1,0 +1,164 @@
+"""What a writer decides: each row leaves the queue once and in order, whatever the gateway answers."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.client.http import RejectedByGateway
+from app.client.writer.core import ROW_OVERHEAD_BYTES, BufferLimits, WriterCore
+from app.client.writer.outcome import Accepted, Receipt, RowsRejected
+from app.errors import Code, RejectedInput
+
+
+def core(*, hands_over: bool = True, **limits: Any) -> WriterCore:
+    return WriterCore("rows", {"table": "t"}, BufferLimits(**limits), hands_over=hands_over)
+
+
+def add(queue: WriterCore, *bodies: bytes, now: float = 0.0) -> None:
+    for body in bodies:
+        queue.add(body, None, None, now)
+
+
+def answered(rows: int = 1, sequence: int = 1, table: str = "t") -> dict[str, Any]:
+    receipt = {"table": table, "generation": 1, "sequence": sequence, "changes": rows, "rows": rows}
+    return {"receipts": [receipt], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False}
+
+
+def rejected(code: str, *indexes: int, status: int = 422) -> RejectedByGateway:
+    problems = [{"index": index, "code": code, "detail": f"row {index}", "pointer": "/id"} for index in indexes]
+    return RejectedByGateway({"code": code, "detail": "a row is wrong", "errors": problems}, status)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[str, set[int]]:
+    kind = draw(st.sampled_from(["accepted", "accepted", "rejected", "too large"]))
+    return kind, draw(st.sets(st.integers(0, 5), min_size=1, max_size=3))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), max_size=30),
+    outcomes=st.lists(answers(), max_size=20),
+    request_bytes=st.integers(1, 90),
+    request_rows=st.integers(1, 6),
+)
+def test_each_row_leaves_once_and_in_order_whatever_is_answered(
+    sizes: list[int], outcomes: list[tuple[str, set[int]]], request_bytes: int, request_rows: int
+) -> None:
+    """The rows that are durable, with those that were handed over as rejected, are all that were written."""
+    queue = core(request_bytes=request_bytes, request_rows=request_rows)
+    bodies = [b"%04d" % number + b"x" * size for number, size in enumerate(sizes)]
+    add(queue, *bodies)
+    mark = queue.flush()
+    landed: list[bytes] = []
+    handed_over: list[int] = []
+    while queue.settled < mark:
+        assert queue.seconds_until_due(0.0) == 0.0
+        rows = queue.next_request().body.split(b"\n")
+        assert len(rows) == 1 or (len(rows) <= request_rows and sum(len(row) + 1 for row in rows) <= request_bytes)
+        kind, indexes = outcomes.pop() if outcomes else ("accepted", set())
+        if kind == "accepted":
+            assert isinstance(queue.accept(answered()), Accepted)
+            landed += rows
+        elif kind == "too large":
+            handed_over += [row.number for row in queue.reject(rejected("body_too_large", status=413))]
+        else:
+            wrong = {index % len(rows) for index in indexes}
+            handed_over += [row.number for row in queue.reject(rejected("bad_value", *wrong))]
+        queue.settle()
+    assert landed == sorted(landed)
+    assert sorted([*landed, *(bodies[number] for number in handed_over)]) == bodies
+    assert len(set(handed_over)) == len(handed_over)
+    assert queue.seconds_until_due(0.0) is None
+
+
+def test_a_request_is_due_by_bytes_rows_age_or_flush() -> None:
+    queue = core(request_bytes=10, request_rows=3, max_age=2.0)
+    assert queue.seconds_until_due(0.0) is None
+    add(queue, b"1", now=5.0)
+    assert queue.seconds_until_due(6.0) == 1.0
+    add(queue, b"2", b"3", now=6.0)
+    assert (queue.is_full(), queue.seconds_until_due(6.0)) == (True, 0.0)
+    assert queue.next_request().body == b"1\n2\n3"
+    queue.accept(answered())
+    queue.settle()
+    add(queue, b"1234567890", now=6.0)
+    assert queue.seconds_until_due(6.0) == 0.0
+    queue.next_request()
+    queue.accept(answered())
+    queue.settle()
+    add(queue, b"5", now=6.0)
+    queue.flush()
+    assert queue.seconds_until_due(6.0) == 0.0
+
+
+def test_a_row_waits_for_room_but_a_first_one_never() -> None:
+    queue = core(buffer_bytes=2 * ROW_OVERHEAD_BYTES + 10)
+    assert queue.has_room(b"x" * 1_000_000)
+    add(queue, b"12345")
+    assert queue.has_room(b"12345")
+    assert not queue.has_room(b"123456")
+
+
+def test_a_request_has_the_last_position_of_its_rows() -> None:
+    queue = core(request_rows=3)
+    for position in ("a", "b", None, "c", None):
+        queue.add(b"{}", None, position, 0.0)
+    assert queue.next_request().position == "b"
+    queue.accept(answered())
+    queue.settle()
+    assert queue.next_request().position == "c"
+
+
+def test_receipts_are_summed_by_table_and_generation_until_they_are_taken() -> None:
+    queue = core(request_rows=1)
+    add(queue, b"{}", b"{}", b"{}")
+    for answer in (answered(2, 7), answered(3, 8), answered(1, 1, "u")):
+        queue.next_request()
+        queue.accept(answer)
+        queue.settle()
+    assert queue.take_receipts() == (Receipt("t", 1, 8, 5, 5), Receipt("u", 1, 1, 1, 1))
+    assert queue.take_receipts() == ()
+
+
+@pytest.mark.parametrize(("code", "hands_over"), [("bad_value", False), ("unknown_table", True)])
+def test_a_rejection_stops_the_writer_unless_the_caller_takes_rows_and_the_others_can_land(
+    code: str, hands_over: bool
+) -> None:
+    queue = core(hands_over=hands_over)
+    queue.add(b"{}", "first", None, 0.0)
+    queue.add(b"{}", "second", None, 0.0)
+    queue.next_request()
+    with pytest.raises(RowsRejected) as stopped:
+        queue.reject(rejected(code, 1))
+    assert (stopped.value.code, stopped.value.unsent) == (code, 2)
+    (row,) = stopped.value.rows
+    assert (row.handle, row.number, row.index, row.code, row.pointer) == ("second", 1, 1, code, "/id")
+    assert str(stopped.value) == f"{code}: row 1: row 1"
+
+
+def test_a_rejection_that_names_no_row_is_raised_as_it_is() -> None:
+    queue = core()
+    add(queue, b"{}")
+    queue.next_request()
+    error = rejected("forbidden", status=403)
+    with pytest.raises(RejectedByGateway) as raised:
+        queue.reject(error)
+    assert raised.value is error
+
+
+def test_a_row_that_is_too_large_alone_is_rejected_by_its_handle() -> None:
+    queue = core(hands_over=False)
+    queue.add(b"{}", "large", None, 0.0)
+    queue.next_request()
+    with pytest.raises(RowsRejected) as stopped:
+        queue.reject(rejected("body_too_large", status=413))
+    assert stopped.value.rows[0].handle == "large"
+
+
+@pytest.mark.parametrize("limits", [{"request_bytes": 0}, {"request_rows": 0}, {"buffer_bytes": 0}, {"max_age": -1}])
+def test_a_limit_that_lets_nothing_pass_is_rejected(limits: dict[str, Any]) -> None:
+    with pytest.raises(RejectedInput) as wrong:
+        BufferLimits(**limits)
+    assert wrong.value.code is Code.BAD_REQUEST
