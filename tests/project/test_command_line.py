@@ -84,7 +84,7 @@ def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
 
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts == {"mirrorgate": "app.cli.__main__:main"}
-    assert not [path for path in Path(REPOSITORY / "docs").glob("*.md") if "app.cli" in path.read_text()]
+    assert not [path for path in Path(REPOSITORY / "docs").glob("*.md") if re.search(r"\bapp\.cli\b", path.read_text())]
     assert {point.name for point in entry_points(group="console_scripts")} >= {"mirrorgate"}
 
 

@@ -108,8 +108,7 @@ class AsyncChangeWriter(WriterBase[AsyncGatewayClient, Row]):
             self._work.set()
             await self._progress.wait()
             self._check_usable()
-        self._core.add(body, handle, position, asyncio.get_running_loop().time())
-        if self._core.is_worth_a_look():
+        if self._core.add(body, handle, position, asyncio.get_running_loop().time()):
             self._work.set()
             await asyncio.sleep(0)  # without it, a loop that only writes would keep the task from starting
 

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import Patience, Producer, RequestSender, Stopped
@@ -16,6 +16,11 @@ from app.client.retrying import is_final
 from app.client.writer.base import Row, WriterBase, keyed_requests
 from app.client.writer.outcome import Receipt
 from app.errors import Code, RejectedInput
+
+_ROWS_PER_TURN: Final = 256
+_TURN_SECONDS: Final = 1e-6
+"""Pause after so many rows while a request is open. Python lets a thread that computes run for 5 ms, and sending a
+request takes many turns of the sending thread."""
 
 
 class ChangeWriter(WriterBase[GatewayClient, Row]):
@@ -128,9 +133,11 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
                 self._work.notify()
                 self._progress.wait()
                 self._check_usable()
-            self._core.add(body, handle, position, time.monotonic())
-            if self._core.is_worth_a_look():
+            if self._core.add(body, handle, position, time.monotonic()):
                 self._work.notify()
+            gives_way = self._core.written % _ROWS_PER_TURN == 0 and self._core.is_open()
+        if gives_way:
+            time.sleep(_TURN_SECONDS)
 
     def _flush(self) -> tuple[Receipt, ...]:
         """Wait until everything is settled. Called with the lock, which the wait releases."""

@@ -6,10 +6,10 @@ caller as rejected.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from app.client.http import RejectedByGateway
 from app.client.request_names import ChangeRequest
@@ -49,12 +49,8 @@ class BufferLimits:
             raise RejectedInput(Code.BAD_REQUEST, "a limit of a writer's buffer is not positive")
 
 
-class _Row(NamedTuple):
-    body: bytes
-    handle: Any
-    number: int
-    position: str | None
-    written_at: float
+_Row: TypeAlias = tuple[bytes, Any, int, str | None, float]
+"""Text, handle, number, position and time of a row; plain, because a named tuple takes as long as encoding the row."""
 
 
 class WriterCore:
@@ -74,7 +70,7 @@ class WriterCore:
         self._text_bytes = 0
         self._request_bytes = limits.request_bytes
         self._open_rows = 0
-        self._leaving: set[int] = set()
+        self._leaving: Collection[int] = ()
         """Indexes in the open request of the rows that `settle` removes."""
         self._flush_until = 0
         self._is_repeating = False
@@ -82,14 +78,19 @@ class WriterCore:
 
     def has_room(self, body: bytes) -> bool:
         """Return True if a row can wait; the first one always can."""
-        waiting = self._text_bytes + len(self._rows) * ROW_OVERHEAD_BYTES
-        return not self._rows or waiting + len(body) + ROW_OVERHEAD_BYTES <= self._limits.buffer_bytes
+        waiting = self._text_bytes + (len(self._rows) + 1) * ROW_OVERHEAD_BYTES
+        return waiting + len(body) <= self._limits.buffer_bytes or not self._rows
 
-    def add(self, body: bytes, handle: Any, position: str | None, now: float) -> None:
-        """Append a row."""
-        self._rows.append(_Row(body, self.written if handle is None else handle, self.written, position, now))
-        self._text_bytes += len(body)
+    def add(self, body: bytes, handle: Any, position: str | None, now: float) -> bool:
+        """Append a row. Return True if that can change when a request is due."""
+        self._rows.append((body, self.written if handle is None else handle, self.written, position, now))
+        before, self._text_bytes = self._text_bytes, self._text_bytes + len(body)
         self.written += 1
+        return before < self._request_bytes <= self._text_bytes or len(self._rows) in (1, self._limits.request_rows)
+
+    def is_open(self) -> bool:
+        """Return True while a request has no answer."""
+        return self._open_rows > 0
 
     def flush(self) -> int:
         """Make all rows due that were written by now. Return a mark: they are settled once `settled` reaches it."""
@@ -100,37 +101,34 @@ class WriterCore:
         """Return True if the next request would not grow by waiting."""
         return self._text_bytes >= self._request_bytes or len(self._rows) >= self._limits.request_rows
 
-    def is_worth_a_look(self) -> bool:
-        """Return True if the row that was just added can change when a request is due."""
-        return len(self._rows) == 1 or self.is_full()
-
     def seconds_until_due(self, now: float) -> float | None:
         """Return how long to wait before `next_request`; 0 or less for a request that is due, None without rows."""
         if not self._rows:
             return None
         if self._is_repeating or self.settled < self._flush_until or self.is_full():
             return 0.0
-        return self._rows[0].written_at + self._limits.max_age - now
+        *_, written_at = self._rows[0]
+        return written_at + self._limits.max_age - now
 
     def next_request(self) -> ChangeRequest:
         """Open a request with the rows at the front, as many as fit; then call `accept` or `reject`, and `settle`."""
         size = 0
-        self._open_rows = 0
-        for row in islice(self._rows, self._limits.request_rows):
-            size += len(row.body) + 1
-            if size > self._request_bytes and self._open_rows:
+        bodies: list[bytes] = []
+        last = None
+        for body, _, _, position, _ in islice(self._rows, self._limits.request_rows):
+            size += len(body) + 1
+            if size > self._request_bytes and bodies:
                 break
-            self._open_rows += 1
-        rows = self._open()
-        position = next((row.position for row in reversed(rows) if row.position is not None), None)
-        body = b"\n".join([row.body for row in rows])
-        return ChangeRequest(self._source_format, body, self._parameters, position=position)
+            bodies.append(body)
+            last = last if position is None else position
+        self._open_rows = len(bodies)
+        return ChangeRequest(self._source_format, b"\n".join(bodies), self._parameters, position=last)
 
     def accept(self, answer: Mapping[str, Any]) -> Accepted:
         """Return what the answer says about the rows of the open request; `settle` removes them."""
-        accepted = accepted_of([row.handle for row in self._open()], answer)
+        accepted = accepted_of([handle for _, handle, _, _, _ in self._open()], answer)
         self._receipts = merged(self._receipts, accepted.receipts)
-        self._leaving = set(range(self._open_rows))
+        self._leaving = range(self._open_rows)
         self._is_repeating = False
         return accepted
 
@@ -143,8 +141,8 @@ class WriterCore:
         rows, problems = self._open(), first_problems(error)
         if error.code in _TOO_LARGE:
             if len(rows) > 1:
-                self._request_bytes = sum(len(row.body) + 1 for row in rows) // 2
-                self._leaving, self._is_repeating = set(), True
+                self._request_bytes = sum(len(body) + 1 for body, *_ in rows) // 2
+                self._leaving, self._is_repeating = (), True
                 return []
             problems = {0: {"code": Code.VALUE_TOO_LARGE, "detail": error.detail}}
         rejected = [_rejected(rows[index], index, problems[index], error) for index in sorted(problems)]
@@ -157,9 +155,14 @@ class WriterCore:
 
     def settle(self) -> None:
         """Close the open request: remove its rows that are durable or were handed over."""
-        rows = [self._rows.popleft() for _ in range(self._open_rows)]
-        self._rows.extendleft(reversed([row for index, row in enumerate(rows) if index not in self._leaving]))
-        self._text_bytes -= sum(len(rows[index].body) for index in self._leaving)
+        kept = []
+        for index in range(self._open_rows):
+            row = self._rows.popleft()
+            if index in self._leaving:
+                self._text_bytes -= len(row[0])
+            else:
+                kept.append(row)
+        self._rows.extendleft(reversed(kept))
         self.settled += len(self._leaving)
         self._open_rows = 0
 
@@ -173,5 +176,6 @@ class WriterCore:
 
 
 def _rejected(row: _Row, index: int, problem: Mapping[str, Any], error: MirrorgateError) -> RejectedRow:
+    _, handle, number, *_ = row
     code, detail = str(problem.get("code", error.code)), str(problem.get("detail", error.detail))
-    return RejectedRow(row.handle, row.number, index, code, detail, error.remedy, problem.get("pointer"))
+    return RejectedRow(handle, number, index, code, detail, error.remedy, problem.get("pointer"))
