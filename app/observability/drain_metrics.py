@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from app.errors import Code, Misconfigured
+from app.observability.metrics_port import serve_registry
 
 REGISTRY: Final = CollectorRegistry()
 
@@ -67,14 +67,4 @@ def serve_metrics(port: int | None, *, leased: Callable[[], int], failing: Calla
     """
     _LEASED_TABLES.set_function(leased)
     _FAILING_TABLES.set_function(failing)
-    if port is None:
-        return None
-    try:
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=REGISTRY)
-    except OSError as error:
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            f"MIRRORGATE_DRAIN_METRICS_PORT: the drain cannot listen on port {port}: {error.strerror}",
-            remedy="Set a free port, one for each drain of the machine; 0 takes any.",
-        ) from error
-    return int(server.server_port)
+    return serve_registry(REGISTRY, port, setting="MIRRORGATE_DRAIN_METRICS_PORT", process="drain")

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.domain.mirror.table_report import MirrorState, TableReport
-from app.errors import Code, Misconfigured
+from app.observability.metrics_port import serve_registry
 
 REGISTRY: Final = CollectorRegistry()
 
@@ -97,14 +97,4 @@ def serve_mirror_metrics(port: int | None, reports: Reports) -> int | None:
     `reports` returns the last report of each table. Raise Misconfigured `bad_setting` when the port is taken.
     """
     REPORT_METRICS.reports = reports
-    if port is None:
-        return None
-    try:
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=REGISTRY)
-    except OSError as error:
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            f"MIRRORGATE_MIRROR_METRICS_PORT: the mirror cannot listen on port {port}: {error.strerror}",
-            remedy="Set a free port, one for each mirror of the machine; 0 takes any.",
-        ) from error
-    return int(server.server_port)
+    return serve_registry(REGISTRY, port, setting="MIRRORGATE_MIRROR_METRICS_PORT", process="mirror")
