@@ -36,6 +36,7 @@ NAMES: Final = (
     "size",
     "workloads",
     "initial_load",
+    "rows",
     "kafka",
     *MIRROR,
     "costs",

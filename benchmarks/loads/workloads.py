@@ -22,6 +22,7 @@ COLUMNS: Final = 16
 TABLES: Final = 1_000
 FIRST_KEY: Final = 1_000_000_000
 """Keys have ten digits, so that a change of 16 columns has 1.47 kB."""
+ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 PARTIAL_ROWS: Final = 50_000
 """Rows that exist before the updates."""
 
@@ -151,27 +152,42 @@ def _updates(name: str, table: TableSpec) -> Workload:
 
 
 def _initial_load() -> Workload:
-    table, rows, names = TableSpec("bench.load"), 20_000, column_names(COLUMNS)
+    table, rows = TableSpec("bench.load"), 20_000
+    body = partial(_arrow_stream, rows)
+    return Workload("load", (table,), rows, 16, body, "arrow", query="?table=bench.load", media_type=ARROW_STREAM)
 
-    def body(number: int) -> bytes:
-        keys = pa.array(range(FIRST_KEY + number * rows, FIRST_KEY + (number + 1) * rows), pa.int64())
-        texts = pc.binary_join_element_wise("text of row", pc.cast(keys, pa.string()), " ")
-        batch = pa.record_batch({name: keys if at < COLUMNS // 2 else texts for at, name in enumerate(names)})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return bytes(sink.getvalue())
 
-    return Workload(
-        "load",
-        (table,),
-        rows,
-        16,
-        body,
-        "arrow",
-        query="?table=bench.load",
-        media_type="application/vnd.apache.arrow.stream",
-    )
+def _plain_rows(name: str, media_type: str, body: Callable[[int], bytes]) -> Workload:
+    """Upsert 1,000 plain rows a request."""
+    table = TableSpec("bench.rows")
+    return Workload(name, (table,), 1_000, 64, body, "rows", query="?table=bench.rows", media_type=media_type)
+
+
+def _row_lines(number: int) -> bytes:
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in _rows(number))
+
+
+def _row_records(number: int) -> bytes:
+    lines = [",".join(column_names(COLUMNS)), *(",".join(map(str, row.values())) for row in _rows(number))]
+    return "\n".join(lines).encode()
+
+
+def _rows(number: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the values of the inserts of `bulk`, with numbers as numbers."""
+    names, first = column_names(COLUMNS), FIRST_KEY + number * 1_000
+    for key in range(first, first + 1_000):
+        yield {name: key if at < COLUMNS // 2 else f"text of row {key}" for at, name in enumerate(names)}
+
+
+def _arrow_stream(rows: int, number: int) -> bytes:
+    names = column_names(COLUMNS)
+    keys = pa.array(range(FIRST_KEY + number * rows, FIRST_KEY + (number + 1) * rows), pa.int64())
+    texts = pc.binary_join_element_wise("text of row", pc.cast(keys, pa.string()), " ")
+    batch = pa.record_batch({name: keys if at < COLUMNS // 2 else texts for at, name in enumerate(names)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
 def _encoded(messages: Any) -> bytes:
@@ -190,6 +206,9 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "replicate": _replicate,
     "debezium": _debezium,
     "load": _initial_load,
+    "rows": partial(_plain_rows, "rows", "application/x-ndjson", _row_lines),
+    "rows-csv": partial(_plain_rows, "rows-csv", "text/csv", _row_records),
+    "rows-arrow": partial(_plain_rows, "rows-arrow", ARROW_STREAM, partial(_arrow_stream, 1_000)),
     "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),
     "whole": partial(_updates, "whole", TableSpec("bench.whole")),
 }

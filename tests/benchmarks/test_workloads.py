@@ -20,7 +20,10 @@ from tests.support.postgres import sql
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("name", ["bulk", "tables-3", "columns-4", "replicate", "partial", "load", "debezium"])
+_NAMES = "bulk tables-3 columns-4 replicate partial load debezium rows rows-csv rows-arrow"
+
+
+@pytest.mark.parametrize("name", _NAMES.split())
 def test_a_workload_is_the_same_bytes_in_every_process(name: str) -> None:
     assert find_workload(name).body(2) == find_workload(name).body(2)
     assert find_workload(name).body(2) != find_workload(name).body(3)
