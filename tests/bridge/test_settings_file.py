@@ -1,10 +1,20 @@
 """The YAML file of a bridge: every problem at once, with its line and path, before anything connects."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from app.bridge.kafka.settings import BridgeSettings, read_settings
+from app.bridge.common_settings import GatewaySettings, HealthSettings
+from app.bridge.kafka.settings import (
+    TOPIC_KEYS,
+    BatchSettings,
+    BridgeSettings,
+    KafkaSettings,
+    RegistrySettings,
+    StopSettings,
+    read_settings,
+)
 from app.client.table_manifest.yaml_text import BadFile
 from app.errors import MirrorgateError
 from tests.support.processes import REPOSITORY
@@ -97,6 +107,20 @@ def test_a_missing_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:
         read_settings(tmp_path / "absent.yaml", {})
     assert "cannot be read" in caught.value.detail
     assert "path" in caught.value.remedy
+
+
+def test_the_page_of_the_bridge_describes_every_setting() -> None:
+    page = (REPOSITORY / "docs" / "kafka.md").read_text()
+    sections = {
+        "gateway": GatewaySettings,
+        "kafka": KafkaSettings,
+        "registry": RegistrySettings,
+        "batch": BatchSettings,
+        "stop": StopSettings,
+        "health": HealthSettings,
+    }
+    names = [f"{section}.{one.name}" for section, of in sections.items() for one in fields(of)]
+    assert [name for name in (*names, *TOPIC_KEYS) if f"`{name}`" not in page] == []
 
 
 def test_the_example_file_is_valid() -> None:

@@ -29,7 +29,7 @@ from app.bridge.settings_file import (
 from app.errors import Code
 
 _SECTIONS: Final = ("gateway", "kafka", "topics", "registry", "batch", "stop", "rejected", "health", "log")
-_TOPIC_KEYS: Final = (
+TOPIC_KEYS: Final = (
     "topic",
     "pattern",
     "format",
@@ -175,7 +175,7 @@ def _topics(has_registry: bool, has_folder: bool) -> Callable[[Entry], tuple[Top
 
 
 def _topic(entry: Entry, *, has_registry: bool, has_folder: bool) -> TopicRule:
-    fields = fields_of(entry, _TOPIC_KEYS, ("format",))
+    fields = fields_of(entry, TOPIC_KEYS, ("format",))
     fields.check_one_of("topic", "pattern")
     name, pattern = fields.take("topic", _exact, None) or fields.take("pattern", _pattern, None) or ("", re.compile(""))
     source_format = fields.take("format", choice_of(*FORMATS), "rows")
