@@ -44,6 +44,16 @@ def blocks(text: str, language: str) -> list[str]:
     return [content for written, content in _BLOCK.findall(text) if written == language]
 
 
+def blocks_with_output(text: str) -> list[tuple[str, str | None]]:
+    """Return the `sh` blocks of a document in order, each with the `text` block that follows it, if one does."""
+    found = [block for block in _BLOCK.findall(text) if block[0] in ("sh", "text")]
+    return [
+        (content, following[1] if following is not None and following[0] == "text" else None)
+        for (language, content), following in zip(found, [*found[1:], None], strict=True)
+        if language == "sh"
+    ]
+
+
 def examples(document: Path) -> list[Example]:
     """Return the `sh` blocks of a document that are followed by a `text` block of answers, in order."""
     found = []

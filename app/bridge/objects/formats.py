@@ -33,6 +33,8 @@ class Content(StrEnum):
     CSV = "csv"
 
 
+_CSV_PARAMETERS: Final = frozenset({"columns", "header", "delimiter", "quote", "escape"})
+"""Parameters of CSV bodies, which JSON bodies do not have."""
 _CSV: Final = {ObjectFormat.ARCION: SourceFormat.CSV, ObjectFormat.ROWS: SourceFormat.ROWS_CSV}
 
 
@@ -42,6 +44,7 @@ class Reading:
 
     endpoint: str
     reader: ObjectReader
+    parameters: Mapping[str, str]
 
 
 def reading_of(
@@ -50,9 +53,13 @@ def reading_of(
     """Return how an object is read. `replicate-files` are read with their metadata instead."""
     is_csv = content is Content.CSV or (content is Content.AUTO and plain_name(key).endswith(".csv"))
     if is_csv and source_format in _CSV:
-        split = Source(_CSV[source_format], table, parameters).split
-        return Reading(source_format.value, StreamReader(split, "text/csv"))
-    return Reading(source_format.value, StreamReader(split_json))
+        given = {name: value for name, value in parameters.items() if name != "override"}
+        split = Source(_CSV[source_format], table, given).split
+        return Reading(source_format.value, StreamReader(split, "text/csv"), given)
+    given = {name: value for name, value in parameters.items() if name not in _CSV_PARAMETERS}
+    if given.get("mode") == "realtime":
+        del given["mode"]  # JSON messages say what they are; only bare snapshot rows need the mode
+    return Reading(source_format.value, StreamReader(split_json), given)
 
 
 def plain_name(key: str) -> str:

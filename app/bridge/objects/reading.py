@@ -4,8 +4,8 @@ Pieces have the index of their first message, from 0, and a hash of the decompre
 position keeps both, so a resumed object is checked before its next message is sent.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
@@ -28,7 +28,6 @@ class Piece:
     content: str
     not_counted: int = 0
     """Messages at the start of the body that are no messages of the object."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 class ObjectReader(Protocol):

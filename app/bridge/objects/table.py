@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.bridge.log import BridgeLog
-from app.bridge.objects.formats import ObjectFormat, reading_of
+from app.bridge.objects.formats import ObjectFormat, Reading, reading_of
 from app.bridge.objects.marks import Mark, digest_of
 from app.bridge.objects.planning import Plan, plan, resolved, start_after
-from app.bridge.objects.reading import ObjectReader, Piece, with_lookahead
+from app.bridge.objects.reading import Piece, with_lookahead
 from app.bridge.objects.replicate_files import ReplicateFilesReader, metadata_key
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import Stop, TableStatus
@@ -208,31 +208,37 @@ class TableReader:
         """Send the pieces of an object after the mark; only the first `most` of them, none of them as the last."""
         mark = self._mark
         at = mark if mark is not None and mark.next_message is not None and mark.is_of(found.key) else None
-        endpoint, reader = self._reader(found)
+        reading = self._reading(found)
         with self.store.reading(found.key) as (etag, blocks):
             if digest_of(etag) != digest_of(found.etag):
                 raise _ChangedMeanwhile
-            pieces = with_lookahead(reader.pieces(self._counted(blocks), limits, at))
+            pieces = with_lookahead(reading.reader.pieces(self._counted(blocks), limits, at))
             for number, (piece, is_last) in enumerate(pieces):
                 if number == most:
                     return
                 if self.patience.stop.is_set():
                     raise Stopped
-                self._send(found, endpoint, reader, piece, is_last=is_last and most is None)
+                self._send(found, reading, piece, is_last=is_last and most is None)
 
-    def _reader(self, found: Found) -> tuple[str, ObjectReader]:
+    def _reading(self, found: Found) -> Reading:
         parameters = {**self.source.parameters, **self.path.parameters}
         if self.source.format is ObjectFormat.REPLICATE_FILES:
             description = self.store.read(metadata_key(found.key))
-            return "replicate", ReplicateFilesReader.of(description, found.key, self.source.key_columns)
-        reading = reading_of(self.source.format, self.source.content, found.key, self.path.table, parameters)
-        return reading.endpoint, reading.reader
+            reader = ReplicateFilesReader.of(description, found.key, self.source.key_columns)
+            return Reading("replicate", reader, parameters)
+        return reading_of(self.source.format, self.source.content, found.key, self.path.table, parameters)
 
-    def _send(self, found: Found, endpoint: str, reader: ObjectReader, piece: Piece, *, is_last: bool) -> None:
+    def _send(self, found: Found, reading: Reading, piece: Piece, *, is_last: bool) -> None:
         assert self._producer is not None
         mark = self._mark_after(found, None if is_last else piece)
+        table = {} if self.path.table is None else {"table": self.path.table}
+        rejects = {"on_reject": "dead_letter"} if self.source.on_reject == "dead_letter" else {}
         request = ChangeRequest(
-            endpoint, piece.body, self._parameters(), content_type=reader.content_type, position=mark.encoded()
+            reading.endpoint,
+            piece.body,
+            {**table, **reading.parameters, **rejects},
+            content_type=reading.reader.content_type,
+            position=mark.encoded(),
         )
         try:
             answer = self._producer.send(request)
@@ -249,12 +255,6 @@ class TableReader:
         receipts = answer.get("receipts")
         status.changes += sum(int(receipt["changes"]) for receipt in receipts) if isinstance(receipts, list) else 0
         status.dead_letters += int(str(answer.get("dead_letters", 0)))
-
-    def _parameters(self) -> dict[str, str]:
-        given = {**self.source.parameters, **self.path.parameters}
-        table = {} if self.path.table is None else {"table": self.path.table}
-        rejects = {"on_reject": "dead_letter"} if self.source.on_reject == "dead_letter" else {}
-        return {**table, **given, **rejects}
 
     def _mark_after(self, found: Found, piece: Piece | None) -> Mark:
         newest = max(found.modified, 0 if self._mark is None else self._mark.newest)

@@ -11,8 +11,8 @@ from app.bridge.objects.settings import BatchSettings
 from app.client.file_paths import FileNames
 from app.errors import Misconfigured
 from tests.api.calls import Gateway
-from tests.api.client.bridging import bridge_of, write
 from tests.api.commands import lines, staged
+from tests.api.objects.bridging import bridge_of, write
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64", "note": "string"}

@@ -96,11 +96,9 @@ class Bridge:
         return replace(self, source=replace(self.source, **changes), lines=io.StringIO())
 
 
-def bridge_of(
-    gateway_url: str, url: str | Path, source_format: str, template: str | None = None, **settings: Any
-) -> Bridge:
+def bridge_of(gateway_url: str, url: str | Path, source_format: str, *template: str, **settings: Any) -> Bridge:
     """Return a bridge that reads one source."""
-    templates = () if template is None else (PathTemplate.parse(template),)
+    templates = tuple(PathTemplate.parse(text) for text in template)
     options: Mapping[str, str] = settings.pop("options", {})
     source = SourceSettings(str(url), "in", ObjectFormat(source_format), options, templates=templates, **settings)
     return Bridge(gateway_url, source)

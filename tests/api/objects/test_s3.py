@@ -1,13 +1,12 @@
 """The bridge on S3, with moto as the service: listings by prefix, faults of the store, and its errors."""
 
-import json
-import os
-import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
+import httpx
 import obstore
 import pytest
 import sqlalchemy as sa
@@ -17,9 +16,9 @@ from app.bridge.objects.settings import BatchSettings
 from app.client.file_paths import FileNames
 from app.errors import Misconfigured
 from tests.api.calls import Gateway
-from tests.api.client.bridging import bridge_of
 from tests.api.commands import staged
-from tests.support.processes import read_line, started
+from tests.api.objects.bridging import bridge_of
+from tests.support.http.stand_in import StandIn, serving
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64"}
@@ -29,7 +28,6 @@ COLUMNS = {"id": "int64"}
 class Bucket:
     """A prefix of its own in the bucket `lake`."""
 
-    pid: int
     url: str
     options: dict[str, str]
     store: S3Store
@@ -38,32 +36,17 @@ class Bucket:
         for key, content in objects.items():
             obstore.put(self.store, key.replace("__", "/"), content)
 
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        os.kill(self.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.pid, signal.SIGCONT)
-
-
-@pytest.fixture(scope="session")
-def s3_service() -> Iterator[tuple[int, str]]:
-    with started("tests.mirror.object_store.s3_server") as process:
-        facts = json.loads(read_line(process))
-        yield process.pid, f"http://127.0.0.1:{facts['port']}"
-
 
 @pytest.fixture
 def bucket(s3_service: tuple[int, str]) -> Bucket:
-    pid, endpoint = s3_service
+    _, endpoint = s3_service
     url = f"s3://lake/{uuid4().hex}"
     options = {
         "endpoint": endpoint, "region": "us-east-1", "access_key_id": "AKIDTEST", "secret_access_key": "any",
     }  # fmt: skip
     store = from_url(url, config=options, client_options={"allow_http": True})
     assert isinstance(store, S3Store)
-    return Bucket(pid, url, options, store)
+    return Bucket(url, options, store)
 
 
 def rows(first: int, count: int = 2) -> bytes:
@@ -91,26 +74,47 @@ def test_a_bucket_is_read_by_table_and_continued(
     assert keys(api_engine, "sales.b") == [9, 0, 1]
 
 
-def test_a_store_that_is_away_is_waited_for_and_told(
+@contextmanager
+def failing_store(endpoint: str) -> Iterator[tuple[str, threading.Event]]:
+    """Yield the address of a proxy in front of S3, and an event: while it is set, S3 fails."""
+    fails = threading.Event()
+
+    class Handler(StandIn):
+        def respond(self) -> None:
+            if fails.is_set():
+                self.answer(500, b"<Error><Code>InternalError</Code></Error>")
+                return
+            given = {name: value for name, value in self.headers.items() if name.lower().startswith(("auth", "x-amz"))}
+            answer = httpx.get(endpoint + self.path, headers=given, trust_env=False)
+            kept = {
+                name.replace("-", "_"): answer.headers[name]
+                for name in ("ETag", "Last-Modified")
+                if name in answer.headers
+            }
+            self.answer(answer.status_code, answer.content, **kept)
+
+    with serving(Handler) as address:
+        yield address, fails
+
+
+def test_a_store_that_fails_is_waited_for_and_told(
     gateway: Gateway, api_address: str, api_engine: sa.Engine, bucket: Bucket
 ) -> None:
     gateway.register("t", COLUMNS, ["id"])
     bucket.put(a=rows(0))
-    closed = bridge_of(
-        api_address, bucket.url, "rows", table="t", options={**bucket.options, "endpoint": "http://127.0.0.1:9"}
-    )
-    with closed.running():
-        wait_until(lambda: bool(closed.status.sources), within=30, what="the store is told to be away")
-        (reason,) = closed.status.reasons()
-        assert "error sending request" in reason
-    assert closed.events("source_waits")[0]["code"] == "source_unavailable"
-    bridge = bridge_of(api_address, bucket.url, "rows", table="t", options=bucket.options)
-    with bridge.running():
-        wait_until(lambda: bridge.done("t") == 1, within=30, what="the first object is read")
-        with bucket.away():
-            pass
-        bucket.put(b=rows(2))
-        wait_until(lambda: bridge.done("t") == 2, within=30, what="the next object is read")
+    with failing_store(bucket.options["endpoint"]) as (address, fails):
+        bridge = bridge_of(api_address, bucket.url, "rows", table="t", options={**bucket.options, "endpoint": address})
+        with bridge.running():
+            wait_until(lambda: bridge.done("t") == 1, within=30, what="the first object is read")
+            fails.set()
+            bucket.put(b=rows(2))
+            wait_until(lambda: bool(bridge.status.reasons()), within=30, what="the store is told to fail")
+            (reason,) = bridge.status.reasons()
+            assert reason.startswith(f"in: {bucket.url}: ")
+            fails.clear()
+            wait_until(lambda: bridge.done("t") == 2, within=30, what="the next object is read")
+            assert bridge.status.reasons() == []
+    assert bridge.events("source_waits")[0]["code"] == "source_unavailable"
     assert keys(api_engine, "t") == list(range(4))
 
 

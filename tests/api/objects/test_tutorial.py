@@ -1,0 +1,43 @@
+"""The tutorial "Arcion on S3" runs as it is printed, and prints what it shows."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.commands import staged
+from tests.support.documents import blocks_with_output
+from tests.support.processes import REPOSITORY
+
+
+def test_the_tutorial_runs_as_printed(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, s3_service: tuple[int, str], tmp_path: Path
+) -> None:
+    page = (REPOSITORY / "docs/tutorials/arcion-on-s3.md").read_text()
+    page = page.replace("http://127.0.0.1:8480", api_address).replace("http://127.0.0.1:5000", s3_service[1])
+    page = page.replace("/lake", "/tutorial")
+    (tmp_path / ".mirrorgate").mkdir()
+    (tmp_path / ".mirrorgate/admin.key").write_text(ADMIN_KEY)
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
+    marker = "@@@"
+    steps = blocks_with_output(page)
+    script = "".join(f"{commands}\necho {marker}\n" for commands, _ in steps)
+    ran = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    printed = [part.split() for part in ran.stdout.split(marker)]
+    shown = [None if output is None else output.split() for _, output in steps]
+    assert [part for part, want in zip(printed, shown, strict=False) if want] == [want for want in shown if want]
+    assert [(row[0], row[1], str(row[2])) for row in staged(api_engine, "sales.orders")] == [
+        (1, "Ada", "12.50"), (1, "Ada", "14.00"), (2, "Grace", "3.00"), (3, "Edsger", "15.00"),
+    ]  # fmt: skip

@@ -1,0 +1,89 @@
+"""The file of the bridge of object storage, and the options of its command."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.bridge.objects.formats import ObjectFormat
+from app.bridge.objects.settings import read_settings
+from app.cli.main import app
+from app.client.file_paths import FileOrder
+from app.client.table_manifest.yaml_text import BadFile
+from tests.support.processes import REPOSITORY
+
+ENVIRONMENT = {"MIRRORGATE_API_KEY": "mg_1"}
+
+
+def test_the_example_is_valid_and_has_the_defaults() -> None:
+    settings = read_settings(REPOSITORY / "deploy/bridge/objects.yaml", ENVIRONMENT)
+    (source,) = settings.sources
+    assert (settings.name, source.name, source.format) == ("lake", "arcion", ObjectFormat.ARCION)
+    assert (source.order, source.settle_seconds, source.late, source.on_reject) == (FileOrder.NAME, 0.0, "stop", "stop")
+    assert (settings.poll_seconds, settings.recheck_seconds, settings.batch.max_bytes) == (10.0, 600.0, 8 * 2**20)
+
+
+def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(
+        """
+        name: n
+        gateway: {url: http://g, key: k}
+        sources:
+          - {url: 'abfss://c@a.dfs.core.windows.net/x', format: replicate-files, table: t}
+          - {url: /mnt/x, format: rows, table: t, done_marker: .ok}
+        """
+    )
+    azure, folder = read_settings(file, {}).sources
+    assert (azure.order, azure.settle_seconds, azure.name) == (
+        FileOrder.LOAD_FIRST,
+        5.0,
+        "abfss-c@a.dfs.core.windows.net-x",
+    )
+    assert (folder.settle_seconds, folder.names.done_marker, folder.name) == (0.0, ".ok", "-mnt-x")
+
+
+def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(
+        """name: a/b
+gateway: {url: http://g, key: k}
+sources:
+  - {url: s3://b, format: rows}
+  - {url: s3://c, format: parquet, table: t}
+  - {url: s3://d, format: arcion, table_from_path: '{schema}/…', setle: 3 s}
+  - {url: s3://e, format: arcion, parameters: {table: t}, key_columns: id}
+poll: often
+"""
+    )
+    with pytest.raises(BadFile) as raised:
+        read_settings(file, {})
+    told = [raised.value.detail, *(error["detail"] for error in raised.value.errors)]
+    for said in (
+        "line 1: name: is not a name",
+        "line 4: sources[0]: rows name no table",
+        "'parquet' is not a valid value",
+        "has no {table}",
+        "line 6: sources[2].setle: unknown key (Did you mean settle?",
+        "sources[3].parameters.table: is set by the bridge",
+        "key_columns is a setting of replicate-files",
+        "line 8: poll: 'often' is not a duration",
+    ):
+        assert any(said in line for line in told), (said, told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give either a SOURCE or --config"),
+        (["s3://b", "--config", "x"], "give either a SOURCE or --config"),
+        (["s3://b"], "--format must be one of arcion"),
+        (["s3://b", "--format", "rows"], "requires --table or --table-from-path"),
+        (["s3://b", "--format", "arcion", "--table-from-path", "{x}/"], "has no {table}"),
+        (["s3://b", "--format", "arcion", "--option", "region"], "must be NAME=VALUE; region has no value"),
+    ],
+)
+def test_options_that_do_not_fit_are_wrong_usage(arguments: list[str], said: str) -> None:
+    ran = CliRunner().invoke(app, ["bridge", "objects", *arguments, "--key", "k"])
+    assert ran.exit_code == 2
+    assert said in " ".join(ran.output.replace("│", "").split())
