@@ -39,6 +39,7 @@ from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS, RowOperation
 from tests.support.columnar_replicate import check_agreement
+from tests.support.debezium_decoding import debezium
 from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import schema_of
 
@@ -299,7 +300,17 @@ _COLUMN: Final = MessageDecoder(_Column)
 DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
     decode.__name__: decode
     for decode in (
-        *(arcion_json, arcion_csv, replicate, plain_rows, plain_rows_csv, arrow_schema, arrow_stream, conversion),
+        *(
+            arcion_json,
+            arcion_csv,
+            replicate,
+            debezium,
+            plain_rows,
+            plain_rows_csv,
+            arrow_schema,
+            arrow_stream,
+            conversion,
+        ),
     )
 }
 

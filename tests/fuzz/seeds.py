@@ -49,6 +49,11 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         sample = json.loads(path.read_bytes())
         yield "replicate", b"\n".join(map(_compact, [*sample.get("earlier", []), *sample["messages"]]))
         yield "replicate", _compact(sample["messages"])
+    for path in sorted((_TESTS / "samples" / "debezium").glob("*.ndjson")):
+        records = [json.loads(line) for line in path.read_bytes().splitlines()]
+        yield "debezium", _compact(records[:2])
+        for record in records:
+            yield "debezium", b"\n".join(_compact(one and one["payload"]) for one in record.values())
     for text in _ROWS:
         yield "plain_rows", text.encode()
     for text in _ROWS_CSV:

@@ -26,6 +26,7 @@ MAX_DECIMAL_BYTES: Final = 1_024
 """Bytes of one Connect decimal; 38 digits need 16."""
 
 INTEGERS: Final = frozenset({TypeName.INT16, TypeName.INT32, TypeName.INT64})
+_CONTAINERS: Final = frozenset({"array", "map", "struct"})
 _OF_STRUCTS: Final = frozenset({VARIABLE_DECIMAL, *READERS})
 _EXACT: Final = Context(prec=3 * MAX_DECIMAL_BYTES, Emax=99_999, Emin=-99_999)
 
@@ -50,7 +51,7 @@ def field_reader(field: ConnectField, column: Column | None, encoding: BinaryEnc
         return variable_decimal_text
     if field.kind == "bytes" and column is not None and column.type.name is TypeName.BINARY:
         return _bytes_reader(encoding)
-    if field.kind in {"array", "map", "struct"} and _has_meaning(field):
+    if field.kind in _CONTAINERS and _has_meaning(field):
         return lambda value: nested_value(value, field)
     return None
 
@@ -99,18 +100,25 @@ def nested_value(value: Any, field: ConnectField) -> Any:
     """Return a part of an array, map or struct as JSON has it: dates as texts, decimals as numbers, bytes in base64."""
     if value is None:
         return None
-    if field.kind == "struct" and field.meaning not in _OF_STRUCTS and isinstance(value, dict):
+    if field.kind in _CONTAINERS and field.meaning not in _OF_STRUCTS:
+        return _parts(value, field)
+    read = field_reader(field, None, BinaryEncoding.BASE64)
+    read_value = value if read is None else read(value)
+    if field.meaning in {DECIMAL, VARIABLE_DECIMAL} and isinstance(read_value, str):
+        return Decimal(read_value)
+    return read_value
+
+
+def _parts(value: Any, field: ConnectField) -> Any:
+    """Return a container with its parts read; a value of another kind stays as it is."""
+    if field.kind == "struct" and isinstance(value, dict):
         inner = field.by_name
         return {name: nested_value(part, inner[name]) if name in inner else part for name, part in value.items()}
     if field.items is not None and isinstance(value, list) and field.kind == "array":
         return [nested_value(part, field.items) for part in value]
     if field.items is not None and isinstance(value, dict) and field.kind == "map":
         return {name: nested_value(part, field.items) for name, part in value.items()}
-    read = field_reader(field, None, BinaryEncoding.BASE64) if field.kind not in {"array", "map"} else None
-    read_value = value if read is None else read(value)
-    if field.meaning in {DECIMAL, VARIABLE_DECIMAL} and isinstance(read_value, str):
-        return Decimal(read_value)
-    return read_value
+    return value
 
 
 def _has_meaning(field: ConnectField) -> bool:

@@ -16,8 +16,8 @@ from app.errors import Code, RejectedInput
 from app.formats.json.texts import check_utf8
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]', re.DOTALL)
-"""A brace, or a string, also one without an end: otherwise each of its quotes would be tried as a start."""
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]|null', re.DOTALL)
+"""A brace, null, or a string, also one without an end: otherwise each of its quotes would be tried as a start."""
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -80,6 +80,10 @@ def _objects(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
                 yield offset + start, body[start:end]
             elif depth < 0:
                 raise RejectedInput(Code.MALFORMED_JSON, f"unexpected }} at byte {offset + token.start()}")
+        elif token[0] == b"null" and depth == 0:
+            _check_between(body[end : token.start()], offset + end)
+            end = token.end()
+            yield offset + token.start(), b"null"
     if depth > 0:
         raise RejectedInput(Code.MALFORMED_JSON, f"the object that starts at byte {offset + start} does not end")
     _check_between(body[end:], offset + end)

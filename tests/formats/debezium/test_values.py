@@ -154,6 +154,7 @@ def test_parts_of_containers_have_their_meaning() -> None:
         typed(one, [{"price": "AeJA", "day": 20455, "s": "x"}, None])
         == '[{"price":1234.56,"day":"2026-01-02","s":"x"},null]'
     )
+    assert typed(one, [7]) == "[7]"
     rows = field("map", values=price)
     assert typed(rows, {"a": "AeJA"}) == '{"a":1234.56}'
 
