@@ -45,18 +45,21 @@ def commands(first: str) -> str:
     return found
 
 
-def check(written: str, address: str, orders: str, jobs: str) -> None:
+def check(written: str, address: str, orders: str, jobs: str, clicks: str) -> None:
     """Check that a program prints what the document shows, and that what it posted twice is staged once."""
-    assert written.endswith(program("text").replace("shop.orders", orders).replace("HR.JOBS", jobs))
+    shown = program("text").replace("shop.orders", orders).replace("HR.JOBS", jobs).replace("shop.clicks", clicks)
+    assert written.endswith(shown)
     with Gateway.at(address, ADMIN_KEY) as client:
         assert client.status(orders)["accepted"] == {"batches": 1, "changes": 2, "rows": 2}
         assert client.status(jobs)["accepted"] == {"batches": 1, "changes": 1, "rows": 1}
+        assert client.status(clicks)["accepted"] == {"batches": 2, "changes": 3, "rows": 3}
 
 
 def test_the_page_can_be_followed_from_top_to_bottom_on_one_gateway() -> None:
     """Two serializers of one JSON are two requests, so no idempotency key and no table may be in both programs."""
     quoted = [
-        set(re.findall(r'"([\w-]+-\d+|\w+\.orders|7b1c|8c2d)"', program(name))) for name in ("python", "typescript")
+        set(re.findall(r'"([\w-]+-\d+|\w+\.(?:orders|clicks)|\w+/clicks|7b1c|8c2d)"', program(name)))
+        for name in ("python", "typescript")
     ]
     assert all(len(found) >= 4 for found in quoted)
     assert not quoted[0] & quoted[1]
@@ -75,7 +78,7 @@ def test_the_python_program_of_the_document_works_with_a_generated_client(addres
     written = run(
         commands("openapi-python-client "), folder, programs, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY
     )
-    check(written, address, "shop.orders", "HR.JOBS")
+    check(written, address, "shop.orders", "HR.JOBS", "shop.clicks")
 
 
 @pytest.mark.slow
@@ -85,7 +88,7 @@ def test_the_typescript_program_of_the_document_works_with_a_generated_client(ad
     (folder / "node_modules").symlink_to(modules)
     (folder / "orders.mts").write_text(program("typescript"), encoding="utf-8")
     written = run(commands("npx "), folder, modules / ".bin", MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)
-    check(written, address, "web.orders", "WEB.JOBS")
+    check(written, address, "web.orders", "WEB.JOBS", "web.clicks")
 
 
 def test_the_packages_of_the_typescript_client_are_pinned_without_a_place_to_get_them_from() -> None:
