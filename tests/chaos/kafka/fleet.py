@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -20,13 +21,15 @@ class Fleet:
     """`count` bridges; `kills` and `rebalances` count what was done to them."""
 
     configuration: Path
-    log: Path
+    logs: Path
+    """The folder of the log of each member."""
     source: random.Random
     count: int = 3
     kills: int = 0
     rebalances: int = 0
     failures: list[str] = field(default_factory=list)
     _members: list[BaseProcess] = field(default_factory=list)
+    _started: int = 0
 
     def start(self) -> None:
         """Start what is missing."""
@@ -61,8 +64,10 @@ class Fleet:
             self._ended(self._members.pop())
 
     def _join(self) -> None:
-        arguments = (self.configuration, self.log, os.getpid())
-        member = _fork_server.Process(target=run_bridge, args=arguments, daemon=True)
+        self._started += 1
+        name = f"bridge-{self._started}"
+        arguments = (self.configuration, self.logs / f"{name}.log", os.getpid())
+        member = _fork_server.Process(target=run_bridge, args=arguments, daemon=True, name=name)
         member.start()
         self._members.append(member)
 
@@ -74,13 +79,13 @@ class Fleet:
     def _ended(self, member: BaseProcess) -> None:
         member.join(STOPS_WITHIN)
         if member.exitcode is None:
-            self.failures.append("a bridge did not end within 30 s of SIGTERM")
+            self.failures.append(f"{member.name} did not end within 30 s of SIGTERM")
             member.kill()
             member.join()
-        elif member.exitcode:
-            self.failures.append(f"a bridge ended with {member.exitcode} after SIGTERM")
+        elif member.exitcode not in (0, -signal.SIGTERM):  # SIGTERM ends a process that only just starts at once
+            self.failures.append(f"{member.name} ended with {member.exitcode} after SIGTERM")
 
     def _is_well(self, member: BaseProcess) -> bool:
         if member.exitcode is not None:
-            self.failures.append(f"a bridge ended with {member.exitcode} without a reason")
+            self.failures.append(f"{member.name} ended with {member.exitcode} without a reason")
         return member.exitcode is None

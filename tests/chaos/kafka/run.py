@@ -92,7 +92,7 @@ def run(
         configuration = place / "bridge.yaml"
         addresses = {"gateway": proxy.url, "registry": registry.url, "bootstrap": cluster.bootstrap}
         configuration.write_text(_CONFIGURATION.format(key=key, **addresses))
-        fleet = Fleet(configuration, place / "bridges.log", source_of_chance, plan.bridges)
+        fleet = Fleet(configuration, place, source_of_chance, plan.bridges)
         try:
             _torture(fleet, source, engine, plan, told)
             told("waits until everything has landed")

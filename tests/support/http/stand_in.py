@@ -30,6 +30,11 @@ class StandIn(BaseHTTPRequestHandler):
         """Answer one GET or POST."""
         raise NotImplementedError
 
+    def handle(self) -> None:
+        """Answer requests until the client ends the connection, or the test has ended the client."""
+        with suppress(ConnectionError):
+            super().handle()
+
     def do_GET(self) -> None:
         """Answer a GET."""
         self.respond()
