@@ -91,7 +91,7 @@ class DebeziumTables:
             raise RejectedInput(Code.TABLE_MISMATCH, detail)
         found, name = (own, source) if own is not None or asked is None else (named, asked)
         if name is None:
-            raise RejectedInput(Code.BAD_REQUEST, "the message names no table; give the parameter `table`")
+            raise RejectedInput(Code.UNKNOWN_TABLE, "the message names no table; give the parameter `table`")
         if found is not None:
             name = SourceName.address(found.name)
         self._feeds.setdefault(name.key, _Feed(name, found))

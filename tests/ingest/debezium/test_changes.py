@@ -136,7 +136,7 @@ def test_the_table_comes_from_the_source_then_from_the_request(harness: IngestHa
     assert rejection.places[0][:2] == (Code.UNKNOWN_TABLE, 0)
     with rejected() as rejection:
         harness.debezium({"id": 1, "note": "a"})
-    assert rejection.places == [(Code.BAD_REQUEST, 0, "", None)]
+    assert rejection.places == [(Code.UNKNOWN_TABLE, 0, "", None)]
 
 
 @pytest.mark.parametrize(
