@@ -144,10 +144,15 @@ def _timestamps(texts: pa.StringArray, zone: str) -> pa.Array | None:
 
     A kernel that fails takes as long as one for 20,000 texts, so the kernel for the usual form is not tried in vain.
     """
-    if not hold_any(texts, b"Z+"):
-        with suppress(pa.ArrowInvalid):  # an offset can be negative
+    with suppress(pa.ArrowInvalid):  # an offset can be negative
+        if not hold_any(texts, b"Z+"):
             return _timestamps_without_offset(texts, zone)
-    has_offset = pc.match_substring_regex(texts, _OFFSET)
+        if not hold_any(texts, b"+"):
+            return _timestamps_of_both_kinds(texts, pc.ends_with(texts, "Z"), zone)
+    return _timestamps_of_both_kinds(texts, pc.match_substring_regex(texts, _OFFSET), zone)
+
+
+def _timestamps_of_both_kinds(texts: pa.StringArray, has_offset: pa.BooleanArray, zone: str) -> pa.Array | None:
     array = pc.cast(pc.if_else(has_offset, texts, None), _UTC_TIMESTAMP)
     others = _timestamps_without_offset(pc.if_else(has_offset, None, texts), zone)
     return None if others is None or _is_beyond(array) else pc.coalesce(array, others)
