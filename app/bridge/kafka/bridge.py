@@ -12,24 +12,20 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.bridge.common_settings import GatewaySettings
 from app.bridge.kafka.choices import Choices
-from app.bridge.kafka.cluster import QUIET, Cluster, error_of
+from app.bridge.kafka.clients import Decoders, Gateway
+from app.bridge.kafka.cluster import Cluster, error_of
+from app.bridge.kafka.consumer import is_incremental, open_consumer
 from app.bridge.kafka.partition.partition import Counters, Partition, Surroundings
 from app.bridge.kafka.partition.positions import Refusal
-from app.bridge.kafka.records import RecordDecoder
-from app.bridge.kafka.registered_records import decoder_of
-from app.bridge.kafka.registry import SchemaRegistry
-from app.bridge.kafka.settings import BridgeSettings, RegistrySettings
-from app.bridge.kafka.topics import TopicRule, rule_of
+from app.bridge.kafka.settings import BridgeSettings
+from app.bridge.kafka.topics import rule_of
 from app.bridge.kafka.watch import Watch
 from app.bridge.log import BridgeLog
-from app.client.http import GatewayClient
 from app.errors import Code, MirrorgateError, Misconfigured
 
 MAX_RECORDS_AT_A_TIME: Final = 2_000
@@ -38,49 +34,9 @@ _WAIT_FOR_ROOM: Final = 1.0
 _WAIT_FOR_POSITIONS: Final = 2.0
 _COMMIT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 5.0
 _MIN_BUFFER: Final = 64 * 2**10
 _LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-
-DEFAULTS: Final = {
-    "client.id": "mirrorgate",
-    "partition.assignment.strategy": "cooperative-sticky",
-    "queued.max.messages.kbytes": "32768",
-    "fetch.wait.max.ms": "100",
-    "allow.auto.create.topics": "false",
-}
-"""Settings of librdkafka that the file may change."""
-
-FIXED: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
-
-
-def open_consumer(settings: BridgeSettings, **more: Any) -> Consumer:
-    """Open a consumer without subscribing. Raises Misconfigured `bad_setting` for what librdkafka does not know."""
-    given = {**DEFAULTS, **settings.kafka.settings, **FIXED, "group.id": settings.kafka.group, **more}
-    try:
-        return Consumer(given, logger=QUIET)
-    except (KafkaException, ValueError, TypeError) as error:
-        reason = error.args[0]
-        detail = f"kafka.settings: {reason.str() if isinstance(reason, KafkaError) else reason}"
-        remedy = "The settings are librdkafka's: see its CONFIGURATION.md for names and values."
-        raise Misconfigured(Code.BAD_SETTING, detail, remedy=remedy) from None
-
-
-def check_librdkafka(settings: BridgeSettings) -> None:
-    """Let librdkafka check its settings, without an address to connect to. Raises Misconfigured `bad_setting`."""
-    kafka = replace(settings.kafka, settings={**settings.kafka.settings, "bootstrap.servers": ""})
-    open_consumer(replace(settings, kafka=kafka)).close()
-
-
-class Gateway(GatewayClient):
-    """A gateway client that sends at most `requests` requests at a time. Waiting for a retry takes no place."""
-
-    def __init__(self, settings: GatewaySettings) -> None:
-        super().__init__(settings.url, settings.key, settings.certificate)
-        self._places = threading.BoundedSemaphore(settings.requests)
-
-    def _answered(self, method: str, path: str, **arguments: Any) -> Any:
-        with self._places:
-            return super()._answered(method, path, **arguments)
 
 
 class KafkaBridge:
@@ -98,20 +54,20 @@ class KafkaBridge:
         """What the brokers last answered to the consumer; None while they answer well."""
         self.last_loop = time.monotonic()
         self.watch: Watch | None = None
+        self._fatal: MirrorgateError | None = None
         self._choices = choices
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._committed: dict[tuple[str, int], int] = {}
         self._commit_at = 0.0
         self._look_at = 0.0
-        strategy = {**DEFAULTS, **settings.kafka.settings}
-        self._is_incremental = (
-            strategy["partition.assignment.strategy"].startswith("cooperative")
-            or strategy.get("group.protocol") == "consumer"
-        )
-        self._decoders = _Decoders(settings.registry)
+        self._is_incremental = is_incremental(settings)
+        self._decoders = Decoders(settings.registry)
 
     def run(self) -> None:
-        """Run until `stop` is set; then finish the requests in flight, commit, and leave the group."""
+        """Run until `stop` is set; then finish the requests in flight, commit, and leave the group.
+
+        Raises Misconfigured `source_rejected` when librdkafka cannot continue, as for a fenced static member.
+        """
         self._consumer = open_consumer(self.settings, error_cb=self._on_error)
         cluster = Cluster(open_consumer(self.settings), self.settings.kafka.settings)
         with Gateway(self.settings.gateway) as client:
@@ -124,10 +80,11 @@ class KafkaBridge:
             try:
                 while not self.stop.is_set():
                     self._step()
+                    if self._fatal is not None:
+                        raise self._fatal
             finally:
                 self.stop.set()
                 self._leave()
-                self._consumer.close()
 
     def is_alive(self) -> bool:
         """Return True while the consumer's thread works."""
@@ -265,6 +222,9 @@ class KafkaBridge:
         self._commands.put(subscribe)
 
     def _counts(self, counts: dict[str, int]) -> None:
+        """Take the numbers of partitions that the brokers told just now; the watch calls this."""
+        if self.trouble is not None and self.trouble.code is Code.SOURCE_UNAVAILABLE:
+            self.trouble = None
         for partition in [*self.partitions.values()]:
             if partition.topic in counts:
                 partition.partitions_are(counts[partition.topic])
@@ -321,7 +281,11 @@ class KafkaBridge:
             self._committed.pop(key, None)
 
     def _leave(self) -> None:
-        self._end([*self.partitions], self.settings.stop.within, is_owner=True)
+        """End all partitions and leave the group; brokers that are away would hold up librdkafka for a minute."""
+        self._end([*self.partitions], self.settings.stop.within, is_owner=self.trouble is None)
+        closing = threading.Thread(target=self._consumer.close, name="close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_SECONDS)
 
     def _commit(self, *, asynchronous: bool) -> None:
         """Commit the positions for lag tools. A failure is of no consequence."""
@@ -361,33 +325,9 @@ class KafkaBridge:
 
     def _on_error(self, error: KafkaError) -> None:
         self.trouble = error_of(error)
+        if error.fatal():
+            self._fatal = Misconfigured(Code.SOURCE_REJECTED, self.trouble.detail, remedy="Start the bridge again.")
         self.log.warning("kafka_error", about=error.name(), code=self.trouble.code, detail=self.trouble.detail)
-
-
-class _Decoders:
-    """The decoder of each rule, with one registry for all."""
-
-    def __init__(self, settings: RegistrySettings | None) -> None:
-        self._registry: SchemaRegistry | None = None
-        if settings is not None:
-            self._registry = SchemaRegistry(
-                settings.url,
-                username=settings.username,
-                password=settings.password,
-                certificate=settings.certificate,
-                timeout=settings.timeout,
-            )
-        self._found: dict[str, RecordDecoder] = {}
-
-    def of(self, rule: TopicRule) -> RecordDecoder:
-        """Return the decoder of a rule."""
-        name = f"{rule.is_pattern}{rule.name}"
-        if name not in self._found:
-            has_table = rule.table is not None
-            self._found[name] = decoder_of(
-                rule.source_format, rule.value, rule.key, self._registry, has_table=has_table
-            )
-        return self._found[name]
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:

@@ -6,17 +6,24 @@ that are known already, and rights that are missing.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from app.bridge.kafka.bridge import DEFAULTS, open_consumer
+from app.bridge.kafka.clients import registry_of
 from app.bridge.kafka.cluster import Cluster
+from app.bridge.kafka.consumer import DEFAULTS, open_consumer
+from app.bridge.kafka.partition.elements import parameters_of
 from app.bridge.kafka.partition.positions import producer_name
+from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import Patience, Producer
 from app.errors import Code, MirrorgateError
+from app.errors.codes import Kind
 
-MAX_TOPICS = 1_000
+_OF_THE_REQUEST: Final = frozenset({Kind.UNAUTHENTICATED, Kind.FORBIDDEN, Kind.MISSING, Kind.CONFLICT})
+
+MAX_TOPICS: Final = 1_000
 """Topics that are reported; more are counted."""
 
 
@@ -43,6 +50,8 @@ def check_connections(settings: BridgeSettings) -> Iterator[Finding]:
             return
         yield Finding(True, f"brokers answer: {len(counts)} topics can be seen")
         yield from _topics(settings, client, cluster, counts)
+        if (registry := registry_of(settings.registry)) is not None:
+            yield _registry(registry)
 
 
 def _topics(
@@ -76,7 +85,7 @@ def _topic(
     table = rule.fixed_table(topic)
     goes_to = f"table {table}" if table else "tables that the records name"
     yield Finding(True, f"{topic}: {partitions} partitions, {rule.source_format} to {goes_to}; {offsets}")
-    if table is not None and (problem := _table(client, table)) is not None:
+    if (problem := _sending(client, rule, topic, table)) is not None:
         yield problem
 
 
@@ -89,13 +98,24 @@ def _gateway(settings: BridgeSettings, client: GatewayClient) -> Finding:
     return Finding(True, f"gateway {where} answers, and its key may send changes")
 
 
-def _table(client: GatewayClient, table: str) -> Finding | None:
+def _sending(client: GatewayClient, rule: TopicRule, topic: str, table: str | None) -> Finding | None:
+    """Ask the gateway by a dry run of no message whether it takes the rule's parameters and table."""
+    parameters = {**parameters_of(rule, topic, 0, table), "dry_run": "true"}
+    parameters.pop("on_reject", None)
     try:
-        client.get(f"/v1/tables/{table}")
+        client.post_changes(rule.source_format, b"null", content_type="application/x-ndjson", parameters=parameters)
     except RejectedByGateway as error:
-        if error.code is Code.FORBIDDEN:
-            return None  # a key that may only send cannot see tables
-        return Finding(False, f"table {table}: {error.detail}", error.remedy)
+        if error.kind not in _OF_THE_REQUEST and error.code is not Code.BAD_REQUEST:
+            return None  # it is about the missing message
+        return Finding(False, f"{topic}: {error.detail}", error.remedy)
     except MirrorgateError as error:
-        return Finding(False, f"table {table}: {error.detail}", error.remedy)
+        return Finding(False, f"{topic}: {error.detail}", error.remedy)
     return None
+
+
+def _registry(registry: SchemaRegistry) -> Finding:
+    try:
+        registry.check()
+    except MirrorgateError as error:
+        return Finding(False, f"schema registry: {error.detail}", error.remedy)
+    return Finding(True, "schema registry answers")

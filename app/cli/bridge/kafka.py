@@ -50,9 +50,9 @@ def kafka(
     is a file to start from, and docs/kafka.md explains it.
     """
     require_extras("bridge kafka", "kafka")
-    from app.bridge.kafka.bridge import check_librdkafka
     from app.bridge.kafka.check import check_connections
     from app.bridge.kafka.choices import Choices
+    from app.bridge.kafka.consumer import check_librdkafka
     from app.bridge.kafka.service import serve
     from app.bridge.kafka.settings import read_settings
 
