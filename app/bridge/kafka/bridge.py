@@ -74,7 +74,7 @@ class KafkaBridge:
             self._around = Surroundings(
                 self.settings, client, cluster, self.log, self._choices, self._decoders.of, self._restart, self._hold
             )
-            watch = Watch(self.settings.topics, cluster, self.log, self._subscribe, self._counts, self.stop)
+            watch = Watch(self.settings.topics, cluster, self.log, self._subscribe, self.take_counts, self.stop)
             self.watch = watch
             watch.start()
             try:
@@ -221,7 +221,7 @@ class KafkaBridge:
 
         self._commands.put(subscribe)
 
-    def _counts(self, counts: dict[str, int]) -> None:
+    def take_counts(self, counts: dict[str, int]) -> None:
         """Take the numbers of partitions that the brokers told just now; the watch calls this."""
         if self.trouble is not None and self.trouble.code is Code.SOURCE_UNAVAILABLE:
             self.trouble = None

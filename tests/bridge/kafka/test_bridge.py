@@ -7,7 +7,10 @@ from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import register, row, staged
 from tests.support.kafka import MockCluster, Record
+from tests.support.samples.debezium import event, key_with_schema, with_schema
 from tests.support.waiting import wait_until
+
+KEY = key_with_schema({"id": 1}, {"id": "int64"})
 
 
 def test_each_record_lands_once_in_the_order_of_its_partition_across_restarts(
@@ -108,3 +111,20 @@ def test_two_bridges_share_the_partitions_and_no_record_lands_twice(
     rows = staged(api_engine, "t.shared")
     for number in (0, 1):
         assert [one["id"] for one in rows if one["n"] == number] == list(range(number, 600, 2))
+
+
+def test_debezium_records_land_with_the_key_of_their_record(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    columns = {"id": "int64", "text": "string"}
+    records = [
+        Record(with_schema(event("c", "t.deb", after={"id": 1, "text": "a"}), columns), key=KEY),
+        Record(with_schema(event("u", "t.deb", after={"id": 1, "text": "b"}), columns), key=KEY),
+        Record(with_schema(event("d", "t.deb", before={"id": 1, "text": "b"}), columns), key=KEY),
+        Record(None, key=KEY),
+    ]
+    cluster.produce("deb", records)
+    with run({"topic": "deb", "format": "debezium"}, group="deb") as bridge:
+        bridge.reaches("deb", 3)
+    assert gateway.status("t.deb")["key_columns"] == ["id"]
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.deb")] == [(0, 1), (1, 1), (2, 1)]

@@ -1,11 +1,15 @@
 """Brokers that are away, topics that are missing, recreated, cut off or repartitioned: waited for or refused."""
 
 import sqlalchemy as sa
+from confluent_kafka import KafkaError
 
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import register, row, staged
 from tests.support.kafka import MockCluster, Record
+
+FETCH = 1
+"""The number of the request in Kafka's protocol."""
 
 
 def ids(engine: sa.Engine, table: str) -> list[int]:
@@ -108,3 +112,39 @@ def test_brokers_that_are_away_are_waited_for_and_reported(
         bridge.bridge.watch.look_now()
         bridge.wait(lambda: not bridge.bridge.reasons())
     assert ids(api_engine, "f.away") == [0, 1]
+
+
+def test_a_topic_that_is_created_again_while_it_is_read_stops_and_names_the_choices_at_the_next_start(
+    cluster: MockCluster, gateway: Gateway, run: Run
+) -> None:
+    register(gateway, "f.live")
+    topic = {"topic": "live", "format": "rows", "table": "f.live"}
+    cluster.create_topic("live")
+    cluster.produce("live", [Record(row(n)) for n in range(5)])
+    with run(topic, group="live", settings={"topic.metadata.refresh.interval.ms": "200"}) as bridge:
+        bridge.reaches("live", 4)
+        cluster.delete_topic("live")
+        cluster.create_topic("live")
+        cluster.produce("live", [Record(row(10))])
+        assert bridge.stops("live").state.code == "source_position_lost"
+
+
+def test_a_number_of_partitions_that_changes_while_they_are_read_stops_them(
+    cluster: MockCluster, gateway: Gateway, run: Run
+) -> None:
+    register(gateway, "f.grows")
+    cluster.create_topic("grows")
+    cluster.produce("grows", [Record(row(0))])
+    with run({"topic": "grows", "format": "rows", "table": "f.grows"}, group="grows") as bridge:
+        bridge.reaches("grows", 0)
+        bridge.bridge.take_counts({"grows": 2})  # what the watch hands over; the mock cluster cannot add partitions
+        assert bridge.stops("grows").state.code == "source_order_unsafe"
+
+
+def test_a_right_that_is_missing_is_reported(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    register(gateway, "f.right")
+    cluster.create_topic("right")
+    with run({"topic": "right", "format": "rows", "table": "f.right"}, group="right") as bridge:
+        bridge.wait(lambda: bridge.partition("right").reads)
+        cluster.fail_requests(FETCH, [KafkaError.TOPIC_AUTHORIZATION_FAILED])
+        bridge.wait(lambda: any("TOPIC_AUTHORIZATION_FAILED" in reason for reason in bridge.bridge.reasons()))
