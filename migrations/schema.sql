@@ -336,13 +336,16 @@ CREATE TABLE mirrorgate.api_keys (
     requests_per_second double precision,
     -- Bytes a second in each API process; null for the limit of its settings.
     bytes_per_second bigint,
+    -- Random part of the signing secret of this key; NULL if its holder does not sign bodies.
+    signing_salt bytea,
     CONSTRAINT api_keys_pkey PRIMARY KEY (key_id),
     CONSTRAINT api_keys_bytes_per_second_check CHECK ((bytes_per_second > 0)),
     CONSTRAINT api_keys_key_id_check CHECK ((key_id ~ '^[0-9a-f]{8,32}$'::text)),
     CONSTRAINT api_keys_requests_per_second_check CHECK ((requests_per_second > (0)::double precision)),
     CONSTRAINT api_keys_rights_check CHECK (((rights <@ ARRAY['ingest'::text, 'read'::text, 'register'::text, 'admin'::text]) AND (cardinality(rights) >= 1))),
     CONSTRAINT api_keys_secret_hash_check CHECK ((octet_length(secret_hash) = 32)),
-    CONSTRAINT api_keys_table_patterns_check CHECK ((cardinality(table_patterns) >= 1))
+    CONSTRAINT api_keys_table_patterns_check CHECK ((cardinality(table_patterns) >= 1)),
+    CONSTRAINT signing_salt_has_its_length CHECK ((octet_length(signing_salt) = 16))
 );
 
 -- Metadata chain: the schemas and published files of a generation, each block with the hash of the one before.

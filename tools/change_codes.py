@@ -10,6 +10,7 @@ from app.errors.catalogue import CATALOGUE
 CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
     "any request": (
         Code.UNAUTHENTICATED,
+        Code.BAD_SIGNATURE,
         Code.FORBIDDEN,
         Code.BAD_REQUEST,
         Code.BODY_TOO_LARGE,

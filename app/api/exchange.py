@@ -5,7 +5,7 @@ it with `receive`, for all other routes. Both pass `_receive`, the only place wh
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -60,6 +60,7 @@ class Exchange(RequestFacts):
     """What the caller has shown; None until it is verified."""
     is_answered = False
     status = 500
+    _verify: Callable[[bytes], None] | None = None
     _permit: BodyPermit | None = None
     _waited = 0.0
     _is_complete = False
@@ -94,16 +95,23 @@ class Exchange(RequestFacts):
         if self._permit is not None:
             self._permit.release()
 
+    def expect_signed_body(self, verify: Callable[[bytes], None], max_bytes: int) -> None:
+        """Let `read_body` verify the body, of at most `max_bytes` as sent, before it returns it."""
+        self._verify = verify
+        self._max_bytes = min(self._max_bytes, max_bytes)
+
     async def read_body(self, max_bytes: int, *, is_compressed: bool) -> bytes:
-        """Return the whole body as sent, of at most `max_bytes` bytes. Its caller was authenticated before.
+        """Return the whole body as sent, of at most `max_bytes` bytes.
+
+        Its caller was authenticated before, or signed the body, which is verified here.
 
         Reserves memory until the request ends. A body that does not fit now is rejected before it is read; a large one
         waits for its permit, which `complete_body` corrects.
 
-        Raises RejectedInput `body_too_large` or `request_timeout`, TemporarilyUnavailable `overloaded`, and
-        ClientDisconnect.
+        Raises RejectedInput `body_too_large`, `request_timeout` or `bad_signature`, TemporarilyUnavailable
+        `overloaded`, and ClientDisconnect.
         """
-        declared = self.head.content_length
+        declared, max_bytes = self.head.content_length, min(max_bytes, self._max_bytes)
         if declared is not None:
             if declared > max_bytes:
                 raise body_too_large(max_bytes)
@@ -121,7 +129,10 @@ class Exchange(RequestFacts):
             more = message.get("more_body", False)
             if self.received > LARGE_BODY_BYTES:  # a large body without a declared length
                 await self._acquire(ASSUMED_BODY_BYTES)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if self._verify is not None:
+            self._verify(body)
+        return body
 
     def complete_body(self, size: int) -> None:
         """Let the body count with its size in memory, now that it is known."""

@@ -122,4 +122,5 @@ def _start_authenticator(
         tokens.start()
         stack.callback(tokens.close)
     limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)
-    return Authenticator(engine, admin_key, audit_writer, tokens, RateLimiter(limits))
+    signing_key = settings.signing_key.get_secret_value() if settings.signing_key else None
+    return Authenticator(engine, admin_key, audit_writer, tokens, RateLimiter(limits), signing_key)

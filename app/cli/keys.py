@@ -28,6 +28,9 @@ def create_key(
     days: Annotated[int | None, typer.Option(min=1, help="Days until the key expires. Default: it never does.")] = None,
     requests_per_second: RequestRate = None,
     bytes_per_second: ByteRate = None,
+    hmac: Annotated[
+        bool, typer.Option("--hmac", help="Also print a signing secret, for webhook senders that sign their bodies.")
+    ] = False,
 ) -> None:
     """Create an API key in a running gateway and print it. The secret cannot be shown again.
 
@@ -40,9 +43,14 @@ def create_key(
         "expires_at": expires_at,
         "requests_per_second": requests_per_second,
         "bytes_per_second": bytes_per_second,
+        **({"hmac": True} if hmac else {}),
     }
     with connection.client() as client:
-        typer.echo(client.post("/v1/keys", wanted)["key"])
+        created = client.post("/v1/keys", wanted)
+    typer.echo(created["key"])
+    if hmac:
+        typer.echo(f"key id: {created['id']}")
+        typer.echo(f"signing secret: {created['signing_secret']}")
 
 
 def generate_key() -> None:

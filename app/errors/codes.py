@@ -41,6 +41,7 @@ class Code(StrEnum):
     MODE_MISMATCH = "mode_mismatch"
     BAD_ENCODING = "bad_encoding"
     BAD_REQUEST = "bad_request"
+    BAD_SIGNATURE = "bad_signature"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"

@@ -62,10 +62,11 @@ class ArrowLoad:
         self, table_cache: TableCache, principal: Principal, *, marker_first: bool
     ) -> tuple[Batch, Registered | None]:
         """Return the typed rows, and what the stream registered for them. Raises RejectedInput or TableMoved."""
-        given = decode_arrow_stream(self.body, self.limits)
-        if self.rows is None:
+        if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
             table = _accepting(present_table(self.table, table_cache, principal))
+            given = decode_arrow_stream(self.body, self.limits)
             return Batch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.reserve)), None
+        given = decode_arrow_stream(self.body, self.limits)
         declared = self.rows.declared
         if self.rows.key_columns is not None:
             columns = [field for field in given.schema if field.name != OPERATION_COLUMN]

@@ -1,4 +1,4 @@
-"""Two files in the data directory that client commands read: the gateway's URL, and the admin key."""
+"""Files in the data directory: the gateway's URL and the admin key, which client commands read, and the signing key."""
 
 import json
 import os
@@ -6,10 +6,13 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from app.domain.access.api_key import ApiKey, format_key
 from app.errors import Code, Misconfigured, RejectedInput
 from app.settings import Settings
+
+SIGNING_KEY_FILE: Final = "signing.key"
 
 
 def admin_key(settings: Settings, file: Path) -> str:
@@ -29,6 +32,15 @@ def admin_key(settings: Settings, file: Path) -> str:
             Code.BAD_SETTING, f"{file} does not hold an API key", remedy="Delete it; the next start creates a new one."
         ) from None
     return key
+
+
+def signing_key(settings: Settings, file: Path) -> str:
+    """Return the signing key from the settings, else the one in `file`, which the first start creates."""
+    if settings.signing_key is not None:
+        return settings.signing_key.get_secret_value()
+    if not file.exists():
+        _write_private(file, secrets.token_urlsafe(32) + "\n")
+    return file.read_text().strip()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from app.client.http import ADMIN_KEY_FILE, GATEWAY_FILE
 from app.errors import Code, Misconfigured
 from app.local import supervisor
 from app.local.child_process import find_start_failure
-from app.local.client_files import admin_key, gateway_file
+from app.local.client_files import SIGNING_KEY_FILE, admin_key, gateway_file, signing_key
 from app.local.embedded import DataDirectory, PrivatePostgres, find_java
 from app.local.log_files import ChildLog, Rotation
 from app.local.readiness import answers_ready, print_ready
@@ -64,6 +64,7 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
     check_space(folders.values(), settings.min_free_bytes)
     check_memory(settings, memory_limit())
     key = admin_key(settings, data_dir / ADMIN_KEY_FILE)
+    signing = signing_key(settings, data_dir / SIGNING_KEY_FILE)
     java_home = find_java(data_dir, environment)
     with ExitStack() as stack:
         stack.enter_context(ResourceWatch(folders, min_free=settings.min_free_bytes))
@@ -76,7 +77,12 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
         database_url, postgres = stack.enter_context(_database(settings, data_dir, log_of))
         migrate(database_url)
         _require_safe(plan, database_url, environment)
-        variables = {f"{PREFIX}DATABASE_URL": database_url, f"{PREFIX}ADMIN_KEY": key, "JAVA_HOME": str(java_home)}
+        variables = {
+            f"{PREFIX}DATABASE_URL": database_url,
+            f"{PREFIX}ADMIN_KEY": key,
+            f"{PREFIX}SIGNING_KEY": signing,
+            "JAVA_HOME": str(java_home),
+        }
         mirror_file = data_dir / MIRROR_FILE
         mirror_file.unlink(missing_ok=True)  # of an earlier run
         children = [*postgres, *_children(log_of, {**environment, **_variables(plan), **variables}, plan)]

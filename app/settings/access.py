@@ -26,6 +26,14 @@ class AccessSettings(BaseModel):
         SecretStr | None,
         Field(description="An API key `mg_<id>_<secret>` with every right on every table, in addition to stored keys."),
     ] = None
+    signing_key: Annotated[
+        SecretStr | None,
+        Field(
+            min_length=32,
+            description="Secret of at least 32 characters from which the signing secrets of keys are derived. The same "
+            "for all API processes; without it, no key can sign.",
+        ),
+    ] = None
     oidc_issuer: Annotated[
         str | None,
         Field(description="Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."),

@@ -36,7 +36,10 @@ def api_address(request: pytest.FixtureRequest, api_database: str) -> Iterator[s
     Tests of the change endpoints run twice, the second time with `api_address` False: then the framework answers.
     """
     settings = Settings(
-        database_url=SecretStr(api_database), admin_key=SecretStr(ADMIN_KEY), max_body_bytes=MAX_BODY_BYTES
+        database_url=SecretStr(api_database),
+        admin_key=SecretStr(ADMIN_KEY),
+        signing_key=SecretStr("a-signing-key-only-for-tests-of-the-api"),
+        max_body_bytes=MAX_BODY_BYTES,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(application, "configure_logging", lambda _: None)

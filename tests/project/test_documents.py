@@ -37,7 +37,8 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
 def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).rglob("*.py")]
     others = """
-        api/auth/authenticator api/auth/dependencies api/limits/memory_budget api/limits/rate_limits
+        api/auth/authenticator api/auth/dependencies api/auth/signed_requests
+        api/limits/memory_budget api/limits/rate_limits
         api/exchange api/changes/body api/changes/decompression api/changes/endpoints
         api/changes/parameters/common api/changes/parameters/arcion api/changes/parameters/rows
         api/changes/parameters/arrow api/changes/parameters/identity

@@ -13,6 +13,7 @@ from app.api.limits.rate_limits import RateLimiter
 from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.access.rate_limit import NO_LIMITS
 from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Right
+from app.domain.access.signatures import signing_secret
 from app.errors import Code, RejectedInput
 from app.staging.access.api_keys import StoredKey, find_key
 from app.staging.access.audit_writer import AuditWriter
@@ -72,12 +73,14 @@ class Authenticator:
         audit_writer: AuditWriter,
         tokens: TokenVerifier | None = None,
         rate_limiter: RateLimiter | None = None,
+        signing_key: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._admin_key = ApiKey.parse(admin_key) if admin_key else None
         self._audit_writer = audit_writer
         self._tokens = tokens
+        self._signing_key = signing_key
         self.rate_limiter = rate_limiter or RateLimiter(NO_LIMITS)
         self._clock = clock
         self._cache: dict[str, _CachedKey] = {}
@@ -117,6 +120,21 @@ class Authenticator:
             self._verified.clear()
         self._verified[token_hash] = _VerifiedSecret(credential, self._cached_key_of(key))
         return credential
+
+    def signer(self, key_id: str) -> tuple[Credential, str] | None:
+        """Return the credential and the signing secret of a key that signs bodies; None if there is none. Can query."""
+        cached, now = self._cache.get(key_id), self._clock()
+        if cached is None or now - cached.looked_up > CACHE_SECONDS:
+            key = self._look_up(key_id, now, cached.rechecked if cached else float("-inf"))
+        else:
+            key = cached.key
+        if self._signing_key is None or key is None or key.signing_salt is None:
+            return None
+        return key.credential, signing_secret(self._signing_key, key_id, key.signing_salt)
+
+    def note_use(self, key_id: str) -> None:
+        """Record that a key was used now."""
+        self._audit_writer.note_key_use(key_id)
 
     def known_key_id(self, token: str | None) -> str | None:
         """Return the id in a rejected key if a key of this id exists: nothing else that a caller claims is logged."""

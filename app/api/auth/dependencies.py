@@ -5,6 +5,7 @@ dependencies of the other routes. Everything is denied by default.
 """
 
 import asyncio
+import base64
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Annotated
 
@@ -23,7 +24,9 @@ bearer = HTTPBearer(
     scheme_name="apiKey",
     bearerFormat="mg_<id>_<secret>",
     auto_error=False,
-    description="An API key (`mg_<id>_<secret>`), or an access token of the configured OpenID Connect issuer",
+    description="An API key (`mg_<id>_<secret>`), or an access token of the configured OpenID Connect issuer. A key is "
+    "also accepted as the password of Basic authentication, and the change endpoints accept bodies that are signed "
+    "with the signing secret of a key (`X-Signature`)",
 )
 
 
@@ -108,13 +111,29 @@ def _kind(credential: Credential) -> str:
 
 
 def _bearer_token(header: str) -> str | None:
-    """Return the token of an Authorization header, None without one.
+    """Return the token of an Authorization header, None without one. The password of Basic is the whole key.
 
     Raises RejectedInput `unauthenticated` for a key without its scheme.
     """
     scheme, _, token = header.partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
+    if scheme.lower() == "basic":
+        return _password(token.strip())
     if header.lstrip().startswith("mg_"):
         raise RejectedInput(Code.UNAUTHENTICATED, "the Authorization header lacks `Bearer ` before the key")
     return None
+
+
+def _password(credentials: str) -> str:
+    """Return the password of Basic credentials. The user name can be anything.
+
+    Raises RejectedInput `unauthenticated` for anything but base64 of `<user>:<key>`.
+    """
+    try:
+        _, colon, password = base64.b64decode(credentials, validate=True).decode("ascii").partition(":")
+    except ValueError:
+        colon = password = ""
+    if not colon or not password.startswith("mg_"):
+        raise RejectedInput(Code.UNAUTHENTICATED, "the Basic credentials are not <any name>:mg_<id>_<secret>")
+    return password

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.api.auth.dependencies import authorize
+from app.api.auth.signed_requests import authorize_change
 from app.api.changes.body import read_body, reserve_rows
 from app.api.changes.parameters import (
     ChangeQuery,
@@ -27,7 +27,6 @@ from app.api.changes.parameters import (
 from app.api.exchange import Answer, Exchange
 from app.api.gateway import gateway_in
 from app.api.server.content_types import ARROW_STREAM, CSV, check_arrow_type, check_json_type, media_type
-from app.domain.access.rights import Right
 from app.errors import RejectedInput
 from app.ingest import ArrowLoad, Form, IngestResult, explained, perform_dry_run, perform_stream_dry_run
 from app.observability.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
@@ -75,7 +74,7 @@ class ChangeEndpoint:
 
 async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange: Exchange) -> IngestResult | Answer:
     """Stage the messages of a body, or answer a dry run."""
-    principal = await authorize(exchange, Right.INGEST)
+    principal = await authorize_change(exchange)
     named, query, gateway = identity_headers(exchange), query_of(exchange), gateway_in(exchange.scope)
     body = await read_body(exchange, gateway.settings)
     identity = named.identity(exchange, body)
@@ -97,7 +96,7 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
     """Stage plain rows, in JSON, CSV or an Arrow stream."""
     if media_type(exchange.head.content_type) != ARROW_STREAM:
         return await _accept_messages(_rows_query_of, exchange)
-    principal = await authorize(exchange, Right.INGEST)
+    principal = await authorize_change(exchange)
     named, gateway = identity_headers(exchange), gateway_in(exchange.scope)
     query = rows_stream_query(exchange.scope["query_string"])
     body = await read_body(exchange, gateway.settings)
@@ -116,7 +115,7 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
 
 async def _accept_stream(exchange: Exchange) -> IngestResult:
     """Stage the rows of an initial load."""
-    principal = await authorize(exchange, Right.INGEST)
+    principal = await authorize_change(exchange)
     named, gateway = identity_headers(exchange), gateway_in(exchange.scope)
     check_arrow_type(exchange.head.content_type)
     table = load_query(exchange.scope["query_string"])

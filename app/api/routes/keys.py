@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Response
 
 from app.api.auth.dependencies import Overseer
-from app.api.gateway import GatewayDep
+from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
 from app.api.schemas.keys import (
     CreatedKeyModel,
@@ -22,6 +22,7 @@ from app.api.schemas.keys import (
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Right
+from app.domain.access.signatures import SALT_BYTES, signing_secret
 from app.errors import Code, Problem, RejectedInput
 from app.staging.access.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
 from app.staging.access.audit_events import record_operation
@@ -52,21 +53,28 @@ def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, respon
         )
         raise RejectedInput.of((problem,))
     key_id, secret = secrets.token_hex(4), _new_secret()
+    salt, signing = _signing(gateway, key_id) if wanted.hmac else (None, None)
     rights = tuple(Right(right) for right in wanted.rights)
     details = {
         "key": key_id,
         "rights": wanted.rights,
         "tables": wanted.tables,
         "expires_at": None if expires_at is None else expires_at.isoformat(),
+        **({"hmac": True} if wanted.hmac else {}),
         **wanted.model_dump(include={"requests_per_second", "bytes_per_second"}, exclude_none=True),
     }
     limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
     with translated_errors(), gateway.engine.begin() as connection:
-        insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits)
+        insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits, salt)
         record_operation(connection, principal.key_id, "create_key", details=details)
     response.headers.update(_NO_STORE)
     return CreatedKeyModel(
-        id=key_id, key=format_key(key_id, secret), rights=wanted.rights, tables=wanted.tables, expires_at=expires_at
+        id=key_id,
+        key=format_key(key_id, secret),
+        signing_secret=signing,
+        rights=wanted.rights,
+        tables=wanted.tables,
+        expires_at=expires_at,
     )
 
 
@@ -164,9 +172,20 @@ def _key_model(key: StoredKey) -> KeyModel:
         expires_at=key.expires_at,
         last_used_at=key.last_used_at,
         former_secret_until=key.former_secret_until,
+        hmac=key.signing_salt is not None,
         requests_per_second=key.limits.requests_per_second,
         bytes_per_second=None if size is None else int(size),
     )
+
+
+def _signing(gateway: Gateway, key_id: str) -> tuple[bytes, str]:
+    """Return the salt and the signing secret of a new key. Raises RejectedInput `bad_request` without a signing key."""
+    signing_key = gateway.settings.signing_key
+    if signing_key is None:
+        detail = "the gateway has no MIRRORGATE_SIGNING_KEY, from which signing secrets are derived"
+        raise RejectedInput.of((Problem(Code.BAD_REQUEST, detail, pointer="/hmac"),))
+    salt = secrets.token_bytes(SALT_BYTES)
+    return salt, signing_secret(signing_key.get_secret_value(), key_id, salt)
 
 
 def _new_secret() -> str:

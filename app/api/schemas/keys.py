@@ -33,6 +33,9 @@ class CreateKey(Model):
     expires_at: Moment | None = None
     """When the key expires, with a UTC offset. Without it the key never expires."""
 
+    hmac: bool = False
+    """Whether the key also gets a signing secret, for senders that sign their bodies."""
+
     requests_per_second: RequestRate = None
     """Requests per second that an API process accepts from the key; by default the limit of the settings."""
 
@@ -65,6 +68,9 @@ class KeyModel(Model):
     expires_at: datetime | None
     last_used_at: datetime | None
     former_secret_until: datetime | None
+    hmac: bool
+    """Whether the key has a signing secret."""
+
     requests_per_second: float | None
     """The limit of this key; null means the limit of the settings."""
 
@@ -95,10 +101,13 @@ class RotatedKeyModel(Model):
 
 
 class CreatedKeyModel(Model):
-    """A new key. Only this answer contains `key`."""
+    """A new key. Only this answer contains `key` and `signing_secret`."""
 
     id: str
     key: str
+    signing_secret: str | None
+    """What the sender signs bodies with; null unless `hmac` was asked for."""
+
     rights: list[Right]
     tables: list[str]
     expires_at: datetime | None

@@ -25,6 +25,10 @@ class RequestHead(NamedTuple):
     """None for a chunked body and for no body."""
     request_id: str | None
     """The first valid `X-Request-Id`."""
+    signature: bytes
+    """`X-Signature`, or GitHub's `X-Hub-Signature-256`."""
+    key_id: bytes
+    """`Mirrorgate-Key-Id`: the key that a signature is of."""
     has_identity: bool
     """True if one of IDENTITY_HEADERS is there."""
 
@@ -44,5 +48,7 @@ def read_head(headers: Sequence[tuple[bytes, bytes]]) -> RequestHead:
         encoding or b"",
         int(length) if length is not None and length.isdigit() else None,
         request_id,
+        first.get(b"x-signature") or first.get(b"x-hub-signature-256", b""),
+        first.get(b"mirrorgate-key-id", b""),
         not first.keys().isdisjoint(IDENTITY_HEADERS),
     )

@@ -13,6 +13,12 @@ ACCESS: Final[Mapping[Code, Entry]] = {
         "Send `Authorization: Bearer mg_<id>_<secret>` with a key that is neither expired nor revoked, or a valid "
         "access token if the gateway accepts tokens.",
     ),
+    Code.BAD_SIGNATURE: Entry(
+        Kind.UNAUTHENTICATED,
+        "The body of a signed request does not have the signature of its key.",
+        "Sign the bytes of the body exactly as they are sent, with HMAC-SHA256 and the signing secret of the key. "
+        "docs/webhooks.md has the recipe.",
+    ),
     Code.FORBIDDEN: Entry(
         Kind.FORBIDDEN,
         "The key lacks a right that this call needs.",

@@ -15,14 +15,15 @@ from app.domain.access.rights import Credential, Grant, Right
 
 INSERT_KEY = sa.text("""
     INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns, expires_at, requests_per_second,
-        bytes_per_second)
-    VALUES (:key_id, :secret_hash, :rights, :table_patterns, :expires_at, :requests_per_second, :bytes_per_second)""")
+        bytes_per_second, signing_salt)
+    VALUES (:key_id, :secret_hash, :rights, :table_patterns, :expires_at, :requests_per_second, :bytes_per_second,
+        :signing_salt)""")
 """Store a new key."""
 
 _KEYS = """
     SELECT k.key_id, k.rights, k.table_patterns, k.created_at, k.expires_at, k.last_used_at,
         k.requests_per_second, k.bytes_per_second, k.expires_at IS NOT NULL AND k.expires_at <= now() AS has_expired,
-        k.secret_hash, former.secret_hashes, former.valid_until
+        k.secret_hash, former.secret_hashes, former.valid_until, k.signing_salt
     FROM mirrorgate.api_keys k
     LEFT JOIN LATERAL (
         SELECT array_agg(secret_hash) AS secret_hashes, max(valid_until) AS valid_until
@@ -92,6 +93,8 @@ class StoredKey:
     former_secret_until: datetime | None
     """When the last former secret stops working; None if only the newest secret is accepted."""
     limits: RateLimits = NO_LIMITS
+    signing_salt: bytes | None = None
+    """What the signing secret is derived from; None if the key has none, or has expired."""
 
     @property
     def credential(self) -> Credential:
@@ -107,8 +110,9 @@ def insert_key(
     table_patterns: tuple[str, ...],
     expires_at: datetime | None,
     limits: RateLimits = NO_LIMITS,
+    signing_salt: bytes | None = None,
 ) -> None:
-    """Store a new key."""
+    """Store a new key, which can sign bodies if it has a salt."""
     connection.execute(
         INSERT_KEY,
         {
@@ -117,6 +121,7 @@ def insert_key(
             "rights": [str(right) for right in rights],
             "table_patterns": list(table_patterns),
             "expires_at": expires_at,
+            "signing_salt": signing_salt,
             **_columns(limits),
         },
     )
@@ -200,4 +205,5 @@ def _stored(row: sa.Row[tuple[object, ...]]) -> StoredKey:
         row.last_used_at,
         None if row.has_expired else row.valid_until,
         RateLimits(row.requests_per_second, row.bytes_per_second),
+        None if row.has_expired or row.signing_salt is None else bytes(row.signing_salt),
     )

@@ -48,6 +48,7 @@ def test_a_created_key_works_and_its_secret_is_shown_once(gateway: Gateway, api_
         "rights": ["read", "ingest"],
         "tables": ["sales.*"],
         "former_secret_until": None,
+        "hmac": False,
         "requests_per_second": None,
         "bytes_per_second": None,
     }

@@ -45,6 +45,11 @@ class ChangeParameters(Parameters):
         ),
     ] = OnReject.REJECT
 
+    key_id: Annotated[
+        str | None,
+        Field(description="The id of the key that a signed request is signed with, if no header gives it."),
+    ] = None
+
     @property
     def keeps_rejected(self) -> bool:
         """Return True if rejected messages become dead letters. Raises RejectedInput `bad_request` for a dry run."""

@@ -1,0 +1,78 @@
+"""Signed change requests: a webhook sender shows a key by signing the body, in place of sending the key.
+
+The id of the key is known before the body is read, so the memory and the rate of the body count towards that key. The
+body is verified before anything looks at it.
+
+Invariant: nothing is staged, and no part of the body is decoded, before its signature was found to be right.
+"""
+
+import asyncio
+import re
+import time
+from typing import Final
+from urllib.parse import parse_qs
+
+from app.api.auth.authenticator import Authenticator
+from app.api.auth.dependencies import authorize
+from app.api.exchange import Exchange
+from app.domain.access.rights import Principal, Right
+from app.domain.access.signatures import MAX_SKEW_SECONDS, Signature
+from app.errors import Code, RejectedInput
+
+MAX_SIGNED_BODY_BYTES: Final = 2**20
+"""Bytes of a signed body: it is read before the caller has shown a valid key."""
+
+_KEY_ID: Final = re.compile(r"[0-9a-f]{8,32}")
+_NOT_VALID: Final = "the signature is not that of the body as sent, with the signing secret of this key"
+
+
+async def authorize_change(exchange: Exchange) -> Principal:
+    """Return the caller of a change request, which may post changes. A signed body is verified once it is read.
+
+    Raises RejectedInput `bad_signature`, and what `authorize` raises.
+    """
+    if exchange.head.signature and not exchange.head.authorization:
+        await _expect_signature(exchange, exchange.head.signature.decode("latin-1"))
+    return await authorize(exchange, Right.INGEST)
+
+
+async def _expect_signature(exchange: Exchange, header: str) -> None:
+    """Take the credential of the named key, on condition that the body has its signature.
+
+    Raises RejectedInput `bad_signature`, TemporarilyUnavailable `rate_limited` or `overloaded`.
+    """
+    authenticator: Authenticator = exchange.scope["app"].gateway.authenticator
+    key_id, signature = _key_id(exchange), Signature.parse(header)
+    if signature is None:
+        raise _bad("the signature must be sha256=<64 hexadecimal digits>, or t=<seconds>,v1=<64 hexadecimal digits>")
+    signer = await asyncio.to_thread(authenticator.signer, key_id)
+    if signer is None:
+        raise _bad(_NOT_VALID)
+    credential, secret = signer
+    exchange.subject = credential.subject
+    authenticator.rate_limiter.admit(credential, exchange.head.content_length, exchange)
+    exchange.reservation.assign_to(credential.subject)
+
+    def verify(body: bytes) -> None:
+        if not signature.is_of(body, secret, time.time()):
+            skew = f", or its time is more than {MAX_SKEW_SECONDS} s off" if signature.time else ""
+            raise _bad(_NOT_VALID + skew)
+        authenticator.note_use(credential.subject)
+
+    exchange.expect_signed_body(verify, MAX_SIGNED_BODY_BYTES)
+    exchange.credential = credential
+
+
+def _key_id(exchange: Exchange) -> str:
+    """Return the id of the key in `Mirrorgate-Key-Id` or `?key_id=`."""
+    given = exchange.head.key_id.decode("latin-1")
+    if not given:
+        query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=64)
+        given = query.get("key_id", [""])[0]
+    if not _KEY_ID.fullmatch(given):
+        raise _bad("a signed request needs the id of its key in the header Mirrorgate-Key-Id or in ?key_id=")
+    return given
+
+
+def _bad(detail: str) -> RejectedInput:
+    return RejectedInput(Code.BAD_SIGNATURE, detail)
