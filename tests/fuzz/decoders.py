@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from app.domain.arrow.payload import decode_payload, encode_payload
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
+from app.domain.model.change import Operation
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, TableSchema
@@ -27,6 +28,7 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.exists_flags import NotColumnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.csv.blanks import trimmed_columns
 from app.formats.csv.records import CsvSigns
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.history import SourceVersion, extend
@@ -36,6 +38,7 @@ from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver,
 from app.formats.rows.arrow import split_operations
 from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
+from app.formats.rows.csv_columnar import CsvBody, CsvReader
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS, RowOperation
 from tests.support.columnar_replicate import check_agreement
@@ -187,10 +190,36 @@ def columnar_rows(
 
 
 def plain_rows_csv(body: bytes) -> None:
-    """Decode rows in CSV; the first byte says how the rest is written."""
+    """Rows in CSV; the first byte says how the rest is written. The columnar path gives the same, or nothing."""
     if body:
         signs = CsvSigns() if body[0] % 2 else CsvSigns("|", "'", "\\")
-        decode_csv_rows(body[1:], RowsLayout(RowOperation.UPSERT, signs), frozenset({"id"}))
+        for rules in ROWS_RULES:
+            columnar = columnar_csv_rows(body[1:], signs, rules)
+            try:
+                rows = exact_csv_rows(body[1:], signs, rules)
+            except RejectedInput:
+                assert columnar is None
+                if rules is ROWS_RULES[0]:
+                    raise
+            else:
+                assert columnar is None or (columnar.batch.equals(rows.batch) and _same_but_batch(columnar, rows))
+
+
+def exact_csv_rows(body: bytes, signs: CsvSigns, rules: RowRules) -> LandingRows:
+    """Read plain rows in CSV on the exact path."""
+    layout = RowsLayout(RowOperation.UPSERT, signs)
+    return landing_rows(decode_csv_rows(body, layout, trimmed_columns(rules.schema)).changes, rules)
+
+
+def columnar_csv_rows(body: bytes, signs: CsvSigns, rules: RowRules, max_rows: int = 1_000_000) -> LandingRows | None:
+    """Read plain rows in CSV on the columnar path, if they qualify."""
+    reader = CsvReader(rules.schema.names, trimmed_columns(rules.schema))
+    try:
+        changes = reader.read([CsvBody(body, signs, Operation.MERGE, max_rows)])
+    except (NotPlain, ValueError):
+        return None
+    rows = landing_rows_of_shaped(changes, rules)
+    return rows and rows[0]
 
 
 def replicate(body: bytes) -> None:

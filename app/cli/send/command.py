@@ -30,7 +30,7 @@ _SIGN_FORMATS: Final = (SourceFormat.CSV, SourceFormat.ROWS_CSV)
 _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "override": (SourceFormat.ARCION,),
     "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
-    "mode": (SourceFormat.CSV,),
+    "mode": (SourceFormat.CSV, SourceFormat.ARCION),
     "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
     "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.DEBEZIUM),
     "header": (SourceFormat.CSV,),
@@ -82,7 +82,8 @@ def send(
         bool, typer.Option("--override", help="arcion: use --table even if messages name another table.")
     ] = False,
     mode: Annotated[
-        CsvMode | None, typer.Option(help="csv: the mode in which Replicant wrote the file. Required.")
+        CsvMode | None,
+        typer.Option(help="csv: the mode in which Replicant wrote the file. arcion: snapshot, for bare rows."),
     ] = None,
     columns: Annotated[
         str | None,

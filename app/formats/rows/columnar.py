@@ -56,65 +56,16 @@ class _Decoder(NamedTuple):
     """True if no value is a list or an object."""
 
 
-class RowReader:
-    """Reads rows of tables with these columns."""
+class RowShapes:
+    """Makes changes of rows; rows with the same operation and columns share a shape."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        """Prepare. Raises ValueError if msgspec cannot have a name, or if a column has the name of the operation."""
-        if OPERATION_COLUMN in columns:
-            raise ValueError
-        self._names = tuple(columns)
-        self._all = frozenset(columns)
-        self._decoders = {has_operations: self._decoders_of(has_operations) for has_operations in (False, True)}
+    def __init__(self) -> None:
         self._shapes: dict[tuple[Operation, frozenset[str]], Shape] = {}
 
-    def read(self, parts: Sequence[RowsBody]) -> list[ShapedChanges]:
-        """Return the changes of each part. Raises NotPlain."""
-        return [self._read(*part) for part in parts]
-
-    def _read(self, body: bytes, operation: Operation, max_rows: int, is_plain: bool) -> ShapedChanges:
-        has_operations = is_plain and OPERATION_COLUMN.encode() in body
-        rows, is_full = self._decoded(body, has_operations)
-        if len(rows) > max_rows:
-            raise NotPlain
-        operations: Sequence[Operation | None] = [operation] * len(rows)
-        if has_operations:
-            written = [None if row[-1] is UNSET else row[-1] for row in rows]
-            known = {text: operation if text is None else written_operation(text) for text in {*written}}
-            operations, rows = [*map(known.__getitem__, written)], [row[:-1] for row in rows]
-        given = [self._all] * len(rows)
-        if not is_full:
-            presence = [tuple(value is not UNSET for value in row) for row in rows]
-            names = {present: frozenset(compress(self._names, present)) for present in {*presence}}
-            given = [names[present] for present in presence]
-            rows = [tuple(None if value is UNSET else value for value in row) for row in rows]
-        changes = self._shaped(rows, operations, given)
-        return changes if is_plain else replace(changes, null_text=True)
-
-    def _decoded(self, body: bytes, has_operations: bool) -> tuple[list[tuple[Any, ...]], bool]:
-        """Return the values of each row, and whether all rows have all columns."""
-        kept = keep_minus_zeros(body)
-        for decoder in self._decoders[has_operations]:
-            if found := decoder.decoder.decode_well_formed(kept):
-                return self._checked(body, found, decoder), decoder.is_full
-        raise NotPlain
-
-    def _checked(self, body: bytes, found: Sequence[msgspec.Struct], decoder: "_Decoder") -> list[tuple[Any, ...]]:
-        """Return the values of decoded rows if the body has nothing else."""
-        rows = [*map(astuple, found)]
-        if not decoder.is_scalar and not _CONTAINERS.isdisjoint(map(type, chain.from_iterable(rows))):
-            raise NotPlain
-        try:
-            written_again = _ENCODER.encode(found) if body.startswith(b"[") else _ENCODER.encode_lines(found)
-        except DECODE_ERRORS:
-            raise NotPlain from None
-        if has_suspicious_escape(body) or not is_all_decoded(body, written_again):
-            raise NotPlain
-        return rows
-
-    def _shaped(
+    def shaped(
         self, rows: Sequence[Values], operations: Sequence[Operation | None], given: Sequence[frozenset[str]]
     ) -> ShapedChanges:
+        """Return the changes of rows in the order of the table's columns. Raises NotPlain for an unknown operation."""
         if operations.count(operations[0]) == len(rows) and given.count(given[0]) == len(rows):
             shapes = [self._shape(operations[0], given[0])] * len(rows)
         else:
@@ -142,6 +93,63 @@ class RowReader:
             shape = Shape(operation, given if is_delete else None, None if is_delete else given)
             self._shapes[operation, given] = shape
         return shape
+
+
+class RowReader:
+    """Reads rows of tables with these columns."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        """Prepare. Raises ValueError if msgspec cannot have a name, or if a column has the name of the operation."""
+        if OPERATION_COLUMN in columns:
+            raise ValueError
+        self._names = tuple(columns)
+        self._all = frozenset(columns)
+        self._decoders = {has_operations: self._decoders_of(has_operations) for has_operations in (False, True)}
+        self._shapes = RowShapes()
+
+    def read(self, parts: Sequence[RowsBody]) -> list[ShapedChanges]:
+        """Return the changes of each part. Raises NotPlain."""
+        return [self._read(*part) for part in parts]
+
+    def _read(self, body: bytes, operation: Operation, max_rows: int, is_plain: bool) -> ShapedChanges:
+        has_operations = is_plain and OPERATION_COLUMN.encode() in body
+        rows, is_full = self._decoded(body, has_operations)
+        if len(rows) > max_rows:
+            raise NotPlain
+        operations: Sequence[Operation | None] = [operation] * len(rows)
+        if has_operations:
+            written = [None if row[-1] is UNSET else row[-1] for row in rows]
+            known = {text: operation if text is None else written_operation(text) for text in {*written}}
+            operations, rows = [*map(known.__getitem__, written)], [row[:-1] for row in rows]
+        given = [self._all] * len(rows)
+        if not is_full:
+            presence = [tuple(value is not UNSET for value in row) for row in rows]
+            names = {present: frozenset(compress(self._names, present)) for present in {*presence}}
+            given = [names[present] for present in presence]
+            rows = [tuple(None if value is UNSET else value for value in row) for row in rows]
+        changes = self._shapes.shaped(rows, operations, given)
+        return changes if is_plain else replace(changes, null_text=True)
+
+    def _decoded(self, body: bytes, has_operations: bool) -> tuple[list[tuple[Any, ...]], bool]:
+        """Return the values of each row, and whether all rows have all columns."""
+        kept = keep_minus_zeros(body)
+        for decoder in self._decoders[has_operations]:
+            if found := decoder.decoder.decode_well_formed(kept):
+                return self._checked(body, found, decoder), decoder.is_full
+        raise NotPlain
+
+    def _checked(self, body: bytes, found: Sequence[msgspec.Struct], decoder: "_Decoder") -> list[tuple[Any, ...]]:
+        """Return the values of decoded rows if the body has nothing else."""
+        rows = [*map(astuple, found)]
+        if not decoder.is_scalar and not _CONTAINERS.isdisjoint(map(type, chain.from_iterable(rows))):
+            raise NotPlain
+        try:
+            written_again = _ENCODER.encode(found) if body.startswith(b"[") else _ENCODER.encode_lines(found)
+        except DECODE_ERRORS:
+            raise NotPlain from None
+        if has_suspicious_escape(body) or not is_all_decoded(body, written_again):
+            raise NotPlain
+        return rows
 
     def _decoders_of(self, has_operations: bool) -> Sequence[_Decoder]:
         """Return decoders to try in turn."""

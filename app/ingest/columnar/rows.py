@@ -1,17 +1,21 @@
-"""Plain rows in JSON on the columnar path, and bare snapshot rows of Arcion."""
+"""Plain rows on the columnar path, and bare snapshot rows of Arcion."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from app.domain.access.rights import Principal
 from app.domain.model.change import Operation
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.source_name import SourceName
 from app.domain.rows.shaped_changes import ShapedChanges
+from app.formats.csv.blanks import trimmed_columns
 from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
+from app.formats.rows.csv import RowsLayout
+from app.formats.rows.csv_columnar import CsvBody, CsvReader
 from app.formats.rows.declaration import Declaration
+from app.formats.rows.operations import OPERATIONS
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, eligible_table, opened_or_why
 from app.ingest.table_cache import TableCache
@@ -48,17 +52,51 @@ class RowsRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsCsvRequest:
+    """A body of plain rows in CSV, and the parameters of its request."""
+
+    body: bytes
+    requested: SourceName
+    layout: RowsLayout
+    limits: InputLimits
+    principal: Principal
+    declared: Declaration | None = None
+
+    @staticmethod
+    def open(requests: "Sequence[RowsCsvRequest]", table_cache: TableCache) -> list[Opened]:
+        """Find the tables of all bodies, see `RowsRequest.open`."""
+        return [opened_or_why(RowsCsvRequest._opened, request, table_cache) for request in requests]
+
+    def _opened(self, table_cache: TableCache) -> OpenedBody:
+        if len(self.body) > self.limits.value_bytes:  # a value can be too long
+            raise Declined(Decline.BODY)
+        table = eligible_table(self.requested, None, table_cache, self.principal)
+        if self.declared is not None and not self.declared.is_met_by(table.schema):
+            raise Declined(Decline.TABLE)
+        operation = OPERATIONS[self.layout.operation]
+        content = CsvBody(self.body, self.layout.signs, operation, self.limits.messages)
+        return OpenedBody(
+            [TablePart(table, _csv_reader_of(table.schema.names, trimmed_columns(table.schema)), content)]
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads the rows for tables with the same columns."""
 
-    reader: RowReader
+    reader: RowReader | CsvReader
 
-    def read(self, parts: Sequence[RowsBody]) -> list[ShapedChanges]:
+    def read(self, parts: Sequence[Any]) -> list[ShapedChanges]:
         """Return the changes of each part. Raises Declined."""
         try:
             return self.reader.read(parts)
         except (NotPlain, ValueError, RecursionError):
             raise Declined(Decline.IMAGES) from None
+
+
+@lru_cache(_MAX_CACHED)
+def _csv_reader_of(columns: tuple[str, ...], without_blanks: frozenset[str]) -> _Reader:
+    return _Reader(CsvReader(columns, without_blanks))
 
 
 @lru_cache(_MAX_CACHED)

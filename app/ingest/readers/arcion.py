@@ -14,10 +14,11 @@ from app.formats.arcion.bare_rows import OPERATION_KEY
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout
 from app.formats.arcion.messages import decode_arcion
+from app.formats.csv.blanks import trimmed_columns
 from app.ingest.columnar.arcion import ArcionRequest
 from app.ingest.columnar.rows import RowsRequest
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
-from app.ingest.readers.body_reader import BodyReader, Columnar, max_value_bytes, present_table, trimmed, written_json
+from app.ingest.readers.body_reader import BodyReader, Columnar, max_value_bytes, present_table, written_json
 from app.ingest.table_cache import TableCache
 from app.observability.telemetry import HASH_MISMATCHES
 
@@ -79,7 +80,7 @@ def arcion_csv(
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         found = present_table(table, table_cache, principal)
-        parsed = decode_arcion_csv(body, layout, trimmed(found), limits, keep_rejected=keep_rejected)
+        parsed = decode_arcion_csv(body, layout, trimmed_columns(found.schema), limits, keep_rejected=keep_rejected)
         written = partial(_written_csv, body, layout, parsed.columns) if keep_rejected else None
         changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
         limit = max_value_bytes(body, limits)

@@ -5,7 +5,7 @@ With `keep_rejected`, rejected messages are set aside; they become dead letters 
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
@@ -13,16 +13,11 @@ from app.domain.model.input_limits import InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
-from app.domain.model.table_schema import TypeName
 from app.errors import Code, RejectedInput
 from app.formats.json.decoder import raw_messages
 from app.ingest.columnar.reading import ColumnarRequest
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.table_cache import TableCache
-
-_TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
-"""Types whose values can begin or end with blanks."""
-
 
 Columnar: TypeAlias = Callable[[Principal], ColumnarRequest]
 """Makes the request for the reader thread."""
@@ -52,11 +47,6 @@ def present_table(table: TableName, table_cache: TableCache, principal: Principa
         withheld = table_cache.withheld(source, principal)
         raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
     return found
-
-
-def trimmed(table: Table) -> frozenset[str]:
-    """Return the columns in which blanks around a CSV value do not count."""
-    return frozenset(column.name for column in table.schema.columns if column.type.name not in _TEXT)
 
 
 def written_json(

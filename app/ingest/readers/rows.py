@@ -8,14 +8,15 @@ from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
+from app.formats.csv.blanks import trimmed_columns
 from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
 from app.formats.rows.declaration import Declaration
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATIONS, RowOperation
-from app.ingest.columnar.rows import RowsRequest
+from app.ingest.columnar.rows import RowsCsvRequest, RowsRequest
 from app.ingest.declared_tables import register_declared
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
-from app.ingest.readers.body_reader import BodyReader, max_value_bytes, present_table, trimmed, written_json
+from app.ingest.readers.body_reader import BodyReader, max_value_bytes, present_table, written_json
 from app.ingest.table_cache import TableCache
 
 
@@ -63,7 +64,7 @@ def rows_csv(
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         registered = register_declared(declared, table, table_cache, principal, marker_first=marker_first)
         found = present_table(table, table_cache, principal)
-        parsed = decode_csv_rows(body, layout, trimmed(found), limits, keep_rejected=keep_rejected)
+        parsed = decode_csv_rows(body, layout, trimmed_columns(found.schema), limits, keep_rejected=keep_rejected)
         written = partial(_written_csv_rows, body, layout, parsed.columns) if keep_rejected else None
         changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
         limit = max_value_bytes(body, limits)
@@ -71,7 +72,10 @@ def rows_csv(
             [changes], lines=parsed.lines, written=written, max_value_bytes=limit, registered=registered
         )
 
-    return BodyReader(decode, LetterFormat.ROWS_CSV)
+    source = SourceName.address(table)
+    return BodyReader(
+        decode, LetterFormat.ROWS_CSV, partial(RowsCsvRequest, body, source, layout, limits, declared=declared)
+    )
 
 
 def _written_csv_rows(

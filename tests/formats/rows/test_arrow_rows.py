@@ -70,7 +70,9 @@ def outcome(rows: LandingRows) -> dict[str, Any]:
     """Return what lands, with images as what they know: one side has values as texts, the other typed ones."""
     images = None
     if rows.images is not None:
-        known = [None if image is None else _texts(json.loads(image)) for image in rows.images.images]
+        known = [
+            None if image is None else _texts(json.loads(image, parse_float=Decimal)) for image in rows.images.images
+        ]
         incomplete = {
             row: (entry.missing, [*entry.unknown], entry.message, entry.pointer)
             for row, entry in rows.images.incomplete.items()

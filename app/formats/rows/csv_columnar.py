@@ -1,0 +1,116 @@
+"""Columnar reading of plain rows as CSV: lines are split at once, and each column is read as a whole.
+
+A line with quotes is read by the grammar of the exact path, if it is a record of its own. Invariant: the changes equal
+those of `decode_csv_rows`, or NotPlain is raised: for a record of several lines, a wrong number of fields, an unknown
+column or operation, and whatever else has to be rejected.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from app.domain.model.change import Operation, SourceValue
+from app.domain.rows.shaped_changes import ShapedChanges, Values
+from app.errors import RejectedInput
+from app.formats.csv.records import MAX_FIELDS, CsvSigns, read_records
+from app.formats.rows.columnar import NotPlain, RowShapes
+from app.formats.rows.operations import OPERATION_COLUMN, written_operation
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NULLS: Final = ("", "NULL")
+"""What an unquoted field of NULL is."""
+
+_BLANKS: Final = " \t"
+
+Field = str | None
+
+
+class CsvBody(NamedTuple):
+    """The body of a request, how it is written, the operation of rows without one, and how many rows it may have."""
+
+    body: bytes
+    signs: CsvSigns
+    operation: Operation
+    max_rows: int
+
+
+class CsvReader:
+    """Reads rows of tables with these columns. In the `trimmed` columns, blanks around a value are ignored."""
+
+    def __init__(self, columns: Sequence[str], trimmed: frozenset[str]) -> None:
+        """Prepare for a table."""
+        self._names, self._trimmed = tuple(columns), trimmed
+        self._shapes = RowShapes()
+
+    def read(self, parts: Sequence[CsvBody]) -> list[ShapedChanges]:
+        """Return the changes of each part. Raises NotPlain."""
+        return [self._read(*part) for part in parts]
+
+    def _read(self, body: bytes, signs: CsvSigns, operation: Operation, max_rows: int) -> ShapedChanges:
+        header, by_column = _columns(body, signs, max_rows)
+        given = {name.strip(): values for name, values in zip(header, by_column, strict=True)}
+        written = given.pop(OPERATION_COLUMN, None)
+        if len(given) + (written is not None) < len(header) or not given.keys() <= {*self._names}:
+            raise NotPlain
+        height = len(by_column[0])
+        operations: Sequence[Operation | None] = [operation] * height
+        if written is not None:
+            known = {text: operation if text is None else written_operation(text) for text in {*written}}
+            operations = [*map(known.__getitem__, written)]
+        nothing: Sequence[SourceValue] = [None] * height
+        columns = [self._column(name, given) or nothing for name in self._names]
+        rows: Sequence[Values] = [*zip(*columns, strict=True)]
+        return self._shapes.shaped(rows, operations, [frozenset(given)] * height)
+
+    def _column(self, name: str, given: Mapping[str, Sequence[Field]]) -> Sequence[Field] | None:
+        values = given.get(name)
+        if values is None or name not in self._trimmed:
+            return values
+        return [value and value.strip(_BLANKS) for value in values]
+
+
+def _columns(body: bytes, signs: CsvSigns, max_rows: int) -> tuple[Sequence[str], Sequence[Sequence[Field]]]:
+    """Return the header, and the fields by column. Raises NotPlain."""
+    has_returns = b"\r" in body
+    if b"\0" in body or (has_returns and body.count(b"\r") != body.count(b"\r\n")):
+        raise NotPlain
+    text = _text(body.removeprefix(_BYTE_ORDER_MARK))
+    first, *others = (text.replace("\r\n", "\n") if has_returns else text).split("\n")
+    header = [name or "" for name in _fields(first, signs)]
+    if not first or len(others) > max_rows or len(header) >= MAX_FIELDS:
+        raise NotPlain
+    lines = [line for line in others if line]
+    if signs.quote in text:
+        records = [_fields(line, signs) for line in lines]
+        if {*map(len, records)} != {len(header)}:
+            raise NotPlain
+        return header, [*zip(*records, strict=True)]
+    split = [line.split(signs.delimiter) for line in lines]
+    if {*map(len, split)} != {len(header)}:
+        raise NotPlain
+    return header, [*map(_with_nulls, zip(*split, strict=True))]
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise NotPlain from None
+
+
+def _fields(line: str, signs: CsvSigns) -> Sequence[Field]:
+    """Return the fields of a line. Raises NotPlain if it has quotes and is no record of its own."""
+    if signs.quote not in line:
+        return _with_nulls(line.split(signs.delimiter))
+    try:
+        [record] = read_records(line.encode(), signs, empty_is_null=True)
+    except RejectedInput:
+        raise NotPlain from None
+    if record.backslashed is not None:
+        raise NotPlain
+    return record.values
+
+
+def _with_nulls(column: Sequence[str]) -> Sequence[Field]:
+    if not any(null in column for null in _NULLS):
+        return column
+    return [None if value in _NULLS else value for value in column]

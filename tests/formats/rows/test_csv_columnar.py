@@ -1,0 +1,82 @@
+"""Columnar reading of rows in CSV gives the rows of the exact path, and accepts nothing that it rejects."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.formats.csv.records import CsvSigns
+from tests.fuzz.decoders import ROWS_RULES, columnar_csv_rows, exact_csv_rows, tried
+
+COLUMNS = ROWS_RULES[0].schema.names
+FIELDS = {
+    "id": st.sampled_from(["1", "2", " 3 ", '"1"', "NULL", "", "one"]),
+    "amount": st.sampled_from(["1.50", "-7", "", '"2"', "\t5", "many"]),
+    "name": st.sampled_from(
+        ["lamp", " a ", '""', '"x,y"', '"a\nb"', '"a""b"', '"{\\"a\\"}"', "NULL", '"NULL"', 'a"', "ä"]
+    ),
+    "doc": st.sampled_from(["", "{}", '"[1, 2]"', "no json"]),
+    "__op__": st.sampled_from(["", "i", "Delete", "U", '"upsert"', "x"]),
+    "other": st.just("1"),
+}
+ENDS = st.sampled_from(["\n", "\n", "\n", "\r\n", "\n\n", "\r"])
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    names = draw(
+        st.just([*COLUMNS]) | st.lists(st.sampled_from([*FIELDS]), min_size=1, unique=draw(st.integers(0, 9)) > 0)
+    )
+    header = [f'"{name}"' if draw(st.integers(0, 9)) == 0 else name for name in names]
+    lines = [",".join(header)]
+    for _ in range(draw(st.integers(0, 4))):
+        fields = [draw(FIELDS[name]) for name in names]
+        lines.append(",".join(fields[: draw(st.sampled_from([len(fields)] * 9 + [1]))]))
+    mark = draw(st.sampled_from(["", "", "\ufeff", "\n"]))
+    return (mark + "".join(line + draw(ENDS) for line in lines)).encode()
+
+
+@given(bodies())
+@example(b'id,name\n1,"{a\\""\n2,"\n')
+@example(b"id\n\n1\r\n\r\n2")
+@example(b"NULL\n1\n")
+@example(b"id,amount,name,doc\n1,2,a\x00,\n")
+@example(b"id,amount,name,doc\n1,2,\xff,\n")
+def test_both_paths_read_csv_alike(body: bytes) -> None:
+    tried("plain_rows_csv", b"\x01" + body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"id,amount,name,doc\n1,2.50,lamp,\n2,,NULL,{}\n",
+        b"doc,name, id ,amount\r\n{},lamp, 1 ,2\r\n",
+        b'id,amount,name,doc\n1,2,"a,""b",\n2,3,b,{}\n',
+        b'"id","amount","name","doc","__op__"\n1,2,a,,insert\n2,,,,d\n',
+    ],
+)
+def test_a_usual_body_takes_the_columnar_path(body: bytes) -> None:
+    found = columnar_csv_rows(body, CsvSigns(), ROWS_RULES[0])
+    expected = exact_csv_rows(body, CsvSigns(), ROWS_RULES[0])
+    assert found is not None
+    assert replace(found, batch=expected.batch) == expected
+    assert found.batch.equals(expected.batch)
+
+
+@pytest.mark.parametrize("body", [b'id,name\n1,"a\nb"\n', b"id,id\n1,2\n", b"id,other\n1,2\n", b"id\n", b"id\n1,2\n"])
+def test_an_unusual_body_is_left_to_the_exact_path(body: bytes) -> None:
+    assert columnar_csv_rows(body, CsvSigns(), ROWS_RULES[0]) is None
+
+
+def test_other_signs_take_the_columnar_path() -> None:
+    signs = CsvSigns("|", "'", "\\")
+    body = b"id|amount|name|doc\n1|2|'a|\\'b'|\n"
+    found = columnar_csv_rows(body, signs, ROWS_RULES[0])
+    assert found is not None
+    assert found.batch.to_pylist()[0]["name"] == "a|'b"
+
+
+def test_more_lines_than_allowed_are_left_to_the_exact_path() -> None:
+    body = b"id,amount,name,doc\n" + b"1,2,a,\n" * 5
+    assert columnar_csv_rows(body, CsvSigns(), ROWS_RULES[0], max_rows=4) is None
