@@ -10,7 +10,7 @@ threads to the event loop.
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvSigns
-from app.formats.debezium.reading import DebeziumReading, DecimalForm, TimestampUnit, Tombstones
+from app.formats.debezium.reading import DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit, Tombstones
 from app.formats.foreign_forms import Form, explained
 from app.formats.replicate.forms.layouts import WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
@@ -40,6 +40,7 @@ __all__ = [
     "Ingest",
     "IngestResult",
     "MessageForm",
+    "Nanoseconds",
     "Replays",
     "RowOperation",
     "RowsLayout",

@@ -138,7 +138,7 @@ class RecordReader:
             name: column_reader(column, options.encoding_of(name), self.reading) for name, column in columns.items()
         }
         for one in row.fields if row is not None else ():
-            readers[one.name] = field_reader(one, columns.get(one.name), options.encoding_of(one.name))
+            readers[one.name] = field_reader(one, columns.get(one.name), options.encoding_of(one.name), self.reading)
         return readers
 
     def _source_columns(self, record: Record) -> frozenset[str] | None:

@@ -22,6 +22,13 @@ class DecimalForm(OptionValue):
     BASE64 = "base64"
 
 
+class Nanoseconds(OptionValue):
+    """What happens to the digits below a microsecond of a timestamp: the event is rejected, or they are cut off."""
+
+    REJECT = "reject"
+    TRUNCATE = "truncate"
+
+
 class Tombstones(OptionValue):
     """What a record with a key and without a value means: nothing, or that the row with this key was deleted."""
 
@@ -43,6 +50,7 @@ class DebeziumReading:
     """None ignores them, and rejects them among flattened rows that no other field marks as deleted."""
     unavailable: tuple[str, ...] = ()
     """Placeholders of values that the connector could not read, beside Debezium's default."""
+    nanoseconds: Nanoseconds = Nanoseconds.REJECT
 
     def to_json(self) -> dict[str, Any]:
         """Return the reading as it is stored with a dead letter."""
@@ -53,6 +61,7 @@ class DebeziumReading:
             "decimals": self.decimals,
             "tombstones": self.tombstones,
             "unavailable": list(self.unavailable),
+            "nanoseconds": self.nanoseconds,
         }
 
     @classmethod
@@ -65,6 +74,7 @@ class DebeziumReading:
             DecimalForm(stored["decimals"]),
             None if stored["tombstones"] is None else Tombstones(stored["tombstones"]),
             tuple(stored["unavailable"]),
+            Nanoseconds(stored.get("nanoseconds", Nanoseconds.REJECT)),
         )
 
 

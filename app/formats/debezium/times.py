@@ -7,6 +7,7 @@ is written as if it were in UTC. So its text has no offset, and the table's opti
 Invariant: no number passes through float, and no digit of a second is dropped.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, Final
@@ -15,6 +16,7 @@ PER_SECOND: Final = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_00
 _DIGITS: Final = {1_000: 3, 1_000_000: 6, 1_000_000_000: 9}
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_NANOSECONDS: Final = re.compile(r"(\.\d{6})\d+", re.ASCII)
 _BEYOND: Final = "infinity"
 """For times outside the years 1 to 9999, such as Postgres's infinity: the table's option `out_of_range` decides."""
 
@@ -66,6 +68,11 @@ def structured_text(value: Any) -> str:
     digits = f"{nanos:09}" if nanos % 1_000 else f"{nanos // 1_000:06}"
     time_part = f"{hour:02}:{minute or 0:02}:{second or 0:02}{f'.{digits}' if nanos else ''}{_offset_text(offset)}"
     return time_part if date_part is None else f"{date_part} {time_part}"
+
+
+def without_nanoseconds(text: Any) -> Any:
+    """Return the text of a timestamp without the digits below a microsecond; any other value as it is."""
+    return _NANOSECONDS.sub(r"\1", text) if isinstance(text, str) else text
 
 
 def iso_text(text: Any) -> str:

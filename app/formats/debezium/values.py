@@ -16,8 +16,8 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding
 from app.domain.model.table_schema import Column, TypeName
 from app.formats.debezium.connect_schema import DECIMAL, VARIABLE_DECIMAL, ConnectField
-from app.formats.debezium.reading import DebeziumReading, DecimalForm
-from app.formats.debezium.times import READERS, TIMESTAMP_READERS, day_text, iso_text
+from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, DecimalForm, Nanoseconds
+from app.formats.debezium.times import READERS, TIMESTAMP_READERS, day_text, iso_text, without_nanoseconds
 
 ReadValue: TypeAlias = Callable[[Any], SourceValue]
 """Reads a value that is not NULL. Raises ValueError with a reason that omits the value."""
@@ -35,12 +35,19 @@ class NeedsParameter(ValueError):
     """A value whose meaning only a parameter of the request can give."""
 
 
-def field_reader(field: ConnectField, column: Column | None, encoding: BinaryEncoding) -> ReadValue | None:
+def field_reader(
+    field: ConnectField, column: Column | None, encoding: BinaryEncoding, reading: DebeziumReading = PLAIN_READING
+) -> ReadValue | None:
     """Return the reader of a field's values for a column; None if they are read as they are written.
 
     `column` is None for a column that the table does not have. A column of integers keeps the numbers of dates and
     times.
     """
+    read = _field_reader(field, column, encoding)
+    return read if column is None else _in_microseconds(read, column, reading)
+
+
+def _field_reader(field: ConnectField, column: Column | None, encoding: BinaryEncoding) -> ReadValue | None:
     is_integer = column is not None and column.type.name in INTEGERS
     read = READERS.get(field.meaning)
     if read is not None:
@@ -62,7 +69,7 @@ def column_reader(column: Column, encoding: BinaryEncoding, reading: DebeziumRea
     if name is TypeName.DATE:
         return lambda value: day_text(value) if isinstance(value, int) else _iso(value)
     if name is TypeName.TIMESTAMP:
-        return lambda value: _timestamp(value, reading)
+        return _in_microseconds(lambda value: _timestamp(value, reading), column, reading)
     if name is TypeName.DECIMAL or name in INTEGERS:
         scale = column.type.scale if name is TypeName.DECIMAL else 0
         return lambda value: _number(value, scale, reading)
@@ -119,6 +126,15 @@ def _parts(value: Any, field: ConnectField) -> Any:
     if field.items is not None and isinstance(value, dict) and field.kind == "map":
         return {name: nested_value(part, field.items) for name, part in value.items()}
     return value
+
+
+def _in_microseconds(read: ReadValue | None, column: Column, reading: DebeziumReading) -> ReadValue | None:
+    """Return a reader that cuts off the digits below a microsecond if the column is a timestamp and that was asked."""
+    if column.type.name is not TypeName.TIMESTAMP or reading.nanoseconds is Nanoseconds.REJECT:
+        return read
+    if read is None:
+        return without_nanoseconds
+    return lambda value: without_nanoseconds(read(value))
 
 
 def _has_meaning(field: ConnectField) -> bool:

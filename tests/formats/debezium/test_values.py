@@ -1,6 +1,7 @@
 """Values of each semantic type, one by one and over their whole range."""
 
 from base64 import b64encode
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,7 @@ from app.domain.model.table_schema import Column, ColumnType
 from app.domain.model.written_number import WrittenNumber
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
-from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, DecimalForm, TimestampUnit
+from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit
 from app.formats.debezium.unavailable import unavailable_values
 from app.formats.debezium.values import NeedsParameter, column_reader, field_reader
 
@@ -169,6 +170,28 @@ def test_timestamps_without_a_schema_need_their_unit() -> None:
     read = column_reader(column, BinaryEncoding.HEX, DebeziumReading(timestamps=TimestampUnit.MICROS))
     assert read is not None
     assert convert([read(MICROS)], column.type)[0].as_py() == AT
+
+
+@pytest.mark.parametrize(
+    ("kind", "meaning", "written"),
+    [
+        ("int64", f"{TIME}NanoTimestamp", MICROS * 1000 + 789),
+        ("string", f"{TIME}ZonedTimestamp", "2026-01-02T05:04:05.1234567+02:00"),
+    ],
+)
+def test_digits_below_a_microsecond_are_cut_off_if_the_request_says_so(kind: str, meaning: str, written: Any) -> None:
+    reading = DebeziumReading(nanoseconds=Nanoseconds.TRUNCATE)
+    column = Column("v", ColumnType.parse("timestamp"))
+    for read in (
+        field_reader(field(kind, meaning), column, BinaryEncoding.HEX, reading),
+        column_reader(column, BinaryEncoding.HEX, replace(reading, timestamps=TimestampUnit.NANOS)),
+    ):
+        assert read is not None
+        assert convert([read(written)], column.type)[0].as_py() == AT
+    text = Column("v", ColumnType.parse("string"))
+    kept = field_reader(field(kind, meaning), text, BinaryEncoding.HEX, reading)
+    assert kept is None or str(kept(written)).endswith("789")
+    assert DebeziumReading.from_json(reading.to_json()) == reading
 
 
 def test_placeholders_are_recognized_in_every_form() -> None:

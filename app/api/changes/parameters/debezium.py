@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, cached, given_table, query_values
 from app.api.server.request_parameters import read_parameters
-from app.ingest import DebeziumReading, DecimalForm, TimestampUnit, Tombstones, debezium_json
+from app.ingest import DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit, Tombstones, debezium_json
 
 
 class DebeziumParameters(ChangeParameters):
@@ -48,6 +48,11 @@ class DebeziumParameters(ChangeParameters):
         ),
     ] = None
 
+    nanoseconds: Annotated[
+        Nanoseconds,
+        Field(description="Whether timestamps with digits below a microsecond are rejected, or lose these digits."),
+    ] = Nanoseconds.REJECT
+
     @property
     def reading(self) -> DebeziumReading:
         """Return how the events are read."""
@@ -58,6 +63,7 @@ class DebeziumParameters(ChangeParameters):
             self.decimals,
             self.tombstones,
             _names(self.unavailable),
+            self.nanoseconds,
         )
 
 

@@ -84,7 +84,7 @@ class EventReader:
         self._readers: dict[int, ReadColumn] = {}
         for at, column in enumerate(columns):
             field, encoding = fields.get(column.name), options.encoding_of(column.name)
-            read = field_reader(field, column, encoding) if field else column_reader(column, encoding, reading)
+            read = field_reader(field, column, encoding, reading) if field else column_reader(column, encoding, reading)
             if read is not None:
                 self._readers[at] = reader_of_columns(field, read)
         usual = [Any if column.type.name in _FRACTIONS else _SCALAR for column in columns]
