@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tests.support.forms import arcion, avro, replicate, rows
+from tests.support.forms import arcion, avro, debezium, replicate, rows
 from tests.support.forms.form import Form
 
 FORMS: Final[Mapping[str, Form]] = {
@@ -19,6 +19,10 @@ FORMS: Final[Mapping[str, Form]] = {
     "rows array": rows.ARRAY,
     "rows ndjson": rows.NDJSON,
     "rows csv": rows.CSV,
+    "debezium": debezium.WITH_SCHEMA,
+    "debezium without schema": debezium.WITHOUT_SCHEMA,
+    "debezium records": debezium.RECORDS,
+    "debezium flattened": debezium.FLATTENED,
     "rows avro": avro.ROWS,
 }
 
