@@ -103,6 +103,9 @@ def _sending(client: GatewayClient, rule: TopicRule, topic: str, table: str | No
     parameters = {**parameters_of(rule, topic, 0, table), "dry_run": "true"}
     parameters.pop("on_reject", None)
     try:
+        if table is not None and rule.source_format == "arcion" and not _may_exist(client, table):
+            remedy = "Register it, for example with `mirrorgate tables register`."
+            return Finding(False, f"{topic}: table {table} is not registered", remedy)
         client.post_changes(rule.source_format, b"null", content_type="application/x-ndjson", parameters=parameters)
     except RejectedByGateway as error:
         if error.kind not in _OF_THE_REQUEST and error.code is not Code.BAD_REQUEST:
@@ -111,6 +114,15 @@ def _sending(client: GatewayClient, rule: TopicRule, topic: str, table: str | No
     except MirrorgateError as error:
         return Finding(False, f"{topic}: {error.detail}", error.remedy)
     return None
+
+
+def _may_exist(client: GatewayClient, table: str) -> bool:
+    """Return False for a table that the gateway does not know; a key that may only send cannot ask."""
+    try:
+        client.get(f"/v1/tables/{table}")
+    except RejectedByGateway as error:
+        return error.code is not Code.UNKNOWN_TABLE
+    return True
 
 
 def _registry(registry: SchemaRegistry) -> Finding:

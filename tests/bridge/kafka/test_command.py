@@ -38,9 +38,15 @@ def test_check_reports_topics_tables_and_what_is_missing(
         checked.output
     )
     assert "error nowhere: no topic matches" in checked.output
-    file_of(tmp_path, cluster, api_address, {**TOPIC, "table": "c.none"})
-    checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
-    assert "error table c.none: " in checked.output
+    unknown = "error c_orders: table c.none is not registered"
+    wrong_parameter = {**TOPIC, "parameters": {"mode": "snapshot"}}
+    for topic, expected in (
+        ({**TOPIC, "table": "c.none"}, unknown),
+        ({**TOPIC, "table": "c.none", "format": "arcion"}, unknown),
+        (wrong_parameter, "error c_orders: unknown query parameter `mode`"),
+    ):
+        file_of(tmp_path, cluster, api_address, topic)
+        assert expected in CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"]).output
 
 
 def test_settings_that_librdkafka_rejects_are_named(cluster: MockCluster, tmp_path: Path) -> None:
