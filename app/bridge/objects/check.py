@@ -7,7 +7,7 @@ from typing import Final
 
 from app.bridge.objects.engine import producer_name
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
-from app.bridge.objects.store import ObjectStore
+from app.bridge.objects.store import ObjectStore, without_folders
 from app.client.file_paths import TablePath, first_match
 from app.client.http import GatewayClient
 from app.client.producer import durable_number
@@ -30,10 +30,9 @@ class SourceCheck:
 def check_source(source: SourceSettings, store: ObjectStore) -> SourceCheck:
     """List a source. Raises Misconfigured `source_rejected` and TemporarilyUnavailable `source_unavailable`."""
     found = SourceCheck(store.url)
-    for listed, item in enumerate(islice(store.objects(), MAX_LISTED + 1)):
-        if listed == MAX_LISTED:
-            found.is_partial = True
-            break
+    listed = list(islice(store.objects(), MAX_LISTED + 1))
+    found.is_partial = len(listed) > MAX_LISTED
+    for item in without_folders(listed[:MAX_LISTED]):
         if item.key.endswith(_METADATA) or not source.names.holds_changes(item.key):
             continue
         path = first_match(source.templates, item.key) if source.templates else TablePath(source.table)

@@ -14,7 +14,7 @@ from typing import Final
 from app.bridge.log import BridgeLog
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import BridgeStatus, TableStatus
-from app.bridge.objects.store import Found, ObjectStore
+from app.bridge.objects.store import Found, ObjectStore, without_folders
 from app.bridge.objects.table import Listing, TableReader
 from app.client.file_paths import PathTemplate, TablePath, first_match
 from app.client.http import GatewayClient
@@ -23,7 +23,7 @@ from app.errors import MirrorgateError, TemporarilyUnavailable
 
 MAX_PRODUCER_NAME: Final = 255
 _GIVE_UP_SECONDS: Final = 120.0
-"""Seconds for which `--once` waits for a store that is away."""
+"""Seconds for which `--once` waits for a store or a gateway that is away."""
 _METADATA: Final = ".dfm"
 
 
@@ -117,7 +117,7 @@ class SourceLoop:
             after = self.tables[name].after
         objects: dict[str, list[Found]] = {name: [] for name in tables}
         names: set[str] = set()
-        for found in self.store.objects(prefix, after):
+        for found in without_folders(list(self.store.objects(prefix, after))):
             names.add(found.key)
             if self.source.names.holds_changes(found.key) and not found.key.endswith(_METADATA):
                 path = self._path_of(found.key)
@@ -210,7 +210,7 @@ def run(
                 "gateway_waits", about="gateway", code=reason.code, detail=reason.detail, seconds=round(seconds, 1)
             )
 
-        return Patience(stop=stop, on_wait=on_wait)
+        return Patience(_GIVE_UP_SECONDS if once else None, stop, on_wait)
 
     failures: list[BaseException] = []
     with ThreadPoolExecutor(settings.gateway.requests, "bridge-table") as pool:

@@ -42,10 +42,14 @@ class ObjectReader(Protocol):
 
 
 class HashedStream:
-    """Hashes the decompressed bytes of an object up to positions that only grow."""
+    """Hashes the decompressed bytes of an object up to positions that only grow.
 
-    def __init__(self, blocks: Iterable[bytes]) -> None:
+    What lies before `known_end` is hashed as it is read, so that a large part that was sent takes no memory.
+    """
+
+    def __init__(self, blocks: Iterable[bytes], known_end: int = 0) -> None:
         self._blocks = blocks
+        self._known_end = known_end
         self._hash = sha256()
         self._hashed = 0
         self._ahead = bytearray()
@@ -53,17 +57,22 @@ class HashedStream:
     def __iter__(self) -> Iterator[bytes]:
         for block in decompress(self._blocks):
             self._ahead += block
+            if self._hashed < self._known_end:
+                self._advance(min(self._known_end, self._hashed + len(self._ahead)))
             yield block
 
     def digest_at(self, end: int) -> str:
         """Return the hash of the content before `end`, which was read already; another text if it is shorter."""
-        count = end - self._hashed
-        if count > len(self._ahead):
+        if end > self._hashed + len(self._ahead):
             return "too short"
-        self._hash.update(memoryview(self._ahead)[:count])
+        self._advance(end)
+        return self._hash.hexdigest()[:16]
+
+    def _advance(self, end: int) -> None:
+        count = end - self._hashed
+        self._hash.update(self._ahead[:count])
         del self._ahead[:count]
         self._hashed = end
-        return self._hash.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class StreamReader:
 
     def pieces(self, blocks: Iterable[bytes], limits: Limits, mark: Mark | None) -> Iterator[Piece]:
         """Yield the pieces after `mark`, which is in this object, or all. Raises RejectedInput."""
-        stream = HashedStream(blocks)
+        stream = HashedStream(blocks, 0 if mark is None else mark.end)
         is_checked = mark is None
         for chunk in self.split(stream, limits, 0 if mark is None else mark.next_message or 0):
             if mark is not None and not is_checked:

@@ -100,8 +100,7 @@ class ObjectStore:
                     key = str(item["path"])
                     if not key.endswith("/") and (after is None or key > after):
                         modified = int(item["last_modified"].timestamp() * 1000)
-                        etag = str(item["e_tag"] or item["version"] or f"{item['size']}-{modified}")
-                        yield Found(key, int(item["size"]), etag, modified)
+                        yield Found(key, int(item["size"]), _etag_of(item), modified)
 
     def folders(self, prefix: str = "") -> list[str]:
         """Return the folders directly below a prefix, each with a slash at its end."""
@@ -117,12 +116,7 @@ class ObjectStore:
                 found = obstore.get(self._store, key)
             except FileNotFoundError:
                 raise ObjectGone(key) from None
-        meta = found.meta
-        modified = int(meta["last_modified"].timestamp() * 1000)
-        yield (
-            str(meta["e_tag"] or meta["version"] or f"{meta['size']}-{modified}"),
-            self._blocks(found.stream(min_chunk_size=_BLOCK_BYTES)),
-        )
+        yield _etag_of(found.meta), self._blocks(found.stream(min_chunk_size=_BLOCK_BYTES))
 
     def read(self, key: str) -> bytes:
         """Return the content of a small object. Raises ObjectGone."""
@@ -159,6 +153,27 @@ class ObjectStore:
 def shows_growing_objects(url: str) -> bool:
     """Return whether a store can show an object that is not complete yet."""
     return (urlsplit(url).scheme if "://" in url else "") in _GROWING
+
+
+def without_folders(objects: list[Found]) -> list[Found]:
+    """Leave out the empty objects that stand for folders: a Data Lake with a hierarchy lists them, too."""
+    if all(found.size for found in objects):
+        return objects
+    folders = {folder for found in objects for folder in _folders_of(found.key)}
+    return [found for found in objects if found.size or found.key not in folders]
+
+
+def _folders_of(key: str) -> Iterator[str]:
+    while "/" in key:
+        key = key.rpartition("/")[0]
+        yield key
+
+
+def _etag_of(meta: Any) -> str:
+    """Return the ETag without quotes: Azure writes them in the answer to GET, and not in a listing."""
+    if meta["e_tag"]:
+        return str(meta["e_tag"]).removeprefix("W/").strip('"')
+    return str(meta["version"] or f"{meta['size']}-{int(meta['last_modified'].timestamp() * 1000)}")
 
 
 def _opened(url: str, options: Mapping[str, str]) -> Any:

@@ -22,6 +22,7 @@ from app.client.chunking.chunks import Limits
 from app.client.file_paths import TablePath
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
+from app.client.retrying import is_final
 from app.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 
 _MAX_CONFLICTS: Final = 3
@@ -72,6 +73,7 @@ class TableReader:
     """ETag of each waiting object, and the time when it was first seen with it."""
     _reported: set[tuple[str, str]] = field(default_factory=set)
     _conflicts: list[float] = field(default_factory=list)
+    _away_since: float | None = None
 
     @property
     def after(self) -> str | None:
@@ -84,17 +86,26 @@ class TableReader:
         """Send what is complete, in order. Errors stop the table, or make it wait; the rest of the bridge continues."""
         try:
             self.has_more = self._work(listing)
-            self.status.waits_for = None
+            self.status.waits_for = self._away_since = None
         except Stopped:
             return
         except TemporarilyUnavailable as error:
-            self.has_more = True
-            self.status.waits_for = error.detail
-            self.log.warning(
-                "table_waits", about=self.producer_name, **self._names, code=error.code, detail=error.detail
-            )
+            self._wait(error)
         except MirrorgateError as error:
+            self.has_more = False
             self._stop(error)
+
+    def _wait(self, error: TemporarilyUnavailable) -> None:
+        """Try again with the next listing, unless patience has ended: then stop."""
+        now, give_up_after = self.clock(), self.patience.give_up_after
+        self._away_since = now if self._away_since is None else self._away_since
+        is_of_store = error.code is Code.SOURCE_UNAVAILABLE
+        self.has_more = give_up_after is None or (is_of_store and now - self._away_since < give_up_after)
+        if not self.has_more:
+            self._stop(error)
+            return
+        self.status.waits_for = error.detail
+        self.log.warning("table_waits", about=self.producer_name, **self._names, code=error.code, detail=error.detail)
 
     def _work(self, listing: Listing) -> bool:
         if self._producer is None:
@@ -197,6 +208,9 @@ class TableReader:
             self._stop(error, found)
             return False
         except _ChangedMeanwhile:
+            self.log.warning(
+                "object_is_changing", about=(self.producer_name, found.key), **self._names, object=found.key
+            )
             return False
         if self._mark is None or self._mark.next_message is not None or not self._mark.is_of(found.key):
             self._mark = self._mark_after(found, None)  # it holds no message, so no request carries this position
@@ -243,6 +257,8 @@ class TableReader:
         try:
             answer = self._producer.send(request)
         except RejectedByGateway as error:
+            if not is_final(error):
+                raise
             raise _Rejected(piece, error) from error
         self._mark = mark
         self._count(piece, answer)

@@ -15,7 +15,7 @@ from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import AsJson
 from app.cli.output import Grid, counted
-from app.errors import Misconfigured
+from app.errors import Misconfigured, TemporarilyUnavailable
 from app.extras import require_extras
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def objects(
     require_extras("bridge objects", "objects")
     from app.bridge.objects.settings import read_settings
     from app.bridge.objects.status import BridgeStatus
+    from app.client.http import RejectedByGateway
+    from app.client.retrying import is_final
 
     if (url is None) == (config is None):
         raise typer.BadParameter("give either a SOURCE or --config FILE")
@@ -106,14 +108,19 @@ def objects(
         _check(settings)
         return
     status = BridgeStatus()
-    with _stop_on_signals() as stop:
-        is_interrupted = _run(settings, status, stop, once=once)
+    try:
+        with _stop_on_signals() as stop:
+            is_interrupted = _run(settings, status, stop, once=once)
+    except TemporarilyUnavailable as error:
+        say(f"error {error.code}: {error.detail}\n  {error.remedy}", to=ERRORS)
+        raise typer.Exit(_GAVE_UP) from error
     _report(status, as_json=as_json)
     if is_interrupted:
         raise typer.Exit(INTERRUPTED)
-    if any(table_status.stop is not None for table_status in status.tables):
+    stops = [table_status.stop.error for table_status in status.tables if table_status.stop is not None]
+    if any(is_final(error) or not isinstance(error, TemporarilyUnavailable | RejectedByGateway) for error in stops):
         raise typer.Exit(_REJECTED)
-    if status.sources:
+    if stops:
         raise typer.Exit(_GAVE_UP)
 
 

@@ -27,6 +27,7 @@ class Bridge:
     gateway_url: str
     source: SourceSettings
     name: str = "lake"
+    key: str = ADMIN_KEY
     batch: BatchSettings = field(default_factory=BatchSettings)
     status: BridgeStatus = field(default_factory=BridgeStatus)
     stop: threading.Event = field(default_factory=threading.Event)
@@ -36,7 +37,7 @@ class Bridge:
     def settings(self) -> ObjectsSettings:
         return ObjectsSettings(
             self.name,
-            GatewaySettings(self.gateway_url, ADMIN_KEY, requests=4),
+            GatewaySettings(self.gateway_url, self.key, requests=4),
             (self.source,),
             self.batch,
             poll_seconds=0.02,

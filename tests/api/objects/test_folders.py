@@ -1,15 +1,17 @@
 """The bridge of object storage with the real API: each object once and in order, and what holds it up."""
 
 import gzip
+import json
 import os
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from app.bridge.objects import engine
 from app.bridge.objects.settings import BatchSettings
 from app.client.file_paths import FileNames
-from app.errors import Misconfigured
+from app.errors import Code, Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import lines, staged
 from tests.api.objects.bridging import bridge_of, write
@@ -146,6 +148,18 @@ def test_an_object_waits_for_its_marker_and_holds_up_those_after_it(
     assert keys(api_engine, "t") == list(range(4))
 
 
+def test_once_ends_when_the_gateway_rejects_the_key_or_stays_away(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_GIVE_UP_SECONDS", 0.0)
+    write(tmp_path, {"1": rows(0)})
+    bridge = bridge_of(str(gateway.base_url), tmp_path, "rows", table="t")
+    bridge.key = "mg_0000000000000009_unknown"
+    away = bridge_of("http://127.0.0.1:9", tmp_path, "rows", table="t")
+    codes = [stop.error.code for one in (bridge, away) if (stop := one.run()["t"].stop) is not None]
+    assert codes == [Code.UNAUTHENTICATED, Code.NOT_READY]
+
+
 def test_a_source_that_is_no_folder_is_a_clear_error(api_address: str, tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="is no folder"):
         bridge_of(api_address, tmp_path / "gone", "rows", table="t").run()
@@ -161,3 +175,22 @@ def test_arcion_messages_name_their_tables_and_csv_has_its_mode_in_the_path(
     write(tmp_path / "csv", {"snapshot/u/1.csv": b"id,note\n5,x\n6,y\n"})
     bridge_of(api_address, tmp_path / "csv", "arcion", "{mode}/{table}/…", parameters={"header": "true"}).run()
     assert (keys(api_engine, "t"), keys(api_engine, "u")) == ([0, 1, 2, 3, 4], [5, 6])
+
+
+def test_debezium_events_register_the_table_and_are_read_by_path(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
+) -> None:
+    row = {"type": "struct", "fields": [{"type": "int64", "optional": False, "field": "id"}]}
+    envelope = {"type": "struct", "fields": [{**row, "field": "before", "optional": True}, {**row, "field": "after"}]}
+    source = {"version": "3.0", "connector": "postgresql", "name": "s", "db": "d", "schema": "sales", "table": "t"}
+    events = [
+        {
+            "schema": envelope,
+            "payload": {"before": None, "after": {"id": number}, "source": source, "op": "c", "ts_ms": 1},
+        }
+        for number in range(3)
+    ]
+    write(tmp_path, {"sales/t/1.json": b"\n".join(json.dumps(event).encode() for event in events)})
+    parameters = {"key_columns": "id"}
+    table = bridge_of(api_address, tmp_path, "debezium", "{schema}/{table}/…", parameters=parameters).run()["sales.t"]
+    assert (table.stop, keys(api_engine, "sales.t")) == (None, [0, 1, 2])

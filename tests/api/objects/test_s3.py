@@ -107,10 +107,10 @@ def test_a_store_that_fails_is_waited_for_and_told(
         with bridge.running():
             wait_until(lambda: bridge.done("t") == 1, within=30, what="the first object is read")
             fails.set()
-            bucket.put(b=rows(2))
-            wait_until(lambda: bool(bridge.status.reasons()), within=30, what="the store is told to fail")
+            wait_until(lambda: bool(bridge.status.sources), within=30, what="the store is told to fail")
             (reason,) = bridge.status.reasons()
             assert reason.startswith(f"in: {bucket.url}: ")
+            bucket.put(b=rows(2))
             fails.clear()
             wait_until(lambda: bridge.done("t") == 2, within=30, what="the next object is read")
             assert bridge.status.reasons() == []
