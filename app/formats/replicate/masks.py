@@ -130,7 +130,7 @@ def check_without_layout(
     elif change.operation is Operation.UPDATE and change.before is None and change_mask:
         pointer = headers_at.of("changeMask")
     if pointer is not None:
-        detail = "no metadata message defines the columns of the mask"
+        detail = "no metadata message defines the columns of the mask; a layout that names no masks leaves them out"
         raise RejectedInput.of((Problem(Code.SCHEMA_UNKNOWN, detail, change.index, pointer),))
 
 

@@ -18,6 +18,8 @@ KEY = {"id": 1004}
         1004,
         {"key": KEY},
         {"key": 1004},
+        '{"id": 1004}',
+        {"key": '{"key": {"id": 1004}}'},
         {"data": KEY},
         {"keyData": KEY},
         {"schema": {"type": "struct"}, "payload": KEY},
@@ -29,6 +31,13 @@ KEY = {"id": 1004}
 )
 def test_the_key_of_a_table_with_one_key_column_is_found(key: Any) -> None:
     assert key_image(key, ["id"]) == KEY
+
+
+@pytest.mark.parametrize(
+    "key", ["{", "{}", '{"other": 1}', "{id}", '{"id": 1, "id": 2}', '{"id": 1} {"id": 2}', '{"id": ' * 2_000]
+)
+def test_a_text_that_only_looks_like_json_is_the_value_of_the_key(key: str) -> None:
+    assert key_image(key, ["id"]) == {"id": key}
 
 
 def test_a_key_of_several_columns_is_an_object() -> None:

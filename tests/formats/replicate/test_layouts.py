@@ -4,12 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.domain.model.change import Operation
 from app.domain.model.source_name import SourceName
-from app.errors import Code
+from app.errors import Code, RejectedInput
 from app.formats.replicate.data_messages import DataChange
-from app.formats.replicate.forms.layouts import WrongLayout, read_layout
+from app.formats.replicate.forms.layouts import HEADERS as LAYOUT_HEADERS
+from app.formats.replicate.forms.layouts import NAMES as LAYOUT_NAMES
+from app.formats.replicate.forms.layouts import PARTS, WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from tests.support.rejections import rejected
@@ -198,3 +202,35 @@ def test_a_layout_that_is_not_valid_is_rejected_with_everything_that_is_wrong(
     assert [
         pointer if wanted is not None else None for pointer, wanted in zip(found, pointers, strict=True)
     ] == pointers
+
+
+WRITTEN = st.sampled_from(
+    ["data", "row", "old", "meta", "payload", "op", "operation", "changeMask", "key", "value", "a/b", "ID"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["INSERT", "delete", "U", "03", "", "t"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WRITTEN, inner, max_size=4),
+    max_leaves=8,
+)
+PLACES = st.sampled_from(
+    ["data", "row", "payload.row", "/payload/a~1b", "meta", "meta_*", "*", "row.*", "op", "meta.op", "value"]
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from([*PARTS, *LAYOUT_HEADERS, *LAYOUT_NAMES]), PLACES, min_size=2),
+    st.lists(VALUES, max_size=3),
+)
+def test_any_layout_is_valid_or_not_and_reads_any_message_or_rejects_it(layout: dict[str, str], messages: Any) -> None:
+    try:
+        form = MessageForm(layout=read_layout(layout))
+    except WrongLayout as wrong:
+        assert wrong.problems
+        return
+    assert MessageForm.from_json(form.to_json()) == form
+    try:
+        request = decode_replicate(json.dumps(messages).encode(), form=form)
+    except RejectedInput as rejection:
+        assert str(rejection.code)
+    else:
+        assert len(request.changes) + len(request.metadata) + request.ignored == len(messages)

@@ -3,7 +3,7 @@
 A DELETE can have no image at all: its key is in the record's key only (FromReplicateTest of jcustenborder's
 kafka-connect-transform-cdc, DeleteTest of mongo-kafka). Keys are an object of the key columns, that object inside
 `key`, `data`, `message` or `payload`, as envelopes and Connect's converter write it, or the value of a single key
-column.
+column. An object can also be a text that has it as JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,11 @@ import msgspec
 from msgspec import UNSET
 
 from app.domain.model.change import Change, Image
-from app.errors import Code
+from app.errors import Code, RejectedInput
+from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.forms.standard_form import rejection
 
+_DECODER: Final = MessageDecoder(dict[str, Any])
 _WRAPPERS: Final = ("message", "payload", "key", "keyData", "data")
 """Keys of an object around the key columns, from the outside inwards."""
 
@@ -39,12 +41,25 @@ def key_image(key: Any, key_columns: Sequence[str]) -> Image | None:
     """Return the key columns that a record's key has, None if it lacks one."""
     if not key_columns or key is UNSET or key is None:
         return None
+    if isinstance(key, str) and key.startswith("{"):
+        inner = _from_text(key)
+        if isinstance(inner, dict) and (image := key_image(inner, key_columns)) is not None:
+            return image
     if not isinstance(key, dict):
         return {key_columns[0]: key} if len(key_columns) == 1 and not isinstance(key, list) else None
     if all(column in key for column in key_columns):
         return {column: key[column] for column in key_columns}
     inner = _unwrapped(key)
     return None if inner is UNSET else key_image(inner, key_columns)
+
+
+def _from_text(key: str) -> Any:
+    """Return the JSON that a key has as its text, None for a text that is not JSON."""
+    try:
+        objects = _DECODER.decode(key.encode())
+    except RejectedInput:
+        return None
+    return objects[0] if len(objects) == 1 else None
 
 
 def _unwrapped(key: Mapping[str, Any]) -> Any:
