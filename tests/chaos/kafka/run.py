@@ -70,6 +70,7 @@ class Outcome:
     requests: int
     kills: int
     rebalances: int
+    crashes: int
     lost_answers: int
     violations: tuple[str, ...]
 
@@ -101,7 +102,8 @@ def run(
             fleet.end()
         requests = _requests(engine)
         violations = (*fleet.failures, *_violations(engine, source))
-        return Outcome(source.total, requests, fleet.kills, fleet.rebalances, proxy.lost, violations)
+        done = (fleet.kills, fleet.rebalances, fleet.crashes, proxy.lost)
+        return Outcome(source.total, requests, *done, violations)
 
 
 def _torture(fleet: Fleet, source: Source, engine: sa.Engine, plan: Plan, told: Callable[[str], None]) -> None:
