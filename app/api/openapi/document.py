@@ -21,8 +21,8 @@ from app.api.schemas.common import ProblemModel
 TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"
 DESCRIPTION: Final = (
-    "Ingestion gateway for Microsoft Fabric open mirroring. Post change batches in Arcion or Qlik Replicate format, "
-    "or plain rows; the answer 202 means that the changes are durable and will land exactly once, in order."
+    "Ingestion gateway for Microsoft Fabric open mirroring. Post change batches in Arcion, Qlik Replicate or Debezium "
+    "format, or plain rows; the answer 202 means that the changes are durable and will land exactly once, in order."
 )
 LICENSE: Final[dict[str, Any]] = {"name": "Apache License 2.0", "identifier": "Apache-2.0"}
 SERVERS: Final[list[dict[str, Any]]] = [

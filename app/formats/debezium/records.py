@@ -195,7 +195,7 @@ def _flattened(
     if payload.get("__deleted") in (True, "true"):
         operation = Operation.DELETE
     is_delete = operation is Operation.DELETE
-    told = {name[len("__") :].removeprefix("source_"): value for name, value in payload.items() if name[:2] == "__"}
+    told = _told(payload)
     return Record(
         index,
         operation,
@@ -210,6 +210,11 @@ def _flattened(
         schema if schema is not None and schema.kind == "struct" else None,
         is_flattened=True,
     )
+
+
+def _told(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a flattened row tells of its source, as the block `source` has it."""
+    return {name[len("__") :].removeprefix("source_"): value for name, value in payload.items() if name[:2] == "__"}
 
 
 def _tombstone(index: int, key: RecordKey) -> Record:
@@ -261,10 +266,10 @@ def _key(written: Any) -> RecordKey | None:
 
 def _source_of(payload: Any) -> SourceName | None:
     """Return the table that a wrong event names. Raises RejectedInput `bad_name`."""
-    source = payload.get("source") if isinstance(payload, dict) else None
-    if isinstance(source, dict):
-        return source_table(source)
-    return None
+    if not isinstance(payload, dict):
+        return None
+    source = payload.get("source")
+    return source_table(source if isinstance(source, dict) else _told(payload))
 
 
 def _unclear(index: int, at: str) -> Problem:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.errors import Code
 from app.formats.debezium.reading import Tombstones
@@ -188,3 +189,32 @@ def test_a_null_line_counts_as_an_element_in_front_of_a_wrong_one(orders: Ingest
     with rejected() as rejection:
         orders.accept(debezium_json(f"{good}\nnull\n{{1}}".encode()))
     assert rejection.places[0][:2] == (Code.MALFORMED_JSON, 2)
+
+
+@pytest.mark.parametrize(
+    ("members", "position"),
+    [
+        ({"snapshot": "last"}, "lsn=24023128 snapshot=last"),
+        (
+            {"lsn": None, "gtid": "24bc:21", "file": "bin.3", "pos": 154, "row": 0},
+            "gtid=24bc:21 file=bin.3 pos=154 row=0",
+        ),
+        (
+            {"lsn": None, "scn": "2122185", "commit_scn": "2122186", "snapshot": True},
+            "scn=2122185 commit_scn=2122186 snapshot=true",
+        ),
+        ({"lsn": None}, None),
+    ],
+)
+def test_the_batch_keeps_the_position_in_the_log(
+    orders: IngestHarness, members: dict[str, Any], position: str | None
+) -> None:
+    orders.debezium(event("c", "public.orders", after={"id": 1, "note": "a"}, **members))
+    with orders.engine.begin() as connection:
+        assert connection.scalar(sa.text("SELECT source_position FROM mirrorgate.staged_blocks")) == position
+
+
+def test_a_flattened_row_with_a_wrong_operation_is_kept_for_its_table(harness: IngestHarness) -> None:
+    harness.put("public.orders", SCHEMA, dead_letters="accept")
+    wrong = {"id": 1, "note": "a", "__op": "x", "__table": "orders", "__schema": "public"}
+    assert harness.debezium(wrong, keep=True).dead_letters == 1
