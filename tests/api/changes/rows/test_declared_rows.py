@@ -1,5 +1,6 @@
 """Plain rows that declare their table: it is registered before they are read, and never inferred from values."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import httpx
@@ -137,3 +138,18 @@ def test_a_stream_can_declare_the_types_of_its_table_instead(gateway: Gateway) -
     answer = post(gateway, rows, columns="id:int64,name:json", key_columns="id")
     assert answer.json()["registered"][0]["outcome"] == "created"
     assert schema(gateway) == ["id:int64!", "name:json"]
+
+
+def test_first_requests_at_the_same_time_make_one_table_with_the_columns_of_all(gateway: Gateway) -> None:
+    def send(number: int) -> httpx.Response:
+        declared = {"columns": f"id:int64,extra_{number}:string", "key_columns": "id"}
+        return gateway.rows(TABLE, {"id": number, f"extra_{number}": "a"}, op="insert", **declared)
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = [*threads.map(send, range(4))]
+    assert [answer.status_code for answer in answers] == [202] * 4
+    outcomes = [answer.json().get("registered", [{}])[0].get("outcome") for answer in answers]
+    assert sorted(outcomes) == ["created", "evolved", "evolved", "evolved"]
+    assert sorted(schema(gateway)) == [*(f"extra_{number}:string" for number in range(4)), "id:int64!"]
+    partial = gateway.rows(TABLE, {"id": 1, "extra_1": "b"})
+    assert problem(partial, 422, "incomplete_update")["errors_total"] == 3, "no column has left the source"
