@@ -128,3 +128,15 @@ def test_debezium_records_land_with_the_key_of_their_record(
         bridge.reaches("deb", 3)
     assert gateway.status("t.deb")["key_columns"] == ["id"]
     assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.deb")] == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "t.tasks")
+    made = {"message": {"headers": {"operation": "INSERT"}, "data": row(1)}}
+    deleted = {"message": {"headers": {"operation": "DELETE"}, "data": None}}
+    cluster.produce("tasks", [Record(made, key=b"\xff\x00"), Record(deleted, key={"id": 1}), Record(None, key=b"\xff")])
+    with run({"topic": "tasks", "format": "replicate", "table": "t.tasks"}, group="tasks") as bridge:
+        assert bridge.reaches("tasks", 2).counters.ignored == 1
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.tasks")] == [(0, 1), (2, 1)]

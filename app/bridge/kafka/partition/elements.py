@@ -65,10 +65,8 @@ def line_of(rule: TopicRule, decoder: RecordDecoder, topic: str, record: Record)
 
     Raises what `RecordDecoder.decode` raises.
     """
-    is_keyed = rule.source_format in ("debezium", "replicate")
     raw_value = record.value()
-    raw_key = record.key() if is_keyed or raw_value is None else None
-    key, value = decoder.decode(topic, raw_key, raw_value)
+    key, value = decoder.decode(topic, record.key() if _needs_key(rule, raw_value) else None, raw_value)
     if value is not None and (not value or value.isspace()):
         raise RecordRejected("the record's value is empty", "Correct the producer, or skip the record.")
     if rule.source_format == "debezium":
@@ -79,8 +77,8 @@ def line_of(rule: TopicRule, decoder: RecordDecoder, topic: str, record: Record)
         )
     if value is None:
         return _delete_of(key) if rule.source_format == "rows" and rule.tombstones == "delete" else None
-    if rule.source_format == "replicate" and key is not None and _DELETE in value:
-        return b'{"key":%b,"value":%b}' % (key, value)  # a DELETE may have no image, then only the key names the row
+    if rule.source_format == "replicate" and key is not None and (_DELETE in value or "layout" in rule.parameters):
+        return b'{"key":%b,"value":%b}' % (key, value)
     return value
 
 
@@ -119,6 +117,17 @@ def malformed(elements: Iterable[Element]) -> dict[int, Fault]:
                 can_be_skipped=True,
             )
     return faults
+
+
+def _needs_key(rule: TopicRule, value: bytes | None) -> bool:
+    """Tell whether a record's key is decoded. A key that no table needs may be in any encoding.
+
+    A Replicate DELETE may have no image; then only the key names the row. Its operation is text in JSON alone.
+    """
+    if rule.source_format == "replicate":
+        is_text = rule.value == "json" and "layout" not in rule.parameters
+        return value is not None and (not is_text or _DELETE in value)
+    return rule.source_format == "debezium" or (rule.source_format == "rows" and value is None)
 
 
 def _delete_of(key: bytes | None) -> bytes:
