@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, note, reject
+from hypothesis import strategies as st
 
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
-from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.errors import Code, RejectedInput
 from app.formats.replicate.messages import decode_replicate
@@ -32,7 +31,7 @@ def landed(history: History, form: Form, *, complete: bool = False) -> list[dict
     overlay = ImageOverlay(Table(*place, rules.schema, options), {})
     batches = []
     for number, events in enumerate(history.transactions, 1):
-        rows, layer = overlay.complete(landing_rows(form.changes(history.table, events), rules))
+        rows, layer = overlay.complete(form.rows(history.table, events, rules))
         overlay.adopt(layer, BatchSequence(number))
         batches.append(rows.batch)
     found: list[dict[str, Any]] = pa.Table.from_batches(batches, rules.schema.arrow).to_pylist()
@@ -88,8 +87,7 @@ def test_metadata_declares_the_schema_that_the_table_is_registered_with(history:
     assert entry.schema == schema(SourceTable(types, history.table.keys))
 
 
-@pytest.mark.parametrize("name", FULL_FORMS)
-@given(history=histories())
+@given(name=st.sampled_from(FULL_FORMS), history=histories())
 def test_full_images_land_alike_whether_or_not_partial_updates_are_completed(name: str, history: History) -> None:
     landed_whole(history)
     assert landed(history, FORMS[name], complete=True) == landed(history, FORMS[name])

@@ -103,7 +103,7 @@ def landed(requests: Sequence[Request], form: Form, **options: Any) -> list[dict
     overlay = ImageOverlay(Table(*place, rules.schema, chosen), {})
     found: list[dict[str, Any]] = []
     for number, events in enumerate(requests, 1):
-        rows, layer = overlay.complete(landing_rows(form.changes(TABLE, events), rules))
+        rows, layer = overlay.complete(form.rows(TABLE, events, rules))
         overlay.adopt(layer, BatchSequence(number))
         rows.batch.validate(full=True)
         found += rows.batch.to_pylist()

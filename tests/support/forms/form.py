@@ -8,6 +8,8 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
 from app.domain.model.names import TableName
 from app.domain.model.table_schema import TableSchema
+from app.domain.rows.landing_rows import LandingRows, landing_rows
+from app.domain.rows.row_rules import RowRules
 from app.ingest.columnar.reading import ColumnarRequest
 from tests.support.forms.source_histories import Event, SourceTable
 from tests.support.samples.schemas import schema_of
@@ -33,6 +35,13 @@ class Form:
     """True if a change does not give all columns, so that only row images make whole rows of it."""
     splits_key_changes: bool = False
     """True if the form has no key changes: the old row is deleted, and a new one is inserted."""
+    land: Callable[[bytes, RowRules], LandingRows] | None = None
+    """Return the rows of a body that has no changes in between, such as Arrow columns."""
+
+    def rows(self, table: SourceTable, events: Events, rules: RowRules) -> LandingRows:
+        """Write events, and return the rows that they land as."""
+        body = self.write(table, events)
+        return self.land(body, rules) if self.land else landing_rows(self.read(table, body), rules)
 
     def changes(self, table: SourceTable, events: Events) -> Sequence[Change]:
         """Write events and read them again."""

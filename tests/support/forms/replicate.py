@@ -1,4 +1,4 @@
-"""Replicate: messages in an envelope, bare ones with flattened headers, and updates that its masks make partial."""
+"""Replicate: its envelope, bare messages with flattened headers, partial updates by masks, and a custom layout."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from app.domain.model.change import Change
 from app.domain.model.input_limits import UNLIMITED
+from app.formats.replicate.forms.key_records import with_key
+from app.formats.replicate.forms.layouts import read_layout
+from app.formats.replicate.forms.message_form import STANDARD, MessageForm
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.versions import VersionResolver
 from app.ingest.columnar.replicate import ReplicateBody
@@ -14,6 +17,15 @@ from tests.support.forms.source_histories import TYPES, Event, Row, SourceTable,
 from tests.support.samples.messages import Message, data, metadata
 
 SCHEMA_ID: Final = f"{NAME}-1"
+_LAYOUT: Final = read_layout(
+    {
+        "data": "row",
+        "before_data": "/old",
+        "operation": "meta_op",
+        "change_sequence": "meta_scn",
+        "operations": {"I": "insert", "U": "update", "D": "delete"},
+    }
+)
 
 
 def described(table: SourceTable) -> Message:
@@ -61,6 +73,14 @@ def _masked(table: SourceTable, event: Event) -> Message:
     return message
 
 
+def _custom(table: SourceTable, event: Event) -> Message:
+    """Write renamed sections and flattened headers in a record, whose key is all that is told of a deleted row."""
+    old, new = image(table, event.old), image(table, event.new)
+    shown = new or old or {}
+    message = {"row": new, "old": old if new else None, "meta_op": _operation(event)[0], "meta_scn": f"{1:035d}"}
+    return {"key": {name: shown[name] for name in key_columns(table)}, "value": message}
+
+
 def _operation(event: Event) -> str:
     return "UPDATE" if event.old and event.new else "INSERT" if event.new else "DELETE"
 
@@ -72,11 +92,20 @@ def _writer(message: Callable[[SourceTable, Event], Message]) -> Callable[[Sourc
     return write
 
 
-def _read(table: SourceTable, body: bytes) -> Sequence[Change]:
+def _read(table: SourceTable, body: bytes, form: MessageForm = STANDARD) -> Sequence[Change]:
     """Decode data messages of a table that was described before."""
     description = decode_replicate(json.dumps([described(table)]).encode())
     resolver = VersionResolver(None, description.metadata)
-    return [resolver.resolve(message)[0] for message in decode_replicate(body).changes]
+    changes = []
+    for message in decode_replicate(body, form=form).changes:
+        change, _ = resolver.resolve(message)
+        needs_key = change.before is None and change.after is None
+        changes.append(with_key(change, message.key, message.key_at, key_columns(table)) if needs_key else change)
+    return changes
+
+
+def _read_custom(table: SourceTable, body: bytes) -> Sequence[Change]:
+    return _read(table, body, MessageForm(layout=_LAYOUT))
 
 
 def _request(body: bytes) -> ReplicateBody:
@@ -86,3 +115,4 @@ def _request(body: bytes) -> ReplicateBody:
 ENVELOPED: Final = Form(_writer(_enveloped), _read, _request)
 FLATTENED: Final = Form(_writer(_flattened), _read, _request)
 MASKED: Final = Form(_writer(_masked), _read, _request, is_partial=True)
+CUSTOM: Final = Form(_writer(_custom), _read_custom)

@@ -1,4 +1,4 @@
-"""Plain rows with `__op__`: a JSON array, NDJSON with what an update changes only, and CSV.
+"""Plain rows with `__op__`: a JSON array, NDJSON with what an update changes only, CSV, and Arrow columns.
 
 Rows have no image before a change, so a changed key is a delete and an insert.
 """
@@ -9,17 +9,24 @@ from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from app.domain.model.change import Change
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.source_name import SourceName
+from app.domain.rows.from_arrow.changed_rows import changed_rows
+from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.row_rules import RowRules
+from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.rows.arrow import split_operations
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
 from app.ingest.columnar.rows import RowsRequest
 from tests.support.forms.arcion import quoted, trimmed_columns
-from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, split_key_changes
+from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, schema, split_key_changes
 from tests.support.forms.source_histories import Event, SourceTable, as_json
+from tests.support.samples.arrow_streams import stream
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
@@ -83,6 +90,24 @@ def _read_csv(table: SourceTable, body: bytes) -> Sequence[Change]:
     return decode_csv_rows(body, RowsLayout(), trimmed_columns(table)).changes
 
 
+def _write_arrow(table: SourceTable, events: Events) -> bytes:
+    """Write typed columns beside one of operations; a delete has NULL for all but the key."""
+    schema_of_rows = schema(table).arrow
+    split = split_key_changes(table, events)
+    columns = {name: [_row(table, event).get(name) for event in split] for name in table.types}
+    typed = {name: pa.array(values, schema_of_rows.field(name).type) for name, values in columns.items()}
+    return stream(pa.table(typed | {OPERATION_COLUMN: pa.array(map(_operation, split), pa.string())}))
+
+
+def _no_changes(_: SourceTable, __: bytes) -> Sequence[Change]:
+    raise AssertionError("Arrow columns become rows without changes in between")
+
+
+def _land_arrow(body: bytes, rules: RowRules) -> LandingRows:
+    return changed_rows(*split_operations(decode_arrow_stream(body), RowOperation.UPSERT), rules)
+
+
 ARRAY: Final = Form(_write_array, _read_json, _request, splits_key_changes=True)
 NDJSON: Final = Form(_write_ndjson, _read_json, _request, is_partial=True, splits_key_changes=True)
 CSV: Final = Form(_write_csv, _read_csv, splits_key_changes=True)
+ARROW: Final = Form(_write_arrow, _no_changes, splits_key_changes=True, land=_land_arrow)
