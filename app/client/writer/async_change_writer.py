@@ -10,7 +10,7 @@ from app.client.async_sender import AsyncGatewayClient, AsyncRequestSender
 from app.client.http import RejectedByGateway
 from app.client.request_names import ChangeRequest, NumberedRequests, RequestNames
 from app.client.retrying import is_final
-from app.client.writer.base import Row, WriterBase, keyed_requests
+from app.client.writer.base import Row, WriterBase, closed, keyed_requests
 from app.client.writer.outcome import Receipt
 from app.errors import Code, RejectedInput
 
@@ -26,6 +26,7 @@ class AsyncChangeWriter(WriterBase[AsyncGatewayClient, Row]):
         """Begin without a task: there may be no event loop yet."""
         self._names: RequestNames = keyed_requests()
         self._task: asyncio.Task[None] | None = None
+        self._is_aborted = False
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
 
@@ -74,30 +75,38 @@ class AsyncChangeWriter(WriterBase[AsyncGatewayClient, Row]):
     async def flush(self) -> tuple[Receipt, ...]:
         """Return after everything that was written is durable: what each table accepted since the last flush."""
         self._check_usable()
-        mark = self._core.flush()
-        self._work.set()
-        while self._core.settled < mark:
-            self._check_usable()
-            await self._progress.wait()
-        return self._core.take_receipts()
+        return await self._receipts_of_all()
 
     async def close(self) -> tuple[Receipt, ...]:
         """Flush and end; nothing more can be written. Returns what `flush` returns. Safe to repeat."""
-        if self._is_closed and self._failure is None:
+        self._check_works()
+        if self._is_closed:
             return ()
+        self._is_closed = True  # before the wait: a row that another task writes now would not be sent
         try:
-            return await self.flush()
+            return await self._receipts_of_all()
         finally:
             await self.abort()
 
     async def abort(self) -> None:
         """End without sending what waits, which `unsent` counts. A request that is open may still become durable."""
-        self._is_closed = True
+        self._is_closed = self._is_aborted = True
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
         self._note_progress()
+
+    async def _receipts_of_all(self) -> tuple[Receipt, ...]:
+        """Wait until all rows are settled that were written by now."""
+        mark = self._core.flush()
+        self._work.set()
+        while self._core.settled < mark:
+            self._check_works()
+            if self._is_aborted:
+                raise closed()
+            await self._progress.wait()
+        return self._core.take_receipts()
 
     async def _put(self, body: bytes, handle: Any, position: str | None) -> None:
         self._check_usable()

@@ -95,10 +95,14 @@ class WriterBase(ABC, Generic[Client, Row]):
 
     def _check_usable(self) -> None:
         """Raise what stopped the writer, or RejectedInput after its end."""
+        self._check_works()
+        if self._is_closed:
+            raise closed()
+
+    def _check_works(self) -> None:
+        """Raise what stopped the writer."""
         if self._failure is not None:
             raise self._failure
-        if self._is_closed:
-            raise RejectedInput(Code.BAD_REQUEST, "the writer is closed", remedy="Open another one.")
 
     def _meaning_of(self, answer: Mapping[str, Any] | RejectedByGateway) -> Accepted | Sequence[RejectedRow]:
         """Return what an answer means for the open request. Raises the error that stops the writer."""
@@ -112,6 +116,11 @@ class WriterBase(ABC, Generic[Client, Row]):
         elif self._on_rejected is not None:
             for row in outcome:
                 self._on_rejected(row)
+
+
+def closed() -> RejectedInput:
+    """Return the error of a call after the end."""
+    return RejectedInput(Code.BAD_REQUEST, "the writer is closed", remedy="Open another one.")
 
 
 def keyed_requests() -> KeyedRequests:

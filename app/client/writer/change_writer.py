@@ -13,7 +13,7 @@ from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import Patience, Producer, RequestSender, Stopped
 from app.client.request_names import ChangeRequest
 from app.client.retrying import is_final
-from app.client.writer.base import Row, WriterBase, keyed_requests
+from app.client.writer.base import Row, WriterBase, closed, keyed_requests
 from app.client.writer.outcome import Receipt
 from app.errors import Code, RejectedInput
 
@@ -96,17 +96,20 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
         self._check_process()
         with self._lock:
             self._check_usable()
-            return self._flush()
+            self._wait_until_settled()
+            return self._core.take_receipts()
 
     def close(self) -> tuple[Receipt, ...]:
         """Flush and end; nothing more can be written. Returns what `flush` returns. Safe to repeat."""
         self._check_process()
         try:
             with self._lock:
-                if self._is_closed and self._failure is None:
+                self._check_works()
+                if self._is_closed:
                     return ()
-                self._check_usable()
-                receipts = self._flush()
+                self._is_closed = True  # before the wait: a row that another thread writes now would not be sent
+                self._wait_until_settled(also_later=True)
+                receipts = self._core.take_receipts()
         except BaseException:
             self.abort()
             raise
@@ -127,20 +130,21 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
     def _put(self, body: bytes, handle: Any, position: str | None) -> None:
         self._check_process()
         with self._lock:
-            self._check_usable()
-            while not self._core.has_room(body) and threading.current_thread() is not self._thread:
+            while threading.current_thread() is not self._thread:
+                self._check_usable()
+                if self._core.has_room(body):
+                    break
                 self._core.flush()
                 self._work.notify()
                 self._progress.wait()
-                self._check_usable()
             if self._core.add(body, handle, position, time.monotonic()):
                 self._work.notify()
             gives_way = self._core.written % _ROWS_PER_TURN == 0 and self._core.is_open()
         if gives_way:
             time.sleep(_TURN_SECONDS)
 
-    def _flush(self) -> tuple[Receipt, ...]:
-        """Wait until everything is settled. Called with the lock, which the wait releases."""
+    def _wait_until_settled(self, *, also_later: bool = False) -> None:
+        """Wait for the rows that were written by now, or `also_later`. Called with the lock, which a wait releases."""
         if threading.current_thread() is self._thread:
             raise RejectedInput(
                 Code.BAD_REQUEST, "the writer's thread cannot wait for itself", remedy="Flush in another thread."
@@ -148,9 +152,13 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
         mark = self._core.flush()
         self._work.notify()
         while self._core.settled < mark:
-            self._check_usable()
+            self._check_works()
+            if self._stop.is_set():
+                raise closed()
             self._progress.wait()
-        return self._core.take_receipts()
+            if also_later:  # `on_rejected` may have written another row
+                mark = self._core.flush()
+                self._work.notify()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

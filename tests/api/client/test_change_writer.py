@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -30,6 +31,7 @@ from tests.api.client.writers import SMALL, writing
 from tests.api.commands import staged
 from tests.support.http.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 from tests.support.http.holding_proxy import Held, holding_proxy
+from tests.support.waiting import wait_until
 
 both = pytest.mark.parametrize("kind", ["sync", "async"])
 
@@ -336,8 +338,27 @@ def test_a_rejected_row_can_be_written_again_corrected(table: str, api_address: 
         with ChangeWriter[dict[str, Any]](client, table=table, on_rejected=correct) as writer:
             writer.write({"id": "one"}, handle=1)
             writer.write({"id": 2})
-            writer.flush()
     assert sorted(keys(api_engine)) == [1, 2]
+
+
+def test_a_row_that_is_written_during_the_end_is_rejected_or_lands(
+    table: str, api_address: str, api_engine: sa.Engine
+) -> None:
+    written: list[int] = []
+
+    def write_until_the_end() -> None:
+        with suppress(RejectedInput):
+            while True:
+                writer.write({"id": len(written)})
+                written.append(len(written))
+
+    with GatewayClient(api_address, ADMIN_KEY) as client:
+        with ChangeWriter[dict[str, Any]](client, table=table) as writer:
+            other = threading.Thread(target=write_until_the_end)
+            other.start()
+            wait_until(lambda: len(written) > 10, within=30, what="rows are written")
+        other.join(30)
+    assert keys(api_engine) == written
 
 
 def test_a_forked_process_is_told_to_open_its_own_writer(table: str, api_address: str) -> None:
