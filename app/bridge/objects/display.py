@@ -19,13 +19,13 @@ def showing(status: BridgeStatus, console: Console) -> Iterator[None]:
     columns = (
         TextColumn("{task.fields[tables]} tables"),
         BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f} objects, {task.fields[messages]:,} messages"),
+        TextColumn("{task.completed:,.0f}/{task.fields[found]:,} objects, {task.fields[messages]:,} messages"),
         TextColumn("{task.fields[trouble]}", style="red"),
         TimeElapsedColumn(),
     )
     ended = threading.Event()
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("", total=0, tables=0, messages=0, trouble="")
+        task = bar.add_task("", total=None, tables=0, found=0, messages=0, trouble="")
 
         def refresh() -> None:
             tables = status.snapshot()
@@ -33,10 +33,12 @@ def showing(status: BridgeStatus, console: Console) -> Iterator[None]:
             stopped = sum(table.stop is not None for table in tables)
             waits = sum(table.waits_for is not None for table in tables) + len(status.sources)
             trouble = [f"{count} {what}" for count, what in ((stopped, "stopped"), (waits, "waiting")) if count]
+            waiting = sum(table.waiting_objects for table in tables)
             bar.update(
                 task,
                 completed=done,
-                total=done + sum(table.waiting_objects for table in tables),
+                total=done + waiting if waiting else None,  # a bar that is full would stop its clock
+                found=done + waiting,
                 tables=len(tables),
                 messages=sum(table.messages for table in tables),
                 trouble=", ".join(trouble),

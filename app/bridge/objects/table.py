@@ -109,6 +109,7 @@ class TableReader:
 
     def _work(self, listing: Listing) -> bool:
         if self._producer is None:
+            self._note_waiting(listing.objects)
             self._producer = Producer.open(self.client, self.producer_name, self.patience)
             self._read_position()
         self._mark = resolved(self._mark, listing.objects)
