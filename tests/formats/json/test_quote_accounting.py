@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formats.json.quote_accounting import are_opaque, count_quotes, count_structural_quotes, is_all_read
+from app.formats.json.quote_accounting import (
+    are_opaque,
+    count_quotes,
+    count_structural_quotes,
+    is_all_decoded,
+    is_all_read,
+)
 
 TEXTS = st.text(st.sampled_from('a"\\/:{é\u2028\n'), max_size=4)
 VALUES = st.recursive(
@@ -56,3 +62,11 @@ def test_escaped_quotes_are_not_structural(text: str, filler: str) -> None:
 )
 def test_an_opaque_value_must_hide_nothing(value: str, *, is_opaque: bool) -> None:
     assert are_opaque([msgspec.Raw(value.encode())], msgspec.json.decode) is is_opaque
+
+
+@pytest.mark.parametrize("offset", range(-7, 3))
+def test_u0000_is_found_wherever_slices_of_a_long_document_begin(offset: int) -> None:
+    before = 2**20 - len('["') + offset
+    document = f'["{"x" * before}\\u0000{"y" * 9_000}\\n"]'.encode()
+    assert not is_all_decoded(document, document)
+    assert is_all_decoded(document.replace(b"u0000", b"u0001"), document.replace(b"u0000", b"u0001"))
