@@ -8,16 +8,13 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import case_detail
-from app.domain.model.table import Table
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.rows.declaration import Declaration
 from app.ingest.parsed_request import Registered
 from app.ingest.table_cache import TableCache
-from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.tables.registration import Registration, RegistrationOutcome, register_table
+from app.staging.tables.registration import Registration, RegistrationOutcome, find_locked_table, register_table
 from app.staging.tables.registration_events import record_registration
-from app.staging.tables.registry import find_table
 
 log = structlog.get_logger()
 
@@ -71,7 +68,7 @@ def register_declared(
 
 
 def _registered(connection: Connection, declared: Declaration, name: TableName, *, marker_first: bool) -> Registration:
-    present = _locked(connection, name)
+    present = find_locked_table(connection, name)
     wanted = declared.schema if present is None else declared.added_to(present.schema, present.left_columns)
     registration = register_table(connection, name, wanted, marker_first=marker_first)
     if registration.table.name != name:
@@ -79,15 +76,3 @@ def _registered(connection: Connection, declared: Declaration, name: TableName, 
     if present is None and registration.outcome not in {RegistrationOutcome.CREATED, RegistrationOutcome.UNCHANGED}:
         raise _Raced
     return registration
-
-
-def _locked(connection: Connection, name: TableName) -> Table | None:
-    """Return the table as it stays until the end of the transaction; None if there is none.
-
-    Without the lock, a column that another request adds meanwhile would count as one that has left the source.
-    """
-    present = find_table(connection, name)
-    if present is None:
-        return None
-    lock_counters(connection, [present.table_id])
-    return find_table(connection, name)

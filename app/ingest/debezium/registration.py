@@ -15,9 +15,8 @@ from app.formats.debezium.table_plan import renamed_columns, wanted_schema
 from app.ingest.table_cache import TableCache
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.tables.registration import RegistrationOutcome, register_table
+from app.staging.tables.registration import RegistrationOutcome, find_locked_table, register_table
 from app.staging.tables.registration_events import record_registration
-from app.staging.tables.registry import find_table
 
 log = structlog.get_logger()
 
@@ -36,7 +35,7 @@ def register_schema(
     A crash before COMMIT leaves the table as it was. Raises RejectedInput.
     """
     with translated_errors(), table_cache.begin() as connection:
-        present = _locked(connection, name)
+        present = find_locked_table(connection, name)
         wanted = wanted_schema(fields, keys, present)
         if wanted is None:
             return
@@ -49,15 +48,6 @@ def register_schema(
         record_registration(connection, registration, principal.key_id, "Connect schema")
     if registration.outcome is not RegistrationOutcome.UNCHANGED:
         log.info("table_registered", table=str(name), outcome=registration.outcome, by="Connect schema")
-
-
-def _locked(connection: Connection, name: TableName) -> Table | None:
-    """Lock a table and return it as it is then: a column that another request adds meanwhile must not seem to leave."""
-    present = find_table(connection, name)
-    if present is None:
-        return None
-    lock_counters(connection, [present.table_id])
-    return find_table(connection, name)
 
 
 def _check_renames(connection: Connection, fields: Sequence[ConnectField], present: Table) -> None:

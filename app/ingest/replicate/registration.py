@@ -17,10 +17,10 @@ from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registration import (
     Registration,
     RegistrationOutcome,
+    find_locked_table,
     register_table,
 )
 from app.staging.tables.registration_events import record_registration
-from app.staging.tables.registry import find_table
 from app.staging.tables.replicate_sources import record_replicate_metadata, replicate_metadata
 
 log = structlog.get_logger()
@@ -80,7 +80,7 @@ def _evolved(
     connection: Connection, entry: TableMetadata, previous: SourceVersion | None, *, marker_first: bool
 ) -> Registration:
     """Register what one metadata message declares. A rejection names the message."""
-    present = find_table(connection, entry.table)
+    present = find_locked_table(connection, entry.table)
     try:
         if present is None:
             wanted = entry.schema_after(None)

@@ -87,6 +87,18 @@ def register_table(
     return _change(connection, name, wanted, options, given, marker_first)
 
 
+def find_locked_table(connection: sa.Connection, name: TableName) -> Table | None:
+    """Return a table as it stays until the transaction ends, for a schema that depends on it; None if there is none.
+
+    Without the lock, a column that another request adds meanwhile would count as one that has left the source.
+    """
+    table_id = find_table_id(connection, name)
+    if table_id is None:
+        return None
+    lock_counters(connection, [table_id])
+    return find_table(connection, name)
+
+
 def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *, marker_first: bool) -> Registration:
     """Bring a table to the schema that its changes need: `table.schema`, more columns, or the row marker.
 
