@@ -50,8 +50,8 @@ BODIES: Final[Mapping[Code, Entry]] = {
     Code.MALFORMED_MESSAGE: Entry(
         Kind.INVALID,
         "A message lacks a field, or a field has the wrong type.",
-        "Compare the message at the pointer with `ArcionMessage` or `ReplicateMessage` in the gateway's /redoc. Send "
-        "rows without change data capture to `POST /v1/changes/rows`.",
+        "Compare the message at the pointer with `ArcionMessage`, `ReplicateMessage` or `DebeziumMessage` in the "
+        "gateway's /redoc. Send rows without change data capture to `POST /v1/changes/rows`.",
     ),
     Code.WRONG_ENDPOINT: Entry(
         Kind.INVALID,

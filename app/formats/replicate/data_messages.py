@@ -74,7 +74,7 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
     external_schema_id: str | None = None
     headers_at: HeaderPointers = HeaderPointers("")
     key: Any = UNSET
-    """For a delete without an image: the key that the message was sent with."""
+    """The key that the message was sent with: that of a delete without an image, or of a row without key columns."""
     key_at: str = KEY_AT
 
     @property
@@ -163,7 +163,7 @@ def data_change(index: int, parts: DataParts, images: Images, told: Told) -> Dat
         change_mask,
         str(headers.externalSchemaId) if headers.externalSchemaId else None,
         headers_at,
-        parts.key if is_without_image else UNSET,
+        parts.key,
         parts.key_at,
     )
 

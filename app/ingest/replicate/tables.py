@@ -20,7 +20,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.data_messages import DataChange, RejectedData
-from app.formats.replicate.forms.key_records import with_key
+from app.formats.replicate.forms.key_records import with_key, with_missing_keys
 from app.formats.replicate.history import SourceHistory, VersionId, with_external_ids
 from app.formats.replicate.messages import ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
@@ -67,7 +67,11 @@ class _Route:
         if table is None:
             return message
         if message.key is not UNSET:
-            change = with_key(change, message.key, message.key_at, table.schema.key_columns)
+            keys = table.schema.key_columns
+            if change.before is None and change.after is None:
+                change = with_key(change, message.key, message.key_at, keys)
+            elif message.column_mask is None:  # a mask says which columns the row has
+                change = with_missing_keys(change, message.key, keys)
         if extra := self.routing_columns - {*table.schema.names, *table.options.exclude}:
             before, after = _without(change.before, extra), _without(change.after, extra)
             change = msgspec.structs.replace(change, before=before, after=after)

@@ -1,11 +1,12 @@
-"""The key of a deleted row is read from the key of its Kafka record."""
+"""The key of a row that its message leaves out is read from the key of its Kafka record."""
 
 from typing import Any
 
 import pytest
 from msgspec import UNSET
 
-from app.formats.replicate.forms.key_records import key_image
+from app.domain.model.change import Change, Image, Operation
+from app.formats.replicate.forms.key_records import key_image, with_missing_keys
 
 KEY = {"id": 1004}
 
@@ -61,3 +62,23 @@ def test_a_key_of_several_columns_is_an_object() -> None:
 )
 def test_what_lacks_a_key_column_is_no_key(key: Any, columns: list[str]) -> None:
     assert key_image(key, columns) is None
+
+
+def change(operation: Operation, before: Image | None, after: Image | None) -> Change:
+    return Change(0, operation, before, after, "/beforeData", "/data")
+
+
+def test_key_columns_that_a_row_lacks_are_those_of_its_key() -> None:
+    insert = with_missing_keys(change(Operation.INSERT, None, {"name": "Grace"}), KEY, ["id"])
+    assert (insert.before, insert.after) == (None, {"id": 1004, "name": "Grace"})
+    delete = with_missing_keys(change(Operation.DELETE, {"name": "Grace"}, None), 1004, ["id"])
+    assert (delete.before, delete.after) == ({"id": 1004, "name": "Grace"}, None)
+    some = with_missing_keys(change(Operation.UPDATE, None, {"a": 1, "c": 2}), {"a": 5, "b": 6}, ["a", "b"])
+    assert some.after == {"a": 1, "b": 6, "c": 2}, "a column of the row is as the row says"
+
+
+@pytest.mark.parametrize("key", [None, UNSET, {"other": 1}])
+def test_a_row_stays_as_it_is_without_a_key_that_has_its_columns(key: Any) -> None:
+    insert = change(Operation.INSERT, None, {"name": "Grace"})
+    assert with_missing_keys(insert, key, ["id"]) is insert
+    assert with_missing_keys(insert, KEY, []) is insert

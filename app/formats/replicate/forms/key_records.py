@@ -1,7 +1,8 @@
-"""The keys of Kafka records, for data messages that leave the key of a deleted row to them.
+"""The keys of Kafka records, for data messages that leave the key of their row to them.
 
 A DELETE can have no image at all: its key is in the record's key only (FromReplicateTest of jcustenborder's
-kafka-connect-transform-cdc, DeleteTest of mongo-kafka). Keys are an object of the key columns, that object inside
+kafka-connect-transform-cdc, DeleteTest of mongo-kafka). The image of another message can lack the key columns
+(ReplaceTest of mongo-kafka). Keys are an object of the key columns, that object inside
 `key`, `data`, `message` or `payload`, as envelopes and Connect's converter write it, or the value of a single key
 column. An object can also be a text that has it as JSON.
 """
@@ -12,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from app.domain.model.change import Change, Image
+from app.domain.model.change import Change, Image, Operation
 from app.errors import Code, RejectedInput
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.forms.standard_form import rejection
@@ -35,6 +36,19 @@ def with_key(change: Change, key: Any, key_at: str, key_columns: Sequence[str]) 
         detail = f"the key must have the table's key columns: {', '.join(key_columns)}"
         raise rejection(Code.MISSING_KEY, detail, change.index, key_at)
     return msgspec.structs.replace(change, before=image, before_at=key_at)
+
+
+def with_missing_keys(change: Change, key: Any, key_columns: Sequence[str]) -> Change:
+    """Return a change whose row lacks key columns with those of the key that it was sent with, if that has them."""
+    is_delete = change.operation is Operation.DELETE
+    row = change.before if is_delete else change.after
+    if row is None or all(column in row for column in key_columns):
+        return change
+    image = key_image(key, key_columns)
+    if image is None:
+        return change
+    row = image | row
+    return msgspec.structs.replace(change, before=row) if is_delete else msgspec.structs.replace(change, after=row)
 
 
 def key_image(key: Any, key_columns: Sequence[str]) -> Image | None:
