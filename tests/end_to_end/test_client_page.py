@@ -1,4 +1,4 @@
-"""docs/client.md from top to bottom: its programs print what the page shows."""
+"""docs/client-library.md from top to bottom: its programs print what the page shows."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.support.documents import shell_blocks
 from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
-PAGE = (REPOSITORY / "docs" / "client.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "client-library.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
