@@ -12,7 +12,7 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvSigns
 from app.formats.debezium.reading import DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit, Tombstones
 from app.formats.foreign_forms import Form, explained
-from app.formats.replicate.forms.layouts import WrongLayout, read_layout
+from app.formats.replicate.forms.layouts import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS, WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
 from app.formats.replicate.forms.table_from import TableFrom
 from app.formats.rows.csv import RowsLayout
@@ -27,6 +27,8 @@ from app.ingest.readers import BodyReader, arcion_csv, arcion_json, debezium_jso
 from app.ingest.replay import Replays
 
 __all__ = [
+    "MAX_OPERATIONS",
+    "MAX_OPERATION_CHARACTERS",
     "ArrowLoad",
     "BacklogWatch",
     "BodyReader",

@@ -24,9 +24,7 @@ bearer = HTTPBearer(
     scheme_name="apiKey",
     bearerFormat="mg_<id>_<secret>",
     auto_error=False,
-    description="An API key (`mg_<id>_<secret>`), or an access token of the configured OpenID Connect issuer. A key is "
-    "also accepted as the password of Basic authentication, and the change endpoints accept bodies that are signed "
-    "with the signing secret of a key (`X-Signature`)",
+    description="An API key (`mg_<id>_<secret>`), or an access token of the configured OpenID Connect issuer.",
 )
 
 

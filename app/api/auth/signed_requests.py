@@ -10,7 +10,8 @@ import asyncio
 import re
 import time
 from typing import Final
-from urllib.parse import parse_qs
+
+from starlette.datastructures import QueryParams
 
 from app.api.auth.authenticator import Authenticator
 from app.api.auth.dependencies import authorize
@@ -67,8 +68,7 @@ def _key_id(exchange: Exchange) -> str:
     """Return the id of the key in `Mirrorgate-Key-Id` or `?key_id=`."""
     given = exchange.head.key_id.decode("latin-1")
     if not given:
-        query = parse_qs(exchange.scope["query_string"].decode("latin-1"), max_num_fields=64)
-        given = query.get("key_id", [""])[0]
+        given = QueryParams(exchange.scope["query_string"]).get("key_id", "")
     if not _KEY_ID.fullmatch(given):
         raise _bad("a signed request needs the id of its key in the header Mirrorgate-Key-Id or in ?key_id=")
     return given

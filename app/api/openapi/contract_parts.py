@@ -32,6 +32,23 @@ HEADERS: Final[dict[str, Any]] = {
         "schema": {"type": "string", "enum": ["true"]},
     },
 }
+SECURITY_SCHEMES: Final[dict[str, Any]] = {
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "An API key as the password, with any user name.",
+    },
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Signature",
+        "description": "The change endpoints accept a body that is signed with the signing secret of a key: "
+        "`sha256=<hex>`, or `t=<seconds>,v1=<hex>`, with the id of the key in the header `Mirrorgate-Key-Id` or in "
+        "`?key_id=`. The header can also be `X-Hub-Signature-256`.",
+    },
+}
+"""How a caller shows a key besides sending it as a bearer token; see docs/webhooks.md."""
+
 _NAME_MAPS: Final = frozenset({"properties", "schemas", "paths", "headers", "$defs"})
 _OUTSIDE_PARAMETER_SCHEMAS: Final = frozenset({"default", "description", "title"})
 _RETRIABLE: Final = frozenset({429, 503})

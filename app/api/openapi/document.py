@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.gateway import Gateway
 from app.api.openapi.contract_parts import (
     HEADERS,
+    SECURITY_SCHEMES,
     add_response_headers,
     drop_framework_errors,
     error_response,
@@ -118,6 +119,8 @@ def _complete(contract: dict[str, Any]) -> dict[str, Any]:
     """Add to FastAPI's contract what it cannot derive, and remove what disturbs client generators."""
     for operation in _operations(contract):
         drop_framework_errors(operation)
+        if "security" in operation:
+            operation["security"] = [*operation["security"], {"basic": []}]
         for status in _common_statuses(operation):
             operation["responses"].setdefault(str(status), error_response(_DESCRIPTIONS[status]))
         operation["responses"] = dict(sorted(operation["responses"].items()))
@@ -128,6 +131,7 @@ def _complete(contract: dict[str, Any]) -> dict[str, Any]:
         components["schemas"].pop(name, None)
     components["schemas"] = dict(sorted((components["schemas"] | message_schemas()).items()))
     components["headers"] = HEADERS
+    components["securitySchemes"] |= SECURITY_SCHEMES
     completed: dict[str, Any] = simplify_schema(contract)
     return completed
 

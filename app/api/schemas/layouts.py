@@ -1,13 +1,21 @@
 """Layouts of Replicate messages."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
+from app.ingest import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS
 
-Place = Annotated[str, Field(min_length=1, max_length=1_024)] | None
+_PLACE: Final = r"^((/[^/\x00-\x1f]+){1,9}|[^/.\x00-\x1f][^.\x00-\x1f]*(\.[^.\x00-\x1f]+){0,8})$"
+"""What `Place.parse` accepts, and little else: the contract shows it, and the parser words what is wrong."""
+
+Place = Annotated[str, Field(min_length=1, max_length=1_024, json_schema_extra={"pattern": _PLACE})] | None
+_OPERATIONS: Final[dict[str, Any]] = {
+    "maxProperties": MAX_OPERATIONS,
+    "propertyNames": {"minLength": 1, "maxLength": MAX_OPERATION_CHARACTERS, "pattern": r"^[^\x00-\x1f]+$"},
+}
 
 
 class LayoutModel(Model):
@@ -16,10 +24,14 @@ class LayoutModel(Model):
     A place is a JSON Pointer (`/payload/row`) or names with dots (`payload.row`). One that ends in `*` is all keys with
     that beginning: `headers_*` has the key `headers_operation` as `operation`, and `*` is every key that no other part
     has. A part that is not given is not read.
+
+    A layout needs `data` or `before_data`, and `operation` or `headers`. Two parts cannot have the same place, and only
+    `data`, `before_data`, `key` and `headers` can end in `*`.
     """
 
     model_config = ConfigDict(
         json_schema_extra={
+            "minProperties": 2,
             "examples": [
                 {
                     "data": "payload.row",
@@ -27,7 +39,7 @@ class LayoutModel(Model):
                     "headers": "meta_*",
                     "operations": {"I": "insert", "U": "update", "D": "delete"},
                 }
-            ]
+            ],
         }
     )
 
@@ -70,7 +82,9 @@ class LayoutModel(Model):
     table: Place = None
     """The name of the table."""
 
-    operations: dict[str, Literal["insert", "update", "delete", "refresh"]] | None = None
+    operations: Annotated[
+        dict[str, Literal["insert", "update", "delete", "refresh"]] | None, Field(json_schema_extra=_OPERATIONS)
+    ] = None
     """Names of operations besides Replicate's own, in any letter case."""
 
     def document(self) -> dict[str, Any]:

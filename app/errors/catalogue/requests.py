@@ -13,7 +13,7 @@ REQUESTS: Final[Mapping[Code, Entry]] = {
         "Correct what the detail names and send the request again. Nothing of it was staged.",
     ),
     Code.BAD_LAYOUT: Entry(
-        Kind.MALFORMED,
+        Kind.INVALID,
         "A layout of Replicate messages is not valid.",
         'Correct the part at the pointer. docs/formats.md, "Layouts", lists the parts and how places are written.',
     ),

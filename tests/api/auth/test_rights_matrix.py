@@ -107,7 +107,7 @@ RULES: Final = {
     "get_layout": Rule("read", (404, "unknown_layout")),
     "set_layout": Rule(
         "register",
-        (400, "bad_layout"),
+        (422, "bad_layout"),
         every_table=True,
         json={"data": "row", "operation": "op", "operations": {"": "insert"}},
     ),

@@ -93,6 +93,11 @@ def test_a_signature_of_anything_else_stages_nothing(sender: Sender, gateway: Ga
     assert accepted(gateway) == 0
 
 
+def test_a_signature_with_a_query_of_many_parameters_is_rejected(sender: Sender) -> None:
+    answer = sender.client.post("/v1/changes/rows?" + "a=1&" * 100, headers={"X-Signature": sender.sign(b"")})
+    problem(answer, 401, "bad_signature")
+
+
 def test_a_signature_beside_a_key_does_not_replace_it(sender: Sender) -> None:
     problem(sender.post(Authorization="Bearer mg_00112233_" + "x" * 43), 401, "unauthenticated")
     problem(sender.post(X_Signature=""), 401, "unauthenticated")

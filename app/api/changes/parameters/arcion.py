@@ -1,6 +1,5 @@
 """Query parameters of Arcion bodies, in JSON and in CSV."""
 
-import csv
 from functools import partial
 from typing import Annotated, Final
 
@@ -13,6 +12,7 @@ from app.api.changes.parameters.common import (
     CsvSignParameters,
     cached,
     given_table,
+    names_in,
     query_values,
 )
 from app.api.server.request_parameters import read_parameters
@@ -47,11 +47,10 @@ class CsvParameters(CsvSignParameters):
 
     @property
     def layout(self) -> CsvLayout:
-        """Return the layout. Raises RejectedInput `bad_request` without a mode."""
+        """Return the layout. Raises RejectedInput `bad_request` without a mode, or for names that cannot be read."""
         if self.mode is None:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires mode=snapshot or mode=realtime")
-        names = next(csv.reader([self.columns or ""], skipinitialspace=True), [])
-        columns = tuple(name.strip() for name in names)
+        columns = names_in(self.columns, "columns")
         signs = self.signs
         return CsvLayout(self.mode, columns, self.header, signs.delimiter, signs.quote, signs.escape)
 

@@ -3,6 +3,7 @@
 Most requests of a producer have the same few queries, so what a valid one means is cached. Rejections are not.
 """
 
+import csv
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
@@ -103,6 +104,16 @@ def query_values(query: bytes, known: Set[str], *, only_csv: Set[str] = frozense
     values: Mapping[str, str] = QueryParams(query) if query else {}
     check_query_names(values, known, only_csv=only_csv)
     return values
+
+
+def names_in(text: str | None, parameter: str) -> tuple[str, ...]:
+    """Return names that commas separate; one with a comma is in quotes. Raises RejectedInput `bad_request`."""
+    try:
+        names = next(csv.reader([text or ""], skipinitialspace=True), [])
+    except csv.Error:
+        detail = f"{parameter} must be names that commas separate, without line breaks between them"
+        raise RejectedInput(Code.BAD_REQUEST, detail) from None
+    return tuple(name.strip() for name in names)
 
 
 def given_table(given: ChangeParameters) -> TableName | None:

@@ -1,12 +1,18 @@
 """Query parameters of Debezium's events."""
 
-import csv
 from functools import partial
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, cached, given_table, query_values
+from app.api.changes.parameters.common import (
+    ChangeParameters,
+    ChangeQuery,
+    cached,
+    given_table,
+    names_in,
+    query_values,
+)
 from app.api.server.request_parameters import read_parameters
 from app.ingest import DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit, Tombstones, debezium_json
 
@@ -55,14 +61,14 @@ class DebeziumParameters(ChangeParameters):
 
     @property
     def reading(self) -> DebeziumReading:
-        """Return how the events are read."""
+        """Return how the events are read. Raises RejectedInput `bad_request`."""
         return DebeziumReading(
             self.keyed,
-            _names(self.key_columns),
+            tuple(filter(None, names_in(self.key_columns, "key_columns"))),
             self.timestamps,
             self.decimals,
             self.tombstones,
-            _names(self.unavailable),
+            tuple(filter(None, names_in(self.unavailable, "unavailable"))),
             self.nanoseconds,
         )
 
@@ -75,8 +81,3 @@ def debezium_query(query: bytes) -> ChangeQuery:
     """Read the query of a Debezium body. Raises what `arcion_query` raises."""
     given = read_parameters(DebeziumParameters, "query", query_values(query, _NAMES))
     return ChangeQuery(given, partial(debezium_json, table=given_table(given), reading=given.reading))
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    names = next(csv.reader([text or ""], skipinitialspace=True), [])
-    return tuple(name.strip() for name in names if name.strip())

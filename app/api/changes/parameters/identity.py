@@ -96,7 +96,7 @@ def openapi_extra(body: Mapping[str, Any], *parameters: type[Parameters]) -> dic
     """Return the part of a change route's contract that FastAPI cannot derive, because it reads none of the input."""
     described = [entry for model in parameters for entry in openapi_parameters(model, "query")]
     described += openapi_parameters(IdentityHeaders, "header")
-    return {**body, "parameters": described, "security": [{bearer.scheme_name: []}]}
+    return {**body, "parameters": described, "security": [{bearer.scheme_name: []}, {"signature": []}]}
 
 
 def _unquote(key: str) -> str:
