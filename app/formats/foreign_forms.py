@@ -34,6 +34,10 @@ _NAMES: Final = {
     Form.DEBEZIUM: "a Debezium event",
     Form.ROWS: "a plain row",
 }
+_NATIVE_ROW: Final = (
+    f"send the body to POST /v1/changes/{Form.ROWS} or, if it is a snapshot of `replication-format: NATIVE`, name its "
+    "table with ?table=…&mode=snapshot"
+)
 _SIGNS: Final[tuple[tuple[frozenset[str], tuple[str, ...], Form], ...]] = (
     (frozenset({"tableName", "opType"}), ("tableName",), Form.ARCION),
     (frozenset({"magic", "message"}), (), Form.REPLICATE),
@@ -114,7 +118,8 @@ def foreign_problem(index: int, message: Any, own: Form, columns: Set[str] = fro
         form = Form.ROWS
     if form is None or form is own:
         return None
-    detail = f"the message is {_NAMES[form]}, not {_NAMES[own]}; send the body to POST /v1/changes/{form}"
+    to = _NATIVE_ROW if (form, own) == (Form.ROWS, Form.ARCION) else f"send the body to POST /v1/changes/{form}"
+    detail = f"the message is {_NAMES[form]}, not {_NAMES[own]}; {to}"
     return Problem(Code.WRONG_ENDPOINT, detail, index)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Protocol
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -25,8 +26,9 @@ class ClientWith(Protocol):
 
 @pytest.fixture(scope="session")
 def api_database(postgres: PrivatePostgres, template_database: str) -> str:
-    create_database(postgres.url, "api", template=template_database)
-    return database_in(postgres.url, "api")
+    name = f"api_{uuid4().hex}"  # tests of the bridges have a gateway of their own in the same process
+    create_database(postgres.url, name, template=template_database)
+    return database_in(postgres.url, name)
 
 
 @pytest.fixture(scope="session")

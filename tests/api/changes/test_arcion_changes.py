@@ -203,7 +203,7 @@ def test_a_table_that_is_being_dropped_rejects_changes_until_it_is_active_again(
 def test_bare_rows_of_native_are_snapshot_rows_of_the_named_table(gateway: Gateway) -> None:
     gateway.register("shop.items", {"id": "int64", "name": "string"}, ["id"])
     rows = [{"id": "1", "name": "lamp"}, {"id": "2", "name": "null"}]
-    assert "mode=snapshot" in problem(gateway.arcion(*rows), 422, "malformed_message")["remedy"]
+    assert "mode=snapshot" in problem(gateway.arcion(*rows), 422, "wrong_endpoint")["remedy"]
     problem(gateway.arcion(*rows, mode="snapshot"), 400, "bad_request")
     parameters = {"table": "shop.items", "mode": "snapshot"}
     [table] = gateway.arcion(*rows, dry_run=True, **parameters).raise_for_status().json()["tables"]
