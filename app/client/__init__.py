@@ -1,4 +1,4 @@
-"""What talks to a gateway over HTTP, installable without the server's packages.
+"""Client library of the gateway, over HTTP; installable without the server's packages.
 
 `writer` is for applications: ChangeWriter and AsyncChangeWriter buffer rows and post them in the background. `producer`
 and `async_sender` post single requests, each durable once under the names of `request_names`; `retrying` says which are

@@ -72,7 +72,7 @@ def may_have_been_accepted(error: MirrorgateError) -> bool:
 
 
 def _is_temporary(error: BaseException) -> bool:
-    """Return True after 408, 429, 5xx and no answer: the request was not carried out, or nobody knows."""
+    """Return True after 408, 429, 5xx and no answer: the request was not carried out, or that is unknown."""
     if isinstance(error, RejectedByGateway):
         return error.status in (_TOO_SLOW, _TOO_MUCH) or error.status >= 500
     return isinstance(error, TemporarilyUnavailable)

@@ -34,7 +34,7 @@ def register_declared(
     *,
     marker_first: bool,
 ) -> Registered | None:
-    """Make a table have what a request declares, in a transaction of its own; None if it has all of it.
+    """Register or extend a table as a request declares, in a separate transaction; None if it has all of it.
 
     It stays registered if the request is rejected for its rows. A crash before COMMIT leaves the table as it was, and
     a repeat changes nothing. A table outside the caller's patterns is left to the reader, which does not find it.

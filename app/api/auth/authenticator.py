@@ -122,7 +122,7 @@ class Authenticator:
         return credential
 
     def signer(self, key_id: str) -> tuple[Credential, str] | None:
-        """Return the credential and the signing secret of a key that signs bodies; None if there is none. Can query."""
+        """Return the credential and signing secret of a key that signs bodies, None without one. May query Postgres."""
         cached, now = self._cache.get(key_id), self._clock()
         if cached is None or now - cached.looked_up > CACHE_SECONDS:
             key = self._look_up(key_id, now, cached.rechecked if cached else float("-inf"))

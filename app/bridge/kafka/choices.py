@@ -1,7 +1,7 @@
 """What the operator chooses on the command line: records to skip, and where to continue when a log has changed.
 
 Both are safe to leave on the command line of a service: a skip concerns one offset, and a start applies only where the
-bridge would otherwise refuse to read.
+bridge would otherwise stop.
 """
 
 import re
@@ -49,5 +49,5 @@ class Choices:
 
 def _wrong(option: str, text: str, example: str) -> RejectedInput:
     return RejectedInput(
-        Code.BAD_REQUEST, f"{option} {text!r} is not of the form that it needs", remedy=f"Write for example {example}."
+        Code.BAD_REQUEST, f"{option} {text!r} has the wrong form", remedy=f"Write for example {example}."
     )

@@ -13,7 +13,7 @@ from app.client.http import GatewayClient
 
 
 class Gateway(GatewayClient):
-    """A gateway client that sends at most `requests` requests at a time. Waiting for a retry takes no place."""
+    """A gateway client that sends at most `requests` requests at a time, apart from those that wait for a retry."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings.url, settings.key, settings.certificate)

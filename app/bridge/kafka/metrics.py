@@ -34,7 +34,7 @@ _HELP: Final = {
 
 
 class BridgeMetrics(Collector):
-    """Counts of assigned partitions go on after a rebalance: those of ended partitions are kept as a base."""
+    """Collects the metrics of a bridge. Counters never fall after a rebalance: ended partitions still count."""
 
     def __init__(self, bridge: KafkaBridge) -> None:
         self._bridge = bridge

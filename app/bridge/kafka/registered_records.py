@@ -99,7 +99,7 @@ def _with_address(address: bytes, decode: Decode, payload: bytes) -> bytes:
 
 
 def _replicate_address(schema: Node) -> bytes | None:
-    """Return the begin of a message of the table that the record's namespace ends with, None if it names none.
+    """Return the first JSON members of a message: schema and table, by the record's namespace. None if it names none.
 
     Replicate registers `com.attunity.queue.msg.<task>.<schema>.<table>.DataRecord`.
     """

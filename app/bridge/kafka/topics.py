@@ -1,4 +1,4 @@
-"""What becomes of the records of a topic: which rule of the file matches, and to which table and endpoint they go.
+"""Topics and the rules of the file that match them: the table and the endpoint of each record.
 
 A table template names groups of the topic's pattern, `topic`, `header.NAME`, `key`, or `key.MEMBER`:
 `{schema}.{table}`, `{header.table}`. Invariant: the same record always has the same table.

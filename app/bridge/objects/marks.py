@@ -68,7 +68,9 @@ class Mark:
                 fields.get("h"),
             )
         except (ValueError, KeyError, TypeError) as error:
-            detail = "the gateway keeps a position of this producer that is none of object storage"
+            detail = (
+                "the position that the gateway keeps for this producer was not written by a bridge of object storage"
+            )
             remedy = "Another program used the producer's name: give the bridge another `name`."
             raise Misconfigured(Code.PRODUCER_SHARED, detail, remedy=remedy) from error
 

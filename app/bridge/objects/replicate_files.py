@@ -1,9 +1,10 @@
 """Data files of Qlik's file targets, turned into Replicate messages with the help of their metadata files.
 
 Replicate and Qlik Cloud write CSV or JSON files to S3, ADLS, GCS and folders. With *Create metadata files in the target
-folder*, each has a file `.dfm` beside it: JSON with the columns and types of the data file. From it comes the metadata
-message that registers the table or adds columns, from each record a data message. So types, keys and schema changes
-follow the rules of `POST /v1/changes/replicate`. Sources: Qlik's help on metadata files and on change tables.
+folder*, each has a file `.dfm` beside it: JSON with the columns and types of the data file. The reader turns
+the `.dfm` into the metadata message that registers the table or adds columns, and each record into a data message. So
+types, keys and schema changes follow the rules of `POST /v1/changes/replicate`. Sources: Qlik's help on metadata files
+and on change tables.
 
 Invariant: the messages of a file depend on the two files alone, so that a position counts the same messages again.
 """

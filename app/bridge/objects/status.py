@@ -1,4 +1,4 @@
-"""What the bridge says of itself: counters of each table, for `/metrics`, `/readyz`, the terminal and the last line."""
+"""Status of the bridge: counters of each table, for `/metrics`, `/readyz`, the terminal and the last line."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence

@@ -53,7 +53,7 @@ class TableFollowers:
             self.on_lag(len(files), sum(file.state.size for file in files))
             ready = {name: of_table[0] for name, of_table in waiting.items() if of_table and of_table[0].is_complete}
             for name, file in ready.items():
-                self._guarded(name, {file.name: file.state}, lambda: self._followers[name].send(file))  # noqa: B023 - called at once
+                self._guarded(name, {file.name: file.state}, lambda: self._followers[name].send(file))  # noqa: B023  # called at once
             if not ready and once and not files:
                 break
             if not ready:

@@ -1,7 +1,7 @@
 """Rows and messages as lines of JSON.
 
-JSON has no NaN, and msgspec writes it as null, which would land as NULL without a word. So a row with null in its text
-is looked through for such a number.
+JSON has no NaN, and msgspec writes it as null, which would land as NULL without an error. So a row with null in its
+text is searched for such a number.
 """
 
 import math

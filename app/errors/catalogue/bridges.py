@@ -1,4 +1,4 @@
-"""Errors of the bridges. They end a bridge or stop one of its partitions, and appear in its log and status."""
+"""Errors of the bridges. They end a bridge or stop a partition or table of it, and appear in its log and status."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,14 +25,14 @@ BRIDGES: Final[Mapping[Code, Entry]] = {
     ),
     Code.SOURCE_ORDER_UNSAFE: Entry(
         Kind.CONFLICT,
-        "The bridge cannot keep the order that a table needs: its changes are spread over partitions, or the number "
-        "of partitions has changed.",
+        "The bridge cannot keep the order that a table needs: the number of partitions has changed, or an object "
+        "appeared or changed behind the position.",
         "Decide as the detail says. Nothing was sent out of order.",
     ),
     Code.UNREADABLE_RECORD: Entry(
         Kind.MALFORMED,
-        "A record of the source cannot be turned into a message, for example because its schema is unknown.",
-        "Correct the topic's settings in the bridge's file, or the producer of the record.",
+        "A record or file of the source cannot be turned into messages, for example because its schema is unknown.",
+        "Correct the settings of the topic or source in the bridge's file, or the program that wrote the record.",
     ),
     Code.PRODUCER_SHARED: Entry(
         Kind.CONFLICT,

@@ -1,6 +1,6 @@
 """Bare rows among Arcion's messages: in NATIVE, a snapshot message is the row alone, without a table or an operation.
 
-The request says which table they are for. Messages of changes may stand beside them, as in a topic.
+The request says which table they are for. The same body may have messages of changes, as the same topic has.
 """
 
 from dataclasses import replace

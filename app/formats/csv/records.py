@@ -2,7 +2,7 @@
 
 Unquoted `NULL` is NULL, quoted it is a text; so this reader, unlike that of the standard library, knows what is quoted.
 
-Invariant: the records are the whole body. What cannot be read is rejected with its line, and never healed.
+Invariant: the records are the whole body. What cannot be read is rejected with its line, and never repaired.
 """
 
 import re

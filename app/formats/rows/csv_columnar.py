@@ -1,6 +1,6 @@
 """Columnar reading of plain rows as CSV: lines are split at once, and each column is read as a whole.
 
-A line with quotes is read by the grammar of the exact path, if it is a record of its own. Invariant: the changes equal
+A line with quotes is read by the grammar of the exact path, if it is one complete record. Invariant: the changes equal
 those of `decode_csv_rows`, or NotPlain is raised: for a record of several lines, a wrong number of fields, an unknown
 column or operation, and whatever else has to be rejected.
 """
@@ -98,7 +98,7 @@ def _text(body: bytes) -> str:
 
 
 def _fields(line: str, signs: CsvSigns) -> Sequence[Field]:
-    """Return the fields of a line. Raises NotPlain if it has quotes and is no record of its own."""
+    """Return the fields of a line. Raises NotPlain if it has quotes and is not one complete record."""
     if signs.quote not in line:
         return _with_nulls(line.split(signs.delimiter))
     try:

@@ -36,7 +36,7 @@ class BodyReader:
     columnar: Columnar | None = None
     """Returns the request for the reader thread, if the format has a columnar decoder."""
     has_layout: bool = False
-    """True if messages have a form of their own, which may look like another format's."""
+    """True if messages have a custom form, which may look like another format's."""
 
 
 def present_table(table: TableName, table_cache: TableCache, principal: Principal) -> Table:

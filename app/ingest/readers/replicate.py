@@ -37,9 +37,8 @@ def replicate_json(
 ) -> BodyReader:
     """Read a Replicate body, and register the tables that its metadata messages declare.
 
-    A given `partition` is that of the task's topic which all messages of the body come from. `form` says how messages
-    are to be read that do not look like those of Replicate's default format; `layout` is the name of a stored layout
-    for it.
+    `partition` names the partition of the task's topic that all messages of the body were read from. `form` says how to
+    read messages that differ from Replicate's default format; `layout` is the name of a stored layout for it.
     """
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:

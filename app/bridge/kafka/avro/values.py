@@ -1,4 +1,4 @@
-"""The value functions: what decoded Avro becomes in the JSON that the gateway reads. Exact, or rejected by the gateway.
+"""Functions from decoded Avro values to the JSON that the gateway reads. No value is rounded.
 
 A date, time or timestamp beyond the calendar becomes the digits of its number, so that the gateway rejects it by its
 own rule, with table and column.

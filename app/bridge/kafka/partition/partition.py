@@ -323,8 +323,8 @@ class Partition:
             self._refusal = Refusal(
                 Code.PRODUCER_SHARED,
                 f"another process keeps sending as {producer.name}",
-                "Stop the other bridge, or give this one another `cluster` or `group`: it then starts anew as `start` "
-                "says, and lands every record again.",
+                "Stop the other bridge, or give this one another `cluster` or `group`: it is then a new producer, "
+                "starts as `start` says, and lands every record again.",
             )
             return
         self.buffer.forget()  # the other process may have sent some of these records

@@ -1,6 +1,6 @@
 """Types upserts, inserts, updates and deletes that arrive as Arrow columns: -> landing rows, by column.
 
-All rows have the same columns, so there is one shape per operation, and `row_layout` says what becomes of it.
+All rows have the same columns, so there is one shape per operation, and `row_layout` decides how its rows land.
 Invariant: the rows equal those of `landing_rows` for the same rows as plain JSON.
 
 Source of the rules: docs/formats.md, "Plain rows".

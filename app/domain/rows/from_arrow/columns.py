@@ -43,7 +43,7 @@ def unknown_columns(given: pa.Schema, rules: RowRules) -> Iterator[Problem]:
 def other_kind(given: pa.DataType, column: Column) -> Problem | None:
     """Return the problem of a column whose type cannot become the table's; null can become any."""
     wanted = column.type.arrow
-    if given == wanted or pa.types.is_null(given) or _is_kin(given, wanted):
+    if given == wanted or pa.types.is_null(given) or _is_same_kind(given, wanted):
         return None
     detail = f"column is {given} in the stream and {column.type} in the table"
     return column_problem(Code.SCHEMA_MISMATCH, detail, column)
@@ -119,7 +119,7 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
     return array
 
 
-def _is_kin(given: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Tell whether values of one type mean the same in the other; whether they fit is checked later."""
     types = pa.types
     if types.is_timestamp(wanted):

@@ -1,4 +1,4 @@
-"""How the messages of a request are to be read: what its parameters `keyed`, `layout` and `table_from` say."""
+"""How to read the messages of a request: its parameters `keyed`, `layout` and `table_from`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from app.formats.replicate.forms.table_from import TableFrom
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """How the messages of a request are to be read, as its parameters say."""
+    """How to read the messages of a request, by its parameters."""
 
     keyed: bool | None = None
     """Whether elements are `{"key": …, "value": …}`; None: recognize them."""
