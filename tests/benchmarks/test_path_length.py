@@ -12,10 +12,8 @@ from benchmarks.path_length import OTHER_THREADS, WORKLOADS, PathLength, is_inse
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "source_format", [pytest.param(name, marks=() if name == "arcion" else pytest.mark.thorough) for name in WORKLOADS]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("source_format", WORKLOADS)
 def test_the_path_leads_from_the_head_of_the_post_to_the_insert_of_the_block(source_format: str) -> None:
     command = [sys.executable, "-m", "benchmarks.path_length", source_format, "--json"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120).stdout

@@ -64,7 +64,7 @@ def test_the_gateway_answers_a_few_requests_of_each_kind_as_the_contract_says(ad
     fuzz(
         address,
         tmp_path,
-        *("--phases", "examples,coverage,fuzzing", "--max-examples", "4", "--generation-deterministic"),
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", "2", "--generation-deterministic"),
     )
 
 

@@ -143,8 +143,8 @@ def temporary() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", [pytest.param("returns", marks=pytest.mark.thorough), "is killed"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("ending", ["returns", "is killed"])
 def test_with_no_umask_at_all_too_and_nothing_is_left_at_the_end_or_the_next_start(
     temporary: Path, ending: str
 ) -> None:
