@@ -1,5 +1,6 @@
 """The sections that every bridge's file has: the gateway, the health port and the log."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from app.errors import Code
 
 DEFAULT_HEALTH_PORT: Final = 9480
 MAX_REQUESTS_AT_A_TIME: Final = 64
+_NAME: Final = re.compile(r"[!-.0-~]{1,100}")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,15 @@ class LogSettings:
     format: str = "auto"
     level: str = "info"
     repeat_seconds: float = 60.0
-    """A line about the same trouble of the same partition is written this often at most."""
+    """The least time between two lines about the same trouble of the same partition or table."""
+
+
+def read_name(entry: Entry) -> str:
+    """Return a name that becomes part of producers' names."""
+    if not _NAME.fullmatch(entry.text()):
+        remedy = "Use up to 100 visible ASCII characters without blanks and slashes."
+        raise entry.wrong(Code.BAD_SETTING, "is not a name", remedy)
+    return entry.text()
 
 
 def read_gateway(entry: Entry) -> GatewaySettings:

@@ -168,7 +168,12 @@ def _of_bytes(body: bytes, own: Form, *, is_csv: bool) -> str | None:
             else None
         )
     first = head.split(b"\n", 1)[0]
-    if is_json or not first.isascii() or not any(sign in first for sign in b",;\t|") or not first[:1].isascii():
+    if (
+        is_json
+        or not first.isascii()
+        or not any(delimiter in first for delimiter in b",;\t|")
+        or not first[:1].isascii()
+    ):
         return None
     endpoint = own if own in {Form.ARCION, Form.ROWS} else Form.ROWS
     return f"the body looks like CSV; send it to POST /v1/changes/{endpoint} with the content type text/csv"

@@ -9,7 +9,7 @@ threads to the event loop.
 """
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.csv.records import CsvSigns
+from app.formats.csv.records import CsvDialect
 from app.formats.debezium.reading import DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit, Tombstones
 from app.formats.foreign_forms import Form, explained
 from app.formats.replicate.forms.layouts import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS, WrongLayout, read_layout
@@ -32,9 +32,9 @@ __all__ = [
     "ArrowLoad",
     "BacklogWatch",
     "BodyReader",
+    "CsvDialect",
     "CsvLayout",
     "CsvMode",
-    "CsvSigns",
     "DebeziumReading",
     "DecimalForm",
     "Declaration",

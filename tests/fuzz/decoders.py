@@ -29,7 +29,7 @@ from app.formats.arcion.exists_flags import NotColumnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow.stream import decode_arrow_stream
 from app.formats.csv.blanks import trimmed_columns
-from app.formats.csv.records import CsvSigns
+from app.formats.csv.records import CsvDialect
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
@@ -192,11 +192,11 @@ def columnar_rows(
 def plain_rows_csv(body: bytes) -> None:
     """Rows in CSV; the first byte says how the rest is written. The columnar path gives the same, or nothing."""
     if body:
-        signs = CsvSigns() if body[0] % 2 else CsvSigns("|", "'", "\\")
+        dialect = CsvDialect() if body[0] % 2 else CsvDialect("|", "'", "\\")
         for rules in ROWS_RULES:
-            columnar = columnar_csv_rows(body[1:], signs, rules)
+            columnar = columnar_csv_rows(body[1:], dialect, rules)
             try:
-                rows = exact_csv_rows(body[1:], signs, rules)
+                rows = exact_csv_rows(body[1:], dialect, rules)
             except RejectedInput:
                 assert columnar is None
                 if rules is ROWS_RULES[0]:
@@ -205,17 +205,19 @@ def plain_rows_csv(body: bytes) -> None:
                 assert columnar is None or (columnar.batch.equals(rows.batch) and _same_but_batch(columnar, rows))
 
 
-def exact_csv_rows(body: bytes, signs: CsvSigns, rules: RowRules) -> LandingRows:
+def exact_csv_rows(body: bytes, dialect: CsvDialect, rules: RowRules) -> LandingRows:
     """Read plain rows in CSV on the exact path."""
-    layout = RowsLayout(RowOperation.UPSERT, signs)
+    layout = RowsLayout(RowOperation.UPSERT, dialect)
     return landing_rows(decode_csv_rows(body, layout, trimmed_columns(rules.schema)).changes, rules)
 
 
-def columnar_csv_rows(body: bytes, signs: CsvSigns, rules: RowRules, max_rows: int = 1_000_000) -> LandingRows | None:
+def columnar_csv_rows(
+    body: bytes, dialect: CsvDialect, rules: RowRules, max_rows: int = 1_000_000
+) -> LandingRows | None:
     """Read plain rows in CSV on the columnar path, if they qualify."""
     reader = CsvReader(rules.schema.names, trimmed_columns(rules.schema))
     try:
-        changes = reader.read([CsvBody(body, signs, Operation.MERGE, max_rows)])
+        changes = reader.read([CsvBody(body, dialect, Operation.MERGE, max_rows)])
     except (NotPlain, ValueError):
         return None
     rows = landing_rows_of_shaped(changes, rules)

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.changes.endpoints import ARCION, ARROW, DEBEZIUM, PREFIX, REPLICATE, ROWS, ChangeEndpoint
 from app.api.changes.parameters import (
+    CsvDialectParameters,
     CsvParameters,
-    CsvSignParameters,
     DebeziumParameters,
     LoadParameters,
     OverrideParameters,
@@ -94,7 +94,7 @@ async def post_debezium(request: Request) -> Response:
     summary="Post plain rows of one table",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=openapi_extra(ROWS_BODY, RowsParameters, CsvSignParameters, StreamParameters),
+    openapi_extra=openapi_extra(ROWS_BODY, RowsParameters, CsvDialectParameters, StreamParameters),
 )
 async def post_rows(request: Request) -> Response:
     """Accept rows for the table in `table`: a JSON object or array, NDJSON, CSV with a header, or an Arrow stream.

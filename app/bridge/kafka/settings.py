@@ -14,6 +14,7 @@ from app.bridge.common_settings import (
     read_gateway,
     read_health,
     read_log,
+    read_name,
 )
 from app.bridge.kafka.topics import FORMATS, Start, Template, TopicRule
 from app.bridge.settings_file import (
@@ -56,7 +57,6 @@ _OWN_SETTINGS: Final = {
     "auto.offset.reset": "Write `start` of the topic.",
     "enable.partition.eof": "The bridge sets it.",
 }
-_NAME: Final = re.compile(r"[!-.0-~]{1,100}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -139,8 +139,8 @@ def read_settings(path: Path, environment: Mapping[str, str]) -> BridgeSettings:
 def _kafka(entry: Entry) -> KafkaSettings:
     fields = fields_of(entry, ("cluster", "group", "settings"), ("cluster", "settings"))
     return KafkaSettings(
-        fields.take("cluster", _name, ""),
-        fields.take("group", _name, "mirrorgate"),
+        fields.take("cluster", read_name, ""),
+        fields.take("group", read_name, "mirrorgate"),
         fields.take("settings", _librdkafka, {}),
     )
 
@@ -259,14 +259,6 @@ def _stop(entry: Entry) -> StopSettings:
 
 def _rejected(entry: Entry) -> Path | None:
     return fields_of(entry, ("folder",), ("folder",)).take("folder", lambda value: Path(value.text()), None)
-
-
-def _name(entry: Entry) -> str:
-    if not _NAME.fullmatch(entry.text()):
-        raise entry.wrong(
-            Code.BAD_SETTING, "is not a name", "Use up to 100 visible ASCII characters without blanks and slashes."
-        )
-    return entry.text()
 
 
 def _exact(entry: Entry) -> tuple[str, re.Pattern[str]]:

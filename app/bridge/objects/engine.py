@@ -31,7 +31,7 @@ def producer_name(bridge: str, source: str, path: TablePath) -> str:
     """Return the producer of a table: `objects:lake/landing/sales.orders`. A long or foreign name ends with a hash."""
     table = "&".join([path.table or "*", *(f"{name}={value}" for name, value in path.parameters.items())])
     name = f"objects:{bridge}/{source}/{table}"
-    if len(name) <= MAX_PRODUCER_NAME and all("!" <= sign <= "~" for sign in name):
+    if len(name) <= MAX_PRODUCER_NAME and all("!" <= character <= "~" for character in name):
         return name
     return f"objects:{bridge}/{source}/{sha256(table.encode()).hexdigest()[:32]}"[-MAX_PRODUCER_NAME:]
 

@@ -230,22 +230,22 @@ class ReplicateFilesReader:
 
     def _csv_records(self, blocks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         options = self.description.format_info.options
-        if _sign(options.record_delimiter) not in ("\n", "\r\n"):
+        if _character(options.record_delimiter) not in ("\n", "\r\n"):
             raise _unreadable("its records do not end with a line end", "Set the record delimiter to \\n.")
-        quote = _sign(options.quote_char) or '"'
+        quote = _character(options.quote_char) or '"'
         layout = CsvLayout(
             CsvMode.SNAPSHOT,
             ("a", "b"),
             False,
-            _sign(options.field_delimiter),
+            _character(options.field_delimiter),
             quote,
-            _sign(options.escape_char) or quote,
+            _character(options.escape_char) or quote,
         )
         names = [column.name for column in self.description.data_info.columns]
         null = options.null_value
         at = 0
         for chunk in partial(split_csv, layout=layout)(blocks, _BLOCK, 0):
-            for record in read_records(chunk.body, layout.signs, empty_is_null=null == ""):
+            for record in read_records(chunk.body, layout.dialect, empty_is_null=null == ""):
                 values = record.values
                 if not values or (at == 0 and values == names):
                     continue  # an empty line, or the names of the columns
@@ -279,7 +279,7 @@ def _text(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
-def _sign(written: str) -> str:
+def _character(written: str) -> str:
     """Return a delimiter, which the metadata may give in hexadecimal, as in `0x01`, or with a backslash."""
     if re.fullmatch(r"0[xX](?:[0-9a-fA-F]{2})+", written):
         return bytes.fromhex(written[2:]).decode("latin-1")

@@ -13,6 +13,7 @@ from app.bridge.common_settings import (
     read_gateway,
     read_health,
     read_log,
+    read_name,
 )
 from app.bridge.objects.formats import Content, ObjectFormat
 from app.bridge.objects.store import shows_growing_objects
@@ -53,7 +54,6 @@ _OWN_PARAMETERS: Final = {
     "on_reject": "Write it as `on_reject` of the source.",
     "dry_run": "A dry run stages nothing, so the bridge does not allow it.",
 }
-_NAME: Final = re.compile(r"[!-.0-~]{1,100}")
 DEFAULT_SETTLE_SECONDS: Final = 5.0
 
 
@@ -141,14 +141,6 @@ def default_settle(url: str, done_marker: str | None) -> float:
 def default_order(source_format: ObjectFormat) -> FileOrder:
     """Return the order of a source: Replicate's full loads have names that sort after those of its changes."""
     return FileOrder.LOAD_FIRST if source_format is ObjectFormat.REPLICATE_FILES else FileOrder.NAME
-
-
-def read_name(entry: Entry) -> str:
-    """Return a name that becomes part of producers' names."""
-    if not _NAME.fullmatch(entry.text()):
-        remedy = "Use up to 100 visible ASCII characters without blanks and slashes."
-        raise entry.wrong(Code.BAD_SETTING, "is not a name", remedy)
-    return entry.text()
 
 
 def _sources(entry: Entry) -> tuple[SourceSettings, ...]:

@@ -85,7 +85,7 @@ def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dic
 def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[CsvRecord], bool]:
     """Return the columns, the records after a header, and whether an empty line is a record."""
     columns = layout.checked().columns
-    records = read_records(body, layout.signs)
+    records = read_records(body, layout.dialect)
     if layout.header:
         columns, records = _header(records, columns, layout.mode)
     return columns, records, layout.mode is CsvMode.SNAPSHOT and len(columns) == 1

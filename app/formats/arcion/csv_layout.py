@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.errors import Code, RejectedInput
-from app.formats.csv.records import CsvSigns
+from app.formats.csv.records import CsvDialect
 
 
 class CsvMode(StrEnum):
@@ -28,13 +28,13 @@ class CsvLayout:
     escape: str = '"'
 
     @property
-    def signs(self) -> CsvSigns:
+    def dialect(self) -> CsvDialect:
         """The characters that separate and enclose fields."""
-        return CsvSigns(self.delimiter, self.quote, self.escape)
+        return CsvDialect(self.delimiter, self.quote, self.escape)
 
     def checked(self) -> "CsvLayout":
         """Return this layout if it is valid. Raises RejectedInput `bad_request` or `columns_required`."""
-        self.signs.checked()
+        self.dialect.checked()
         if not self.columns and not self.header:
             detail = "the order of the columns is unknown; set `columns`, or `header=true` for a file with a header"
             raise RejectedInput(Code.COLUMNS_REQUIRED, detail)

@@ -21,7 +21,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSigns:
+class CsvDialect:
     """The characters that separate and enclose fields."""
 
     delimiter: str = ","
@@ -29,11 +29,11 @@ class CsvSigns:
     escape: str = '"'
 
     def checked(self) -> Self:
-        """Return these signs if a body can be read with them. Raises RejectedInput `bad_request`."""
-        signs = (self.delimiter, self.quote, self.escape)
-        if not all(len(sign) == 1 and sign.isascii() and sign not in "\r\n\0" for sign in signs):
+        """Return this dialect if a body can be read with it. Raises RejectedInput `bad_request`."""
+        characters = (self.delimiter, self.quote, self.escape)
+        if not all(len(one) == 1 and one.isascii() and one not in "\r\n\0" for one in characters):
             raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape must be one ASCII character each")
-        if self.delimiter in signs[1:]:
+        if self.delimiter in characters[1:]:
             raise RejectedInput(Code.BAD_REQUEST, "the delimiter must differ from the quote and the escape")
         return self
 
@@ -64,14 +64,14 @@ def written_records(
     return {index: written[index] for index in indexes}
 
 
-def read_records(body: bytes, signs: CsvSigns, *, empty_is_null: bool = False) -> Iterator[CsvRecord]:
+def read_records(body: bytes, dialect: CsvDialect, *, empty_is_null: bool = False) -> Iterator[CsvRecord]:
     """Yield the records. With `empty_is_null`, an empty field without quotes is NULL.
 
     Raises RejectedInput `malformed_csv` with the line.
     """
     if (null := body.find(b"\0")) >= 0:
         raise _malformed(body, null, "has the character U+0000")
-    field, unescaped, delimiter = _field_pattern(signs), _unescaper(signs), signs.delimiter.encode()
+    field, unescaped, delimiter = _field_pattern(dialect), _unescaper(dialect), dialect.delimiter.encode()
     nulls = (_NULL, b"") if empty_is_null else (_NULL,)
     position = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
     line = 1
@@ -106,10 +106,10 @@ def read_records(body: bytes, signs: CsvSigns, *, empty_is_null: bool = False) -
         line += body.count(_NEW_LINE, start, position)
 
 
-def _field_pattern(signs: CsvSigns) -> re.Pattern[bytes]:
+def _field_pattern(dialect: CsvDialect) -> re.Pattern[bytes]:
     """Return the pattern of a field and its end: quoted, quoted JSON with backslashed quotes, or unquoted."""
-    delimiter, quote, escape = (re.escape(sign) for sign in (signs.delimiter, signs.quote, signs.escape))
-    if signs.escape == signs.quote:
+    delimiter, quote, escape = (re.escape(one) for one in (dialect.delimiter, dialect.quote, dialect.escape))
+    if dialect.escape == dialect.quote:
         inner, json = f"[^{quote}]++|{quote}{quote}", rf"\{{(?:[^{quote}\\]++|\\.)*+"
     else:
         inner, json = f"[^{quote}{escape}]++|{escape}.", "(?!)"
@@ -117,9 +117,9 @@ def _field_pattern(signs: CsvSigns) -> re.Pattern[bytes]:
     return re.compile(rf"{pattern}({delimiter}|\r?\n|\Z)".encode(), re.DOTALL)
 
 
-def _unescaper(signs: CsvSigns) -> Callable[[bytes], bytes]:
+def _unescaper(dialect: CsvDialect) -> Callable[[bytes], bytes]:
     """Return the function that removes the escapes of a quoted field."""
-    escape, quote = signs.escape.encode(), signs.quote.encode()
+    escape, quote = dialect.escape.encode(), dialect.quote.encode()
     if escape == quote:
         return lambda field: field.replace(quote + quote, quote)
     pattern = re.compile(re.escape(escape) + b"(.)", re.DOTALL)

@@ -195,16 +195,16 @@ def _flattened(
     if payload.get("__deleted") in (True, "true"):
         operation = Operation.DELETE
     is_delete = operation is Operation.DELETE
-    told = _told(payload)
+    source = _source_of_row(payload)
     return Record(
         index,
         operation,
-        source_table(told),
+        source_table(source),
         payload if is_delete else None,
         None if is_delete else payload,
         at,
         at,
-        source_position(told),
+        source_position(source),
         at,
         key,
         schema if schema is not None and schema.kind == "struct" else None,
@@ -212,8 +212,8 @@ def _flattened(
     )
 
 
-def _told(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a flattened row tells of its source, as the block `source` has it."""
+def _source_of_row(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a flattened row says about its source, in the form of the block `source`."""
     return {name[len("__") :].removeprefix("source_"): value for name, value in payload.items() if name[:2] == "__"}
 
 
@@ -269,7 +269,7 @@ def _source_of(payload: Any) -> SourceName | None:
     if not isinstance(payload, dict):
         return None
     source = payload.get("source")
-    return source_table(source if isinstance(source, dict) else _told(payload))
+    return source_table(source if isinstance(source, dict) else _source_of_row(payload))
 
 
 def _unclear(index: int, at: str) -> Problem:

@@ -83,8 +83,8 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
         return self.change.index
 
 
-class Told(NamedTuple):
-    """What a message says about its table."""
+class MessageAddress(NamedTuple):
+    """What a message says about its table: a name, a schema id, or both."""
 
     source: SourceName | None
     schema_id: str | None
@@ -117,7 +117,7 @@ class Images(NamedTuple):
         return (parts.key, parts.key_at) if isinstance(parts.key, dict) else ({}, self.data_at)
 
 
-def data_change(index: int, parts: DataParts, images: Images, told: Told) -> DataChange:
+def data_change(index: int, parts: DataParts, images: Images, address: MessageAddress) -> DataChange:
     """Return the change of a data message.
 
     Raises RejectedInput `bad_op`, `bad_mask`, or `malformed_message` if an image is missing.
@@ -157,8 +157,8 @@ def data_change(index: int, parts: DataParts, images: Images, told: Told) -> Dat
     )
     return DataChange(
         change,
-        told.source,
-        told.schema_id,
+        address.source,
+        address.schema_id,
         column_mask,
         change_mask,
         str(headers.externalSchemaId) if headers.externalSchemaId else None,

@@ -14,7 +14,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Problem, RejectedInput
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.keyed import split
-from app.formats.replicate.data_messages import DataChange, Images, RejectedData, Told, data_change
+from app.formats.replicate.data_messages import DataChange, Images, MessageAddress, RejectedData, data_change
 from app.formats.replicate.forms.custom_form import CustomForm
 from app.formats.replicate.forms.envelope import DataParts
 from app.formats.replicate.forms.message_form import STANDARD, MessageForm
@@ -63,7 +63,7 @@ class _Reader:
         self.ignored = 0
         self._request, self._form, self._keep_rejected = request, form, keep_rejected
         self._custom = CustomForm(form.layout) if form.layout else None
-        self._told: Told | None = None
+        self._address: MessageAddress | None = None
         """What the present message says about its table, once that is known."""
 
     def add(self, index: int, element: Mapping[str, Any] | None) -> None:
@@ -72,13 +72,13 @@ class _Reader:
             self._read(index, element)
         except RejectedInput as error:
             found = error.problems or (Problem(error.code, error.detail, index),)
-            if self._told is not None and self._keep_rejected and is_kept(found):
-                self._request.rejected.append(RejectedData(index, *self._told, found))
+            if self._address is not None and self._keep_rejected and is_kept(found):
+                self._request.rejected.append(RejectedData(index, *self._address, found))
             else:
                 self.problems.extend(found)
 
     def _read(self, index: int, element: Mapping[str, Any] | None) -> None:
-        self._told = None
+        self._address = None
         key, message, at = split(index, element, self._form.keyed)
         if message is None:
             self.ignored += 1
@@ -95,13 +95,13 @@ class _Reader:
 
     def _read_standard(self, index: int, body: StandardBody, message: Mapping[str, Any], at: str, key: Any) -> None:
         if self._form.table_from is None:
-            self._told = Told(body.source, body.schema_id)
+            self._address = MessageAddress(body.source, body.schema_id)
         self._add_change(index, data_parts(index, body, key), message, at, body.schema_id)
 
     def _read_custom(self, custom: CustomForm, index: int, message: Mapping[str, Any], at: str, key: Any) -> None:
         schema_id = custom.schema_id(message, index, at)
         if self._form.table_from is None:
-            self._told = Told(custom.source(message, index, at), schema_id)
+            self._address = MessageAddress(custom.source(message, index, at), schema_id)
         self._add_change(index, custom.parts(message, index, at, key), message, at, schema_id)
 
     def _add_change(
@@ -110,6 +110,6 @@ class _Reader:
         images = Images.of(index, parts)
         if self._form.table_from is not None:
             row, row_at = images.row(parts)
-            self._told = Told(self._form.table_from.source(message, row, row_at, index, at), schema_id)
-        assert self._told is not None
-        self._request.changes.append(data_change(index, parts, images, self._told))
+            self._address = MessageAddress(self._form.table_from.source(message, row, row_at, index, at), schema_id)
+        assert self._address is not None
+        self._request.changes.append(data_change(index, parts, images, self._address))

@@ -11,7 +11,7 @@ from app.domain.model.change import Image
 from app.domain.model.dead_letter import RejectedMessage
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
-from app.formats.csv.records import CsvRecord, CsvSigns, read_records, written_records
+from app.formats.csv.records import CsvDialect, CsvRecord, read_records, written_records
 from app.formats.rows.messages import RowChanges
 from app.formats.rows.operations import RowOperation
 
@@ -23,7 +23,7 @@ class RowsLayout:
     """What a request declares about its CSV."""
 
     operation: RowOperation = RowOperation.UPSERT
-    signs: CsvSigns = field(default_factory=CsvSigns)
+    dialect: CsvDialect = field(default_factory=CsvDialect)
     columns: tuple[str, ...] = ()
     """The columns in file order; empty if the first record names them, as it does in every request."""
 
@@ -81,7 +81,7 @@ def csv_row_records(body: bytes, layout: RowsLayout, indexes: Collection[int]) -
 
 def _start(body: bytes, layout: RowsLayout) -> tuple[tuple[str, ...], Iterator[CsvRecord]]:
     """Return the columns, and the records after the header."""
-    records = read_records(body, layout.signs.checked(), empty_is_null=True)
+    records = read_records(body, layout.dialect.checked(), empty_is_null=True)
     if layout.columns:
         return layout.columns, records
     header = next(records, None)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from app.domain.model.change import Operation, SourceValue
 from app.domain.rows.shaped_changes import ShapedChanges, Values
 from app.errors import RejectedInput
-from app.formats.csv.records import MAX_FIELDS, CsvSigns, read_records
+from app.formats.csv.records import MAX_FIELDS, CsvDialect, read_records
 from app.formats.rows.columnar import NotPlain, RowShapes
 from app.formats.rows.operations import OPERATION_COLUMN, written_operation
 
@@ -28,7 +28,7 @@ class CsvBody(NamedTuple):
     """The body of a request, how it is written, the operation of rows without one, and how many rows it may have."""
 
     body: bytes
-    signs: CsvSigns
+    dialect: CsvDialect
     operation: Operation
     max_rows: int
 
@@ -45,8 +45,8 @@ class CsvReader:
         """Return the changes of each part. Raises NotPlain."""
         return [self._read(*part) for part in parts]
 
-    def _read(self, body: bytes, signs: CsvSigns, operation: Operation, max_rows: int) -> ShapedChanges:
-        header, by_column = _columns(body, signs, max_rows)
+    def _read(self, body: bytes, dialect: CsvDialect, operation: Operation, max_rows: int) -> ShapedChanges:
+        header, by_column = _columns(body, dialect, max_rows)
         given = {name.strip(): values for name, values in zip(header, by_column, strict=True)}
         written = given.pop(OPERATION_COLUMN, None)
         if len(given) + (written is not None) < len(header) or not given.keys() <= {*self._names}:
@@ -68,23 +68,23 @@ class CsvReader:
         return [value and value.strip(_BLANKS) for value in values]
 
 
-def _columns(body: bytes, signs: CsvSigns, max_rows: int) -> tuple[Sequence[str], Sequence[Sequence[Field]]]:
+def _columns(body: bytes, dialect: CsvDialect, max_rows: int) -> tuple[Sequence[str], Sequence[Sequence[Field]]]:
     """Return the header, and the fields by column. Raises NotPlain."""
     has_returns = b"\r" in body
     if b"\0" in body or (has_returns and body.count(b"\r") != body.count(b"\r\n")):
         raise NotPlain
     text = _text(body.removeprefix(_BYTE_ORDER_MARK))
     first, *others = (text.replace("\r\n", "\n") if has_returns else text).split("\n")
-    header = [name or "" for name in _fields(first, signs)]
+    header = [name or "" for name in _fields(first, dialect)]
     if not first or len(others) > max_rows or len(header) >= MAX_FIELDS:
         raise NotPlain
     lines = [line for line in others if line]
-    if signs.quote in text:
-        records = [_fields(line, signs) for line in lines]
+    if dialect.quote in text:
+        records = [_fields(line, dialect) for line in lines]
         if {*map(len, records)} != {len(header)}:
             raise NotPlain
         return header, [*zip(*records, strict=True)]
-    split = [line.split(signs.delimiter) for line in lines]
+    split = [line.split(dialect.delimiter) for line in lines]
     if {*map(len, split)} != {len(header)}:
         raise NotPlain
     return header, [*map(_with_nulls, zip(*split, strict=True))]
@@ -97,12 +97,12 @@ def _text(body: bytes) -> str:
         raise NotPlain from None
 
 
-def _fields(line: str, signs: CsvSigns) -> Sequence[Field]:
+def _fields(line: str, dialect: CsvDialect) -> Sequence[Field]:
     """Return the fields of a line. Raises NotPlain if it has quotes and is not one complete record."""
-    if signs.quote not in line:
-        return _with_nulls(line.split(signs.delimiter))
+    if dialect.quote not in line:
+        return _with_nulls(line.split(dialect.delimiter))
     try:
-        [record] = read_records(line.encode(), signs, empty_is_null=True)
+        [record] = read_records(line.encode(), dialect, empty_is_null=True)
     except RejectedInput:
         raise NotPlain from None
     if record.backslashed is not None:

@@ -9,6 +9,7 @@ from app.domain.access.rights import Principal
 from app.domain.model.change import Operation
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.formats.csv.blanks import trimmed_columns
 from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
@@ -42,11 +43,7 @@ class RowsRequest:
         return [opened_or_why(RowsRequest._opened, request, table_cache) for request in requests]
 
     def _opened(self, table_cache: TableCache) -> OpenedBody:
-        if len(self.body) > self.limits.value_bytes:  # a value can be too long
-            raise Declined(Decline.BODY)
-        table = eligible_table(self.requested, None, table_cache, self.principal)
-        if self.declared is not None and not self.declared.is_met_by(table.schema):
-            raise Declined(Decline.TABLE)
+        table = _table_of(self, table_cache)
         content = RowsBody(self.body, self.operation, self.limits.messages, self.is_plain)
         return OpenedBody([TablePart(table, _reader_of(table.schema.names), content)])
 
@@ -68,16 +65,22 @@ class RowsCsvRequest:
         return [opened_or_why(RowsCsvRequest._opened, request, table_cache) for request in requests]
 
     def _opened(self, table_cache: TableCache) -> OpenedBody:
-        if len(self.body) > self.limits.value_bytes:  # a value can be too long
-            raise Declined(Decline.BODY)
-        table = eligible_table(self.requested, None, table_cache, self.principal)
-        if self.declared is not None and not self.declared.is_met_by(table.schema):
-            raise Declined(Decline.TABLE)
+        table = _table_of(self, table_cache)
         operation = OPERATIONS[self.layout.operation]
-        content = CsvBody(self.body, self.layout.signs, operation, self.limits.messages)
+        content = CsvBody(self.body, self.layout.dialect, operation, self.limits.messages)
         return OpenedBody(
             [TablePart(table, _csv_reader_of(table.schema.names, trimmed_columns(table.schema)), content)]
         )
+
+
+def _table_of(request: RowsRequest | RowsCsvRequest, table_cache: TableCache) -> Table:
+    """Return the table of a body. Raises Declined if a value can be too long, or if the table must change first."""
+    if len(request.body) > request.limits.value_bytes:
+        raise Declined(Decline.BODY)
+    table = eligible_table(request.requested, None, table_cache, request.principal)
+    if request.declared is not None and not request.declared.is_met_by(table.schema):
+        raise Declined(Decline.TABLE)
+    return table
 
 
 @dataclass(frozen=True, slots=True)

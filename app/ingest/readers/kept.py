@@ -7,7 +7,7 @@ from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.csv.records import CsvSigns
+from app.formats.csv.records import CsvDialect
 from app.formats.debezium.reading import DebeziumReading
 from app.formats.rows.csv import RowsLayout
 from app.formats.rows.operations import RowOperation
@@ -36,8 +36,8 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> B
             case LetterFormat.ROWS:
                 read = rows_json(content, table, RowOperation(reading["op"])).read
             case LetterFormat.ROWS_CSV:
-                signs, columns = CsvSigns(*reading["signs"]), tuple(reading["columns"])
-                read = rows_csv(content, table, RowsLayout(RowOperation(reading["op"]), signs, columns)).read
+                dialect, columns = CsvDialect(*reading["signs"]), tuple(reading["columns"])
+                read = rows_csv(content, table, RowsLayout(RowOperation(reading["op"]), dialect, columns)).read
             case LetterFormat.DEBEZIUM:
                 read = debezium_json(content, table, DebeziumReading.from_json(reading)).read
             case LetterFormat.REPLICATE:

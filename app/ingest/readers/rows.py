@@ -81,7 +81,7 @@ def rows_csv(
 def _written_csv_rows(
     body: bytes, layout: RowsLayout, columns: tuple[str, ...], indexes: Collection[int]
 ) -> dict[int, WrittenMessage]:
-    signs = [layout.signs.delimiter, layout.signs.quote, layout.signs.escape]
-    reading = {"op": layout.operation, "columns": columns, "signs": signs}
+    characters = [layout.dialect.delimiter, layout.dialect.quote, layout.dialect.escape]
+    reading = {"op": layout.operation, "columns": columns, "signs": characters}
     records = csv_row_records(body, layout, indexes)
     return {index: WrittenMessage(LetterFormat.ROWS_CSV, record, reading) for index, record in records.items()}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.formats.csv.records import CsvSigns
+from app.formats.csv.records import CsvDialect
 from tests.fuzz.decoders import ROWS_RULES, columnar_csv_rows, exact_csv_rows, tried
 
 COLUMNS = ROWS_RULES[0].schema.names
@@ -57,8 +57,8 @@ def test_both_paths_read_csv_alike(body: bytes) -> None:
     ],
 )
 def test_a_usual_body_takes_the_columnar_path(body: bytes) -> None:
-    found = columnar_csv_rows(body, CsvSigns(), ROWS_RULES[0])
-    expected = exact_csv_rows(body, CsvSigns(), ROWS_RULES[0])
+    found = columnar_csv_rows(body, CsvDialect(), ROWS_RULES[0])
+    expected = exact_csv_rows(body, CsvDialect(), ROWS_RULES[0])
     assert found is not None
     assert replace(found, batch=expected.batch) == expected
     assert found.batch.equals(expected.batch)
@@ -66,17 +66,17 @@ def test_a_usual_body_takes_the_columnar_path(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b'id,name\n1,"a\nb"\n', b"id,id\n1,2\n", b"id,other\n1,2\n", b"id\n", b"id\n1,2\n"])
 def test_an_unusual_body_is_left_to_the_exact_path(body: bytes) -> None:
-    assert columnar_csv_rows(body, CsvSigns(), ROWS_RULES[0]) is None
+    assert columnar_csv_rows(body, CsvDialect(), ROWS_RULES[0]) is None
 
 
 def test_other_signs_take_the_columnar_path() -> None:
-    signs = CsvSigns("|", "'", "\\")
+    dialect = CsvDialect("|", "'", "\\")
     body = b"id|amount|name|doc\n1|2|'a|\\'b'|\n"
-    found = columnar_csv_rows(body, signs, ROWS_RULES[0])
+    found = columnar_csv_rows(body, dialect, ROWS_RULES[0])
     assert found is not None
     assert found.batch.to_pylist()[0]["name"] == "a|'b"
 
 
 def test_more_lines_than_allowed_are_left_to_the_exact_path() -> None:
     body = b"id,amount,name,doc\n" + b"1,2,a,\n" * 5
-    assert columnar_csv_rows(body, CsvSigns(), ROWS_RULES[0], max_rows=4) is None
+    assert columnar_csv_rows(body, CsvDialect(), ROWS_RULES[0], max_rows=4) is None

@@ -5,7 +5,7 @@
 
 from app.api.changes.parameters.arcion import CsvParameters, OverrideParameters, arcion_query, csv_query
 from app.api.changes.parameters.arrow import LoadParameters, load_query
-from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, CsvSignParameters, OnReject
+from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, CsvDialectParameters, OnReject
 from app.api.changes.parameters.debezium import DebeziumParameters, debezium_query
 from app.api.changes.parameters.identity import MAX_SEQUENCE, IdentityHeaders, identity_headers, openapi_extra
 from app.api.changes.parameters.replicate import ReplicateParameters, replicate_query
@@ -21,8 +21,8 @@ __all__ = [
     "MAX_SEQUENCE",
     "ChangeParameters",
     "ChangeQuery",
+    "CsvDialectParameters",
     "CsvParameters",
-    "CsvSignParameters",
     "DebeziumParameters",
     "IdentityHeaders",
     "LoadParameters",

@@ -9,7 +9,7 @@ from app.api.changes.parameters.common import (
     CHANGE_NAMES,
     ChangeParameters,
     ChangeQuery,
-    CsvSignParameters,
+    CsvDialectParameters,
     cached,
     given_table,
     names_in,
@@ -29,7 +29,7 @@ class OverrideParameters(ChangeParameters):
     ] = False
 
 
-class CsvParameters(CsvSignParameters):
+class CsvParameters(CsvDialectParameters):
     """Parameters that describe the layout of an Arcion CSV body."""
 
     mode: Annotated[
@@ -51,8 +51,8 @@ class CsvParameters(CsvSignParameters):
         if self.mode is None:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires mode=snapshot or mode=realtime")
         columns = names_in(self.columns, "columns")
-        signs = self.signs
-        return CsvLayout(self.mode, columns, self.header, signs.delimiter, signs.quote, signs.escape)
+        dialect = self.dialect
+        return CsvLayout(self.mode, columns, self.header, dialect.delimiter, dialect.quote, dialect.escape)
 
 
 _CSV_NAMES: Final = frozenset(CsvParameters.model_fields)

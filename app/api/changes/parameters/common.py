@@ -16,7 +16,7 @@ from app.api.server.request_parameters import Parameters, check_query_names
 from app.domain.model.names import TableName
 from app.domain.model.table_options import OptionValue
 from app.errors import Code, RejectedInput
-from app.ingest import BodyReader, CsvSigns
+from app.ingest import BodyReader, CsvDialect
 
 
 class OnReject(OptionValue):
@@ -59,7 +59,7 @@ class ChangeParameters(Parameters):
         return self.on_reject is OnReject.DEAD_LETTER
 
 
-class CsvSignParameters(Parameters):
+class CsvDialectParameters(Parameters):
     """Parameters that say which characters separate and enclose the fields of a CSV body."""
 
     delimiter: Annotated[str, Field(description="CSV: the character between fields.")] = ","
@@ -70,9 +70,9 @@ class CsvSignParameters(Parameters):
     ] = None
 
     @property
-    def signs(self) -> CsvSigns:
+    def dialect(self) -> CsvDialect:
         """Return the characters."""
-        return CsvSigns(self.delimiter, self.quote, self.escape or self.quote)
+        return CsvDialect(self.delimiter, self.quote, self.escape or self.quote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ChangeQuery:
 
 
 CHANGE_NAMES: Final = frozenset(ChangeParameters.model_fields)
-SIGN_NAMES: Final = frozenset(CsvSignParameters.model_fields)
+DIALECT_NAMES: Final = frozenset(CsvDialectParameters.model_fields)
 _MAX_CACHED_QUERIES: Final = 1_000
 _MAX_CACHED_BYTES: Final = 512
 """Bytes of a query that is cached: longer ones would let a caller fill the memory."""

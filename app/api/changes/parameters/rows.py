@@ -8,10 +8,10 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from app.api.changes.parameters.common import (
-    SIGN_NAMES,
+    DIALECT_NAMES,
     ChangeParameters,
     ChangeQuery,
-    CsvSignParameters,
+    CsvDialectParameters,
     cached,
     query_values,
 )
@@ -108,7 +108,7 @@ _STREAM_NAMES: Final = frozenset({"register"})
 @cached
 def rows_query(query: bytes) -> ChangeQuery:
     """Read the query of plain rows in JSON. Raises what `arcion_query` raises."""
-    values = query_values(query, _NAMES | _STREAM_NAMES, only_csv=SIGN_NAMES)
+    values = query_values(query, _NAMES | _STREAM_NAMES, only_csv=DIALECT_NAMES)
     _check_no_stream(values)
     given = read_parameters(RowsParameters, "query", values)
     table, declared = given.required_table, given.declared
@@ -118,10 +118,10 @@ def rows_query(query: bytes) -> ChangeQuery:
 @cached
 def rows_csv_query(query: bytes) -> ChangeQuery:
     """Read the query of plain rows in CSV. Raises what `arcion_query` raises."""
-    values = query_values(query, _NAMES | _STREAM_NAMES | SIGN_NAMES)
+    values = query_values(query, _NAMES | _STREAM_NAMES | DIALECT_NAMES)
     _check_no_stream(values)
     given = read_parameters(RowsParameters, "query", values)
-    layout = RowsLayout(given.op, read_parameters(CsvSignParameters, "query", values).signs.checked())
+    layout = RowsLayout(given.op, read_parameters(CsvDialectParameters, "query", values).dialect.checked())
     table, declared = given.required_table, given.declared
     return ChangeQuery(given, partial(rows_csv, table=table, layout=layout, declared=declared))
 
