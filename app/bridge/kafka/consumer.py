@@ -11,19 +11,23 @@ from app.errors import Code, Misconfigured
 
 DEFAULTS: Final = {
     "client.id": "mirrorgate",
-    "partition.assignment.strategy": "cooperative-sticky",
+    "partition.assignment.strategy": "roundrobin",
     "queued.max.messages.kbytes": "32768",
     "fetch.wait.max.ms": "100",
     "allow.auto.create.topics": "false",
 }
-"""Settings of librdkafka that the file may change."""
+"""Settings of librdkafka that the file may change.
+
+librdkafka 2.16 can crash in the assignor of cooperative-sticky groups (docs/decisions/0052). `range` would give a
+member the first partition of every topic.
+"""
 
 FIXED: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
 
 
 def open_consumer(settings: BridgeSettings, **more: Any) -> Consumer:
     """Open a consumer without subscribing. Raises Misconfigured `bad_setting` for what librdkafka does not know."""
-    given = {**DEFAULTS, **settings.kafka.settings, **FIXED, "group.id": settings.kafka.group, **more}
+    given = {**_chosen(settings), **FIXED, "group.id": settings.kafka.group, **more}
     try:
         return Consumer(given, logger=QUIET)
     except (KafkaException, ValueError, TypeError) as error:
@@ -41,5 +45,13 @@ def check_librdkafka(settings: BridgeSettings) -> None:
 
 def is_incremental(settings: BridgeSettings) -> bool:
     """Return True if a rebalance moves single partitions, so that the others are read on."""
-    given = {**DEFAULTS, **settings.kafka.settings}
-    return given["partition.assignment.strategy"].startswith("cooperative") or given.get("group.protocol") == "consumer"
+    strategy = _chosen(settings).get("partition.assignment.strategy")
+    return strategy is None or strategy.startswith("cooperative")
+
+
+def _chosen(settings: BridgeSettings) -> dict[str, str]:
+    """Return the defaults and what the file says. The brokers assign a group of the protocol `consumer`."""
+    given = settings.kafka.settings
+    is_assigned_by_brokers = given.get("group.protocol", "").lower() == "consumer"
+    left_out = "partition.assignment.strategy" if is_assigned_by_brokers else None
+    return {**{name: value for name, value in DEFAULTS.items() if name != left_out}, **given}

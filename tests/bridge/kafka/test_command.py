@@ -1,6 +1,7 @@
 """`mirrorgate bridge kafka` as a process: its check, its health port, and its clean end."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import httpx
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
+from app.bridge.kafka.consumer import check_librdkafka, is_incremental
+from app.bridge.kafka.settings import read_settings
 from app.cli.main import app
 from tests.api.calls import Gateway
 from tests.bridge.kafka.running import register, row, settings_text, staged
@@ -53,6 +56,15 @@ def test_settings_that_librdkafka_rejects_are_named(cluster: MockCluster, tmp_pa
     file = file_of(tmp_path, cluster, "http://127.0.0.1:1", TOPIC, settings={"sasl.mechanims": "PLAIN"})
     checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
     assert "sasl.mechanims" in str(checked.exception)
+
+
+def test_brokers_may_assign_the_partitions(cluster: MockCluster, tmp_path: Path) -> None:
+    file = file_of(tmp_path, cluster, "http://127.0.0.1:1", TOPIC)
+    settings = read_settings(file, {})
+    given = {"bootstrap.servers": cluster.bootstrap, "group.protocol": "consumer"}
+    settings = replace(settings, kafka=replace(settings.kafka, settings=given))
+    check_librdkafka(settings)
+    assert is_incremental(settings)
 
 
 def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(

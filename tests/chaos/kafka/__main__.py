@@ -43,8 +43,7 @@ def main() -> int:
     for violation in outcome.violations:
         console.print(f"VIOLATION: {violation}")
     console.print(
-        f"{outcome.kills} kills, {outcome.rebalances} rebalances, {outcome.lost_answers} lost answers, "
-        f"{outcome.crashes} crashes of librdkafka in "
+        f"{outcome.kills} kills, {outcome.rebalances} rebalances, {outcome.lost_answers} lost answers in "
         f"{time.monotonic() - began:.0f} s; {outcome.records:,} records in {outcome.requests:,} requests checked; "
         f"{len(outcome.violations) or 'no'} violation{'s' * (len(outcome.violations) != 1)}. Seed {arguments.seed}."
     )

@@ -70,7 +70,6 @@ class Outcome:
     requests: int
     kills: int
     rebalances: int
-    crashes: int
     lost_answers: int
     violations: tuple[str, ...]
 
@@ -102,7 +101,7 @@ def run(
             fleet.end()
         requests = _requests(engine)
         violations = (*fleet.failures, *_violations(engine, source))
-        done = (fleet.kills, fleet.rebalances, fleet.crashes, proxy.lost)
+        done = (fleet.kills, fleet.rebalances, proxy.lost)
         return Outcome(source.total, requests, *done, violations)
 
 
