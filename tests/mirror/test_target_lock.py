@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.mirror.target_lock import exclusive_target
@@ -117,6 +119,15 @@ def test_an_ended_lease_is_taken_over_and_its_owner_notices(tmp_path: Path) -> N
     renewed.keep(threading.Event())
     with pytest.raises(Misconfigured):
         renewed.check()
+
+
+def test_a_creation_of_the_table_that_is_committed_late_does_not_free_the_lease(tmp_path: Path) -> None:
+    lease(tmp_path).acquire()
+    table = DeltaTable(str(tmp_path / LEASE_TABLE))
+    write_deltalake(table, pa.schema([("owner", pa.string())]).empty_table(), mode="append")
+    with pytest.raises(Misconfigured) as rejection:
+        lease(tmp_path).acquire()
+    assert rejection.value.code is Code.MIRROR_RUNNING
 
 
 def test_of_many_that_take_a_free_lease_at_the_same_time_one_has_it(tmp_path: Path) -> None:

@@ -99,8 +99,15 @@ class TargetLease:
             return DeltaTable(self._uri, storage_options=options)
 
     def _held(self, table: DeltaTable) -> _Held | None:
-        commit = table.history(1)[0]
-        if _OWNER not in commit:
+        """Return what the last commit of an owner states.
+
+        The commit that creates the table has no owner. If two processes create it at once, deltalake commits the later
+        creation again, as the successor of a lease that was taken meanwhile.
+        """
+        last = table.history(1)
+        commits = last if _OWNER in last[0] else table.history()
+        commit = next((entry for entry in commits if _OWNER in entry), None)
+        if commit is None:
             return None
         return _Held(commit[_OWNER], commit[_NAME], float(commit[_UNTIL]))
 
