@@ -24,7 +24,7 @@ from tests.support.forms.source_histories import History, SourceTable, State, hi
 
 
 def landed(history: History, form: Form, *, complete: bool = False) -> list[dict[str, Any]]:
-    """Return the rows of all transactions, each a batch of its own; with `complete`, row images fill the gaps."""
+    """Return the rows of all transactions, one batch for each. With `complete`, row images fill the gaps."""
     options = TableOptions(partial_updates=PartialUpdates.COMPLETE) if complete else TableOptions()
     rules = RowRules(schema(history.table), options)
     place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))

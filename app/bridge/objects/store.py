@@ -17,6 +17,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from obstore.store import LocalStore, from_url
 
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from app.errors.store_faults import StoreFault, store_fault
 
 _BLOCK_BYTES: Final = 2**18
 _MAX_TEXT: Final = 300
@@ -31,36 +32,14 @@ _CREDENTIALS: Final = (
     "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_NAME with a key or token. Reading "
     "needs the rights to list and to get objects."
 )
-_MEANINGS: Final = (
-    (
-        re.compile(r"169\.254\.169\.254|latest/api/token|token request|MissingCredentials|metadata\.google\.internal"),
-        "there are no credentials for it",
-        _CREDENTIALS,
-    ),
-    (
-        re.compile(r"NoSuchBucket|ContainerNotFound|FilesystemNotFound|WorkspaceNotFound|ArtifactNotFound"),
-        "it does not exist",
-        "Correct the `url`: the bucket or container does not exist.",
-    ),
-    (
-        re.compile(r"incorrectly configured region|PermanentRedirect|AuthorizationHeaderMalformed"),
-        "it is in another region",
-        "Give the bucket's `region` under `options`, or in AWS_REGION.",
-    ),
-    (
-        re.compile(r"URL scheme is not allowed"),
-        "its endpoint has no TLS",
-        "Give an https endpoint, or write `allow_http: true` under `options`.",
-    ),
-    (
-        re.compile(
-            r"40[13] (?:Forbidden|Unauthorized)|lacked (?:the necessary privileges|valid authentication)|AccessDenied"
-            r"|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AuthenticationFailed"
-        ),
-        "it rejects the credentials",
-        _CREDENTIALS,
-    ),
-)
+_REMEDIES: Final = {
+    StoreFault.NO_CREDENTIALS: _CREDENTIALS,
+    StoreFault.MISSING: "Correct the `url`: the bucket or container does not exist.",
+    StoreFault.OTHER_REGION: "Give the bucket's `region` under `options`, or in AWS_REGION.",
+    StoreFault.NO_TLS: "Give an https endpoint, or write `allow_http: true` under `options`.",
+    StoreFault.UNKNOWN_SCHEME: "Write s3://…, gs://…, abfss://…, az://… or a folder.",
+    StoreFault.REJECTED: _CREDENTIALS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +120,11 @@ class ObjectStore:
         """Return the error to raise for one of obstore."""
         text = str(error)
         shown = _QUERY.sub(r"\1", text.partition("\n")[0])[:_MAX_TEXT]
-        for pattern, meaning, remedy in _MEANINGS:
-            if pattern.search(text):
-                return Misconfigured(Code.SOURCE_REJECTED, f"{self.url}: {meaning}: {shown}", remedy=remedy)
-        if isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
-            detail = f"{self.url}: it rejects the credentials: {shown}"
-            return Misconfigured(Code.SOURCE_REJECTED, detail, remedy=_CREDENTIALS)
+        fault = store_fault(text)
+        if fault is None and isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
+            fault = StoreFault.REJECTED
+        if fault is not None:
+            return Misconfigured(Code.SOURCE_REJECTED, f"{self.url}: {fault}: {shown}", remedy=_REMEDIES[fault])
         return TemporarilyUnavailable(Code.SOURCE_UNAVAILABLE, f"{self.url}: {shown}")
 
 
@@ -156,7 +134,7 @@ def shows_growing_objects(url: str) -> bool:
 
 
 def without_folders(objects: list[Found]) -> list[Found]:
-    """Leave out the empty objects that stand for folders: a Data Lake with a hierarchy lists them, too."""
+    """Leave out empty objects that represent folders. A Data Lake with a hierarchy lists them among the objects."""
     if all(found.size for found in objects):
         return objects
     folders = {folder for found in objects for folder in _folders_of(found.key)}

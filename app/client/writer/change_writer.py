@@ -141,7 +141,7 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
                 self._work.notify()
             gives_way = self._core.written % _ROWS_PER_TURN == 0 and self._core.is_open()
         if gives_way:
-            time.sleep(_TURN_SECONDS)
+            time.sleep(_TURN_SECONDS)  # gives the interpreter lock to the sending thread
 
     def _wait_until_settled(self, *, also_later: bool = False) -> None:
         """Wait for the rows that were written by now, or `also_later`. Called with the lock, which a wait releases."""

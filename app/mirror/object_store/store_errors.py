@@ -5,12 +5,12 @@ message are shown. A rejected signature's body repeats the request with its sess
 """
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from deltalake.exceptions import DeltaError
 
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from app.errors.store_faults import StoreFault, store_fault
 
 _MAX_TEXT: Final = 400
 _COLOR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -24,41 +24,14 @@ _CREDENTIALS: Final = (
     "Give credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AZURE_…) or with "
     "--storage-option. They need the rights to list, read, write and delete below the target."
 )
-_MEANINGS: Final[Sequence[tuple[re.Pattern[str], str, str]]] = (
-    (
-        re.compile(r"169\.254\.169\.254|latest/api/token|token request|az account get-access-token|MissingCredentials"),
-        "there are no credentials for it",
-        _CREDENTIALS,
-    ),
-    (
-        re.compile(r"NoSuchBucket|ContainerNotFound|FilesystemNotFound|WorkspaceNotFound|ArtifactNotFound"),
-        "it does not exist",
-        "Create the bucket or container, or correct the address of --to or MIRRORGATE_MIRROR_TARGET.",
-    ),
-    (
-        re.compile(r"incorrectly configured region|PermanentRedirect|AuthorizationHeaderMalformed"),
-        "it is in another region",
-        "Give the bucket's region in AWS_REGION or with --storage-option aws_region=….",
-    ),
-    (
-        re.compile(r"URL scheme is not allowed"),
-        "its endpoint has no TLS",
-        "Give an https endpoint, or allow http with --storage-option aws_allow_http=true.",
-    ),
-    (
-        re.compile(r"Unknown scheme"),
-        "its address has an unknown scheme",
-        "Give a folder, abfss://… or s3://… with --to or MIRRORGATE_MIRROR_TARGET.",
-    ),
-    (
-        re.compile(
-            r"40[13] (?:Forbidden|Unauthorized)|lacked (?:the necessary privileges|valid authentication)|AccessDenied"
-            r"|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AuthenticationFailed"
-        ),
-        "it rejects the credentials",
-        _CREDENTIALS,
-    ),
-)
+_REMEDIES: Final = {
+    StoreFault.NO_CREDENTIALS: _CREDENTIALS,
+    StoreFault.MISSING: "Create the bucket or container, or correct the address of --to or MIRRORGATE_MIRROR_TARGET.",
+    StoreFault.OTHER_REGION: "Give the bucket's region in AWS_REGION or with --storage-option aws_region=….",
+    StoreFault.NO_TLS: "Give an https endpoint, or allow http with --storage-option aws_allow_http=true.",
+    StoreFault.UNKNOWN_SCHEME: "Give a folder, abfss://… or s3://… with --to or MIRRORGATE_MIRROR_TARGET.",
+    StoreFault.REJECTED: _CREDENTIALS,
+}
 
 
 def is_store_error(error: Exception) -> bool:
@@ -73,9 +46,9 @@ def store_error(what: str, error: Exception) -> MirrorgateError:
     It is Misconfigured `bad_setting` if only another setting helps, otherwise TemporarilyUnavailable `mirror_away`.
     """
     if is_store_error(error):
-        for pattern, meaning, remedy in _MEANINGS:
-            if pattern.search(str(error)):
-                return Misconfigured(Code.BAD_SETTING, f"{what}: {meaning}: {shown(error)}", remedy=remedy)
+        fault = store_fault(str(error))
+        if fault is not None:
+            return Misconfigured(Code.BAD_SETTING, f"{what}: {fault}: {shown(error)}", remedy=_REMEDIES[fault])
     return TemporarilyUnavailable(Code.MIRROR_AWAY, f"{what}: {shown(error)}")
 
 

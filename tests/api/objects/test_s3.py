@@ -26,7 +26,7 @@ COLUMNS = {"id": "int64"}
 
 @dataclass(frozen=True)
 class Bucket:
-    """A prefix of its own in the bucket `lake`."""
+    """A prefix of the bucket `lake` that no other test uses."""
 
     url: str
     options: dict[str, str]

@@ -66,8 +66,8 @@ class Delivery:
                     self._send(elements, table, last)
                     raise Held(fault) from None
                 line = None
-            except Exception:
-                self._send(elements, table, last)  # what waits for a registry does not hold back what is read
+            except Exception:  # raised again: a record that waits for a registry does not hold back those before it
+                self._send(elements, table, last)
                 raise
             if line is not None:
                 if elements and record_table != table:
