@@ -21,7 +21,7 @@ from app.bridge.kafka.clients import Decoders, Gateway
 from app.bridge.kafka.cluster import Cluster, error_of
 from app.bridge.kafka.consumer import is_incremental, open_consumer
 from app.bridge.kafka.partition.partition import Counters, Partition, Surroundings
-from app.bridge.kafka.partition.positions import Refusal
+from app.bridge.kafka.partition.positions import CannotContinue
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import rule_of
 from app.bridge.kafka.watch import Watch
@@ -312,8 +312,8 @@ class KafkaBridge:
         partition = self.partitions.get((message.topic() or "", message.partition() or 0))
         if error.code() in _LOST:
             if partition is not None and partition.reads:
-                partition.refuse(
-                    Refusal(
+                partition.stop_because(
+                    CannotContinue(
                         Code.SOURCE_POSITION_LOST,
                         f"the brokers no longer have the offset after {partition.last_offset}: it was deleted, or the "
                         "topic was created again",

@@ -7,9 +7,9 @@ import pytest
 from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.partition.positions import (
     MAX_POSITION_CHARACTERS,
+    CannotContinue,
     Log,
     Position,
-    Refusal,
     next_offset,
     producer_name,
 )
@@ -35,8 +35,8 @@ def test_a_log_that_has_the_next_offset_continues(low: int, high: int) -> None:
         (Log(0, 50, "id", 3), Code.SOURCE_ORDER_UNSAFE, "has 3 partitions now and had 1"),
     ],
 )
-def test_a_log_that_does_not_continue_is_refused_with_the_choice(log: Log, code: Code, said: str) -> None:
-    with pytest.raises(Refusal) as caught:
+def test_a_log_that_does_not_continue_stops_with_the_choice(log: Log, code: Code, said: str) -> None:
+    with pytest.raises(CannotContinue) as caught:
         decide(Position(9, "id", 1), log)
     assert caught.value.code == code
     assert said in caught.value.detail
@@ -51,7 +51,7 @@ def test_a_position_fits_its_column_and_survives() -> None:
     position = Position(2**62, "A" * 22, 100_000)
     assert len(position.text()) <= MAX_POSITION_CHARACTERS
     assert Position.parse(position.text()) == position
-    with pytest.raises(Refusal):
+    with pytest.raises(CannotContinue):
         Position.parse("line 7")
 
 

@@ -1,4 +1,4 @@
-"""Brokers that are away, topics that are missing, recreated, cut off or repartitioned: waited for or refused."""
+"""Brokers that are away, topics that are missing, recreated, cut off or repartitioned: waiting, or a reason to stop."""
 
 import sqlalchemy as sa
 from confluent_kafka import KafkaError
@@ -16,7 +16,7 @@ def ids(engine: sa.Engine, table: str) -> list[int]:
     return [one["id"] for one in staged(engine, table)]
 
 
-def test_a_topic_with_lower_offsets_is_refused_until_the_operator_chooses(
+def test_a_topic_with_lower_offsets_stops_until_the_operator_chooses(
     cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
 ) -> None:
     register(gateway, "f.again")
@@ -40,7 +40,7 @@ def test_a_topic_with_lower_offsets_is_refused_until_the_operator_chooses(
     assert ids(api_engine, "f.again") == [*range(5), 10, 11, 12, 13]
 
 
-def test_offsets_that_retention_deleted_unread_are_refused(
+def test_offsets_that_retention_deleted_unread_stop_it(
     cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
 ) -> None:
     register(gateway, "f.gap")
@@ -58,7 +58,7 @@ def test_offsets_that_retention_deleted_unread_are_refused(
     assert ids(api_engine, "f.gap") == [0, *range(5, 10)]
 
 
-def test_a_changed_number_of_partitions_is_refused_until_it_is_accepted(
+def test_a_changed_number_of_partitions_stops_until_it_is_accepted(
     cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
 ) -> None:
     register(gateway, "f.more")

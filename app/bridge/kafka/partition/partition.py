@@ -16,7 +16,14 @@ from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.cluster import Cluster
 from app.bridge.kafka.partition.buffer import RecordBuffer
 from app.bridge.kafka.partition.delivery import Delivery, Held
-from app.bridge.kafka.partition.positions import Log, Position, Refusal, check_partitions, next_offset, producer_name
+from app.bridge.kafka.partition.positions import (
+    CannotContinue,
+    Log,
+    Position,
+    check_partitions,
+    next_offset,
+    producer_name,
+)
 from app.bridge.kafka.records import RecordDecoder
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule
@@ -138,7 +145,7 @@ class Partition:
         self._stop = threading.Event()
         self.start_at = StartOffset()
         self.buffer = RecordBuffer(self.around.settings.batch)
-        self._refusal: MirrorgateError | None = None
+        self._stop_reason: MirrorgateError | None = None
         self._log_state: Log | None = None
         self._conflicts: list[float] = []
         self._patience = Patience(stop=self._stop, on_wait=self._on_wait)
@@ -181,19 +188,19 @@ class Partition:
         self._thread.join(max(seconds, 0))
         return not self._thread.is_alive()
 
-    def refuse(self, refusal: MirrorgateError) -> None:
+    def stop_because(self, reason: MirrorgateError) -> None:
         """Stop the partition for a reason that the consumer found. Called by other threads."""
-        self._refusal = refusal
+        self._stop_reason = reason
         self.buffer.close()
 
     def partitions_are(self, count: int) -> None:
         """Stop the partition if the number of partitions has changed and its tables need their order."""
-        if self._log_state is None or not self.rule.needs_order or self._refusal is not None:
+        if self._log_state is None or not self.rule.needs_order or self._stop_reason is not None:
             return
         try:
             check_partitions(self._log_state.partitions, count, self.rule.partitions)
-        except Refusal as refusal:
-            self.refuse(refusal)
+        except CannotContinue as reason:
+            self.stop_because(reason)
 
     def _run(self) -> None:
         try:
@@ -211,8 +218,8 @@ class Partition:
         delivery = Delivery(self, producer)
         self._position(producer)
         while not self._stop.is_set():
-            if self._refusal is not None:
-                self._stay_stopped(self._refusal)
+            if self._stop_reason is not None:
+                self._stay_stopped(self._stop_reason)
                 return
             batch = self.buffer.take()
             try:
@@ -233,11 +240,11 @@ class Partition:
         return Producer.open(self.around.client, name, self._patience)
 
     def _position(self, producer: Producer) -> None:
-        """Decide where to read, and let the consumer read from there. A refusal is kept for `_work`."""
+        """Decide where to read, and let the consumer read from there. The reason to stop is kept for `_work`."""
         try:
             offset = self._until_possible(lambda: self._next(producer))
-        except Refusal as refusal:
-            self._refusal = refusal
+        except CannotContinue as reason:
+            self._stop_reason = reason
             self.start_at.give_up()
             return
         self.around.log.info("partition_starts", topic=self.topic, partition=self.number, offset=offset)
@@ -245,7 +252,7 @@ class Partition:
         self.around.restart(self, offset)
 
     def _next(self, producer: Producer) -> int:
-        """Return the offset to read next. Raises Refusal, and MirrorgateError while the brokers do not answer."""
+        """Return the offset to read next. Raises CannotContinue, or MirrorgateError while no broker answers."""
         log = self._log_state = self.around.cluster.log(self.topic, self.number)
         needs_order, accepted = self.rule.needs_order, self.rule.partitions
         try:
@@ -257,16 +264,16 @@ class Partition:
             position = Position.parse(producer.position)
             self.last_offset = position.offset
             return next_offset(position, log, accepted_partitions=accepted, needs_order=needs_order)
-        except Refusal as refusal:
+        except CannotContinue as reason:
             chosen = self.around.choices.start(self.topic, self.number, log)
-            if chosen is None or refusal.code is not Code.SOURCE_POSITION_LOST:
+            if chosen is None or reason.code is not Code.SOURCE_POSITION_LOST:
                 raise
             self.around.log.warning(
                 "partition_continues_elsewhere",
                 topic=self.topic,
                 partition=self.number,
                 offset=chosen,
-                detail=refusal.detail,
+                detail=reason.detail,
             )
             self.last_offset = chosen - 1
             return chosen
@@ -305,7 +312,7 @@ class Partition:
         while True:
             try:
                 return call()
-            except Refusal:
+            except CannotContinue:
                 raise
             except (RejectedByGateway, MirrorgateError) as error:
                 self._on_wait(seconds, error)
@@ -320,7 +327,7 @@ class Partition:
         fields = {"topic": self.topic, "partition": self.number, "code": conflict.code}
         self.around.log.warning("producer_conflict", about=self.name, **fields, detail=conflict.detail)
         if len(self._conflicts) > MAX_CONFLICTS:
-            self._refusal = Refusal(
+            self._stop_reason = CannotContinue(
                 Code.PRODUCER_SHARED,
                 f"another process keeps sending as {producer.name}",
                 "Stop the other bridge, or give this one another `cluster` or `group`: it is then a new producer, "
@@ -340,10 +347,10 @@ class Partition:
         self._be("stopped", fault.code, fault.detail, fault.remedy, fault.offset)
         self._pause(self.around.settings.stop.retry_after)
 
-    def _stay_stopped(self, refusal: MirrorgateError) -> None:
+    def _stay_stopped(self, reason: MirrorgateError) -> None:
         self.around.hold(self)
         self.counters.stops += 1
-        self._be("stopped", refusal.code, refusal.detail, refusal.remedy, self.last_offset)
+        self._be("stopped", reason.code, reason.detail, reason.remedy, self.last_offset)
 
     def _be(
         self,

@@ -26,11 +26,11 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Read a position. Raises Refusal for a text that is not one of a Kafka bridge."""
+        """Read a position. Raises CannotContinue for a text that is not one of a Kafka bridge."""
         try:
             return msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, msgspec.ValidationError):
-            raise Refusal(
+            raise CannotContinue(
                 Code.PRODUCER_SHARED,
                 "the gateway stores a position under this producer that is no position of a Kafka bridge",
                 "Give the bridge another `cluster` or `group`, or its key to no other program.",
@@ -41,7 +41,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
 
-class Refusal(MirrorgateError):
+class CannotContinue(MirrorgateError):
     """The bridge does not read a partition until the operator has chosen. The remedy names the choices."""
 
     def __init__(self, code: Code, detail: str, remedy: str) -> None:
@@ -59,7 +59,7 @@ class Log:
 
 
 def next_offset(position: Position, log: Log, *, accepted_partitions: int | None, needs_order: bool) -> int:
-    """Return the offset after the position. Raises Refusal when the log does not continue it."""
+    """Return the offset after the position. Raises CannotContinue when the log does not continue it."""
     if position.topic_id and log.topic_id and position.topic_id != log.topic_id:
         raise _lost(f"the topic was deleted and created again since offset {position.offset}", log)
     if position.offset + 1 > log.high:
@@ -77,10 +77,10 @@ def next_offset(position: Position, log: Log, *, accepted_partitions: int | None
 
 
 def check_partitions(known: int | None, found: int, accepted: int | None) -> None:
-    """Raise Refusal if the number of partitions has changed and the operator has not accepted the new one."""
+    """Raise CannotContinue if the number of partitions has changed and the operator has not accepted the new one."""
     if known is None or known == found or accepted == found:
         return
-    raise Refusal(
+    raise CannotContinue(
         Code.SOURCE_ORDER_UNSAFE,
         f"the topic has {found} partitions now and had {known}: records of one key may be in two partitions, so a "
         "newer change could land before an older one",
@@ -89,8 +89,8 @@ def check_partitions(known: int | None, found: int, accepted: int | None) -> Non
     )
 
 
-def _lost(detail: str, log: Log) -> Refusal:
-    return Refusal(
+def _lost(detail: str, log: Log) -> CannotContinue:
+    return CannotContinue(
         Code.SOURCE_POSITION_LOST,
         detail,
         f"Choose where to continue: `--from TOPIC/PARTITION@earliest` reads from offset {log.low}, `@latest` from "
