@@ -80,12 +80,12 @@ schema: .venv ## Write migrations/schema.sql from the migrations
 lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256 of their files
 	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --output-file requirements/client.lock
-	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra oidc \
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra oidc --extra otel \
 		--output-file requirements/api.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra mirror \
-		--extra onelake --output-file requirements/drain.lock
+		--extra onelake --extra otel --output-file requirements/drain.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra kafka --extra mirror \
-		--extra objects --extra oidc --extra onelake --output-file requirements/run.lock
+		--extra objects --extra oidc --extra onelake --extra otel --output-file requirements/run.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra kafka --extra objects \
 		--output-file requirements/bridge.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
