@@ -18,6 +18,7 @@ from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.local.child_process import exit_with_parent, run_process
 from app.observability.drain_metrics import serve_metrics
+from app.observability.metrics_port import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
@@ -69,7 +70,9 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         )
         with watched, keep_lease(cycle, settings.lease_seconds):
             metrics_port = serve_metrics(
-                settings.drain_metrics_port, leased=lambda: len(cycle.leased), failing=lambda: len(cycle.failures)
+                MetricsAddress(settings.metrics_host, settings.drain_metrics_port),
+                leased=lambda: len(cycle.leased),
+                failing=lambda: len(cycle.failures),
             )
             log.info(
                 "drain_started",

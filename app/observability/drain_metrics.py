@@ -6,7 +6,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from app.observability.metrics_port import serve_registry
+from app.observability.metrics_port import MetricsAddress, serve_registry
 
 REGISTRY: Final = CollectorRegistry()
 
@@ -59,12 +59,12 @@ _FAILING_TABLES: Final = Gauge(
 ProcessCollector(namespace="mirrorgate_drain", registry=REGISTRY)
 
 
-def serve_metrics(port: int | None, *, leased: Callable[[], int], failing: Callable[[], int]) -> int | None:
-    """Serve `/metrics` on the loopback address from a separate thread; return the port, None if none is set.
+def serve_metrics(address: MetricsAddress, *, leased: Callable[[], int], failing: Callable[[], int]) -> int | None:
+    """Serve `/metrics` from a separate thread; return the port, None if none is set.
 
     `leased` and `failing` return the number of tables that the drain has taken over and of those whose last attempt
     failed. Raise Misconfigured `bad_setting` when the port is taken.
     """
     _LEASED_TABLES.set_function(leased)
     _FAILING_TABLES.set_function(failing)
-    return serve_registry(REGISTRY, port, setting="MIRRORGATE_DRAIN_METRICS_PORT", process="drain")
+    return serve_registry(REGISTRY, address, setting="MIRRORGATE_DRAIN_METRICS_PORT", process="drain")

@@ -10,7 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.domain.mirror.table_report import MirrorState, TableReport
-from app.observability.metrics_port import serve_registry
+from app.observability.metrics_port import MetricsAddress, serve_registry
 
 REGISTRY: Final = CollectorRegistry()
 
@@ -91,10 +91,10 @@ def applied_counts() -> tuple[int, int]:
     return int(files or 0), int(REGISTRY.get_sample_value("mirrorgate_mirror_rows_total") or 0)
 
 
-def serve_mirror_metrics(port: int | None, reports: Reports) -> int | None:
-    """Serve `/metrics` on the loopback address from a separate thread; return the port, None if none is set.
+def serve_mirror_metrics(address: MetricsAddress, reports: Reports) -> int | None:
+    """Serve `/metrics` from a separate thread; return the port, None if none is set.
 
     `reports` returns the last report of each table. Raise Misconfigured `bad_setting` when the port is taken.
     """
     REPORT_METRICS.reports = reports
-    return serve_registry(REGISTRY, port, setting="MIRRORGATE_MIRROR_METRICS_PORT", process="mirror")
+    return serve_registry(REGISTRY, address, setting="MIRRORGATE_MIRROR_METRICS_PORT", process="mirror")

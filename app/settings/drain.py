@@ -50,8 +50,8 @@ class DrainSettings(BaseModel):
         Field(
             ge=0,
             le=65535,
-            description="Port on 127.0.0.1 where a drain serves its own `/metrics`. 0: any free port, which the log "
-            "names. Unset: none.",
+            description="Port where a drain serves its own `/metrics`, on the address `MIRRORGATE_METRICS_HOST`. 0: "
+            "any free port, which the log names. Unset: none.",
         ),
     ] = None
     monitoring_seconds: Annotated[

@@ -49,8 +49,8 @@ class MirrorSettings(BaseModel):
         Field(
             ge=0,
             le=65535,
-            description="Port on 127.0.0.1 where the mirror serves its own `/metrics`. 0: any free port, which the log "
-            "names. Unset: none.",
+            description="Port where the mirror serves its own `/metrics`, on the address `MIRRORGATE_METRICS_HOST`. 0: "
+            "any free port, which the log names. Unset: none.",
         ),
     ] = None
 

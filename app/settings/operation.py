@@ -14,7 +14,7 @@ class LogFormat(StrEnum):
 
 
 class OperationSettings(BaseModel):
-    """What a process logs, and what it accepts at its start."""
+    """What a process logs, where it serves its metrics, and what it accepts at its start."""
 
     log_level: Annotated[
         str,
@@ -28,6 +28,15 @@ class OperationSettings(BaseModel):
         Field(ge=2**16, description="`mirrorgate up` rotates each of its log files before it exceeds this many bytes."),
     ] = 64 * 2**20
     log_files: Annotated[int, Field(ge=0, description="Number of rotated files to keep of each log.")] = 5
+    metrics_host: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="Address on which a drain and a mirror serve their `/metrics`, if their port is set: "
+            "`0.0.0.0` or `::` for a Prometheus on another machine, and in Kubernetes. Everyone who reaches the port "
+            "can read the metrics; they name no table.",
+        ),
+    ] = "127.0.0.1"
     min_free_bytes: Annotated[
         int,
         Field(

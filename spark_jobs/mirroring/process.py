@@ -27,6 +27,7 @@ from app.local.child_process import exit_with_parent, run_process
 from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import HeldTarget, exclusive_target
+from app.observability.metrics_port import MetricsAddress
 from app.observability.mirror_metrics import serve_mirror_metrics
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
@@ -110,7 +111,9 @@ def _mirror(
     loop = MirrorLoop(spark, job, held, stop.stopping, only=options.tables)
     ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)
     stop.last_acts.append(ping.kill)
-    port = serve_mirror_metrics(settings.mirror_metrics_port, loop.states.reports)
+    port = serve_mirror_metrics(
+        MetricsAddress(settings.metrics_host, settings.mirror_metrics_port), loop.states.reports
+    )
     database = None if settings.database_url is None else settings.database_url.get_secret_value()
     watched = spark_watched(
         ping,

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from app.errors import Misconfigured
 from app.landing.adls.retries import Retries, TransientStorageError
 from app.observability.drain_metrics import serve_metrics
+from app.observability.metrics_port import MetricsAddress
 from spark_jobs import maintenance
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import registered, stage_keys
@@ -29,7 +30,9 @@ def test_a_drain_serves_what_it_does_on_loopback(
     engine: sa.Engine, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = new_worker(spark_job_min_bytes=2**20)
-    port = serve_metrics(0, leased=lambda: len(worker.leased), failing=lambda: len(worker.failures))
+    port = serve_metrics(
+        MetricsAddress("127.0.0.1", 0), leased=lambda: len(worker.leased), failing=lambda: len(worker.failures)
+    )
     assert port
     before = served(port)
     good, bad = (registered(engine, name, schema_of({"id": "int64"}, ["id"])) for name in ("good", "bad"))
@@ -63,7 +66,19 @@ def _throttled(_: bool) -> None:
 
 
 def test_a_taken_port_is_a_setting_to_correct_and_none_is_served_unless_it_is_set() -> None:
-    assert serve_metrics(None, leased=int, failing=int) is None
+    assert serve_metrics(MetricsAddress("127.0.0.1", None), leased=int, failing=int) is None
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured) as rejected:
-        serve_metrics(taken.getsockname()[1], leased=int, failing=int)
+        serve_metrics(MetricsAddress(*taken.getsockname()), leased=int, failing=int)
     assert "MIRRORGATE_DRAIN_METRICS_PORT" in rejected.value.detail
+
+
+def test_other_machines_reach_the_port_on_the_address_that_is_set() -> None:
+    port = serve_metrics(MetricsAddress("0.0.0.0", 0), leased=int, failing=int)
+    assert port
+    own = next((found[4][0] for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)), "127.0.0.1")
+    with urllib.request.urlopen(f"http://{own}:{port}/metrics", timeout=20) as answer:
+        assert b"mirrorgate_drain_leased_tables" in answer.read()
+    with pytest.raises(Misconfigured) as rejected:
+        serve_metrics(MetricsAddress("192.0.2.1", 0), leased=int, failing=int)
+    assert "192.0.2.1" in rejected.value.detail
+    assert "MIRRORGATE_METRICS_HOST" in rejected.value.remedy
