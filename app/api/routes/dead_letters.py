@@ -9,9 +9,11 @@ from app.api.auth.dependencies import Administrator, Reader, visible_name
 from app.api.changes.body import read_other_body
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations.dead_letters import discard_one, discard_through, letter_message, replay_one, replay_waiting
+from app.api.operations.visible_tables import found_table
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.table_operations import GenerationParameter
-from app.api.routes.tables import TablePath, found_table
+from app.api.routes.tables import TablePath
 from app.api.schemas.dead_letters import (
     DeadLetterModel,
     DeadLettersModel,
@@ -20,17 +22,10 @@ from app.api.schemas.dead_letters import (
     ReplayedLettersModel,
     ReplayedModel,
 )
-from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import MAX_LETTER_BYTES, LetterFormat, LetterState
-from app.domain.model.names import TableName
-from app.domain.model.table import Generation, Table
-from app.ingest import Replays
-from app.observability.telemetry import REPLAYED_LETTERS
-from app.staging.batches.dead_letter_transaction import unknown_letter
-from app.staging.batches.dead_letters import StoredLetter, discard_letters, find_letter, list_letters, read_message
-from app.staging.connection.database import Connection, translated_errors
-from app.staging.tables.events import record_event
-from app.staging.tables.operations import locked_table
+from app.domain.model.table import Generation
+from app.staging.batches.dead_letters import StoredLetter, list_letters
+from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/tables/{table}/dead-letters", tags=["dead letters"])
 
@@ -83,10 +78,7 @@ def get_letters(
 )
 def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> Response:
     """Return the message byte for byte as it was sent. It contains row values, so it requires the right `admin`."""
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        _require_letter(connection, name, letter_id)
-        written = read_message(connection, letter_id)
+    written = letter_message(gateway, table, letter_id, principal)
     return Response(written.content, media_type=_MEDIA_TYPES[written.format])
 
 
@@ -109,9 +101,7 @@ async def replay_letters(
 
     A message that is rejected again stays a dead letter and does not block the others.
     """
-    name = visible_name(table, principal)
-    done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, limit=limit)
-    REPLAYED_LETTERS.inc(done.replayed)
+    done = await replay_waiting(gateway, table, principal, after=after, limit=limit)
     return ReplayedLettersModel(replayed=done.replayed, rejected=done.rejected, next_after=done.next_after)
 
 
@@ -133,10 +123,9 @@ async def replay_letter(
 
     If the message is rejected again, it stays a dead letter.
     """
-    name = visible_name(table, principal)
+    visible_name(table, principal)  # an unknown table is rejected before the body is read
     correction = await read_other_body(request, gateway.settings, MAX_LETTER_BYTES)
-    receipt = await Replays(gateway.ingest).replay(name, letter_id, principal, correction or None)
-    REPLAYED_LETTERS.inc()
+    receipt = await replay_one(gateway, table, letter_id, principal, correction or None)
     content = msgspec.json.encode({"id": letter_id, "receipt": receipt})
     return Response(content, 202, media_type="application/json")
 
@@ -156,10 +145,7 @@ def discard_all(
     through: Annotated[int, Query(ge=1, le=MAX_ID, description="The last dead letter to discard.")],
 ) -> DiscardedModel:
     """Discard the dead letters and record one event. They stay readable until retention purges them."""
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = locked_table(connection, name, Generation(generation))
-        return _discard_range(connection, found, 1, through, principal)
+    return DiscardedModel(discarded=discard_through(gateway, table, Generation(generation), through, principal))
 
 
 @router.delete(
@@ -171,25 +157,7 @@ def discard_all(
 )
 def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> DiscardedModel:
     """Discard the dead letter; a repeat changes nothing. It stays readable until retention purges it."""
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        _require_letter(connection, name, letter_id)
-        return _discard_range(connection, found_table(connection, name), letter_id, letter_id, principal)
-
-
-def _discard_range(connection: Connection, table: Table, first: int, last: int, principal: Principal) -> DiscardedModel:
-    key_id = principal.key_id
-    count = discard_letters(connection, table.table_id, table.generation, first=first, last=last, principal=key_id)
-    if count:
-        record_event(connection, table, key_id, "dead letters discarded", details={"letters": count, "through": last})
-    return DiscardedModel(discarded=count)
-
-
-def _require_letter(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
-    letter = find_letter(connection, name, letter_id)
-    if letter is None:
-        raise unknown_letter(letter_id)
-    return letter
+    return DiscardedModel(discarded=discard_one(gateway, table, letter_id, principal))
 
 
 def _letter_model(letter: StoredLetter) -> DeadLetterModel:

@@ -1,15 +1,14 @@
 """`/v1/keys`: create, list, update, rotate and delete API keys. The audit records each operation."""
 
-import secrets
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Response
 
 from app.api.auth.dependencies import Overseer
-from app.api.gateway import Gateway, GatewayDep
+from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations import keys
 from app.api.schemas.keys import (
     CreatedKeyModel,
     CreateKey,
@@ -20,11 +19,8 @@ from app.api.schemas.keys import (
     UpdateKey,
 )
 from app.domain.access.api_key import format_key, hash_secret
-from app.domain.access.rate_limit import RateLimits
-from app.domain.access.rights import Right
-from app.domain.access.signatures import SALT_BYTES, signing_secret
-from app.errors import Code, Problem, RejectedInput
-from app.staging.access.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
+from app.errors import Code, RejectedInput
+from app.staging.access.api_keys import StoredKey, find_key, list_keys, rotate_key, set_limits
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
 
@@ -46,36 +42,9 @@ KeyId = Annotated[str, Path(description="The id of the key.", examples=["1a2b3c4
 )
 def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, response: Response) -> CreatedKeyModel:
     """Create a key with rights for table patterns. This answer is the only one that contains its secret."""
-    expires_at = wanted.expires_at
-    if expires_at is not None and not _is_future(expires_at):
-        problem = Problem(
-            Code.BAD_REQUEST, "expires_at must be a time in the future with a UTC offset", pointer="/expires_at"
-        )
-        raise RejectedInput.of((problem,))
-    key_id, secret = secrets.token_hex(4), _new_secret()
-    salt, signing = _signing(gateway, key_id) if wanted.hmac else (None, None)
-    rights = tuple(Right(right) for right in wanted.rights)
-    details = {
-        "key": key_id,
-        "rights": wanted.rights,
-        "tables": wanted.tables,
-        "expires_at": None if expires_at is None else expires_at.isoformat(),
-        **({"hmac": True} if wanted.hmac else {}),
-        **wanted.model_dump(include={"requests_per_second", "bytes_per_second"}, exclude_none=True),
-    }
-    limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
-    with translated_errors(), gateway.engine.begin() as connection:
-        insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits, salt)
-        record_operation(connection, principal.key_id, "create_key", details=details)
+    created = keys.create(gateway, principal, wanted)
     response.headers.update(_NO_STORE)
-    return CreatedKeyModel(
-        id=key_id,
-        key=format_key(key_id, secret),
-        signing_secret=signing,
-        rights=wanted.rights,
-        tables=wanted.tables,
-        expires_at=expires_at,
-    )
+    return created
 
 
 @router.get(
@@ -88,8 +57,7 @@ def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, respon
 def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
     """Return all keys with their rights, limits and last use."""
     with translated_errors(), gateway.engine.begin() as connection:
-        keys = list_keys(connection)
-    return KeysModel(keys=[_key_model(key) for key in keys])
+        return KeysModel(keys=[_key_model(key) for key in list_keys(connection)])
 
 
 @router.patch(
@@ -127,7 +95,7 @@ def rotate(
     contains the new secret. After the overlap only the new secret is valid, whatever earlier rotations specified.
     """
     overlap = (wanted or RotateKey()).overlap_seconds
-    secret = _new_secret()
+    secret = keys.new_secret()
     with translated_errors(), gateway.engine.begin() as connection:
         rotated = rotate_key(connection, key_id, hash_secret(secret), overlap)
         if rotated is None:
@@ -155,10 +123,7 @@ def rotate(
 )
 def delete(key_id: KeyId, gateway: GatewayDep, principal: Overseer) -> Response:
     """Delete a key. It stops working within five seconds."""
-    with translated_errors(), gateway.engine.begin() as connection:
-        if not delete_key(connection, key_id):
-            raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
-        record_operation(connection, principal.key_id, "delete_key", details={"key": key_id})
+    keys.delete(gateway, principal, key_id)
     return Response(status_code=204)
 
 
@@ -176,25 +141,3 @@ def _key_model(key: StoredKey) -> KeyModel:
         requests_per_second=key.limits.requests_per_second,
         bytes_per_second=None if size is None else int(size),
     )
-
-
-def _signing(gateway: Gateway, key_id: str) -> tuple[bytes, str]:
-    """Return the salt and the signing secret of a new key. Raises RejectedInput `bad_request` without a signing key."""
-    signing_key = gateway.settings.signing_key
-    if signing_key is None:
-        detail = "the gateway has no MIRRORGATE_SIGNING_KEY, from which signing secrets are derived"
-        raise RejectedInput.of((Problem(Code.BAD_REQUEST, detail, pointer="/hmac"),))
-    salt = secrets.token_bytes(SALT_BYTES)
-    return salt, signing_secret(signing_key.get_secret_value(), key_id, salt)
-
-
-def _new_secret() -> str:
-    return secrets.token_urlsafe(32)
-
-
-def _is_future(moment: datetime) -> bool:
-    """Return True for a future time with an offset; False for one that UTC cannot express."""
-    try:
-        return moment.tzinfo is not None and moment.astimezone(UTC) > datetime.now(UTC)
-    except OverflowError:
-        return False

@@ -6,11 +6,12 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.auth.dependencies import Reader, visible_name
+from app.api.auth.dependencies import Reader
 from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import MAX_ID, MAX_PAGE_ENTRIES
-from app.api.routes.tables import TablePath, found_table
+from app.api.routes.tables import TablePath
 from app.api.schemas.mirror import MirrorRowsModel, TableMirrorModel
 from app.domain.access.rights import Principal
 from app.domain.model.table import Table
@@ -31,7 +32,7 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["mirror"])
 def get_mirror(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableMirrorModel:
     """Return the mirror's last report about the current generation, compared with the landing ledger."""
     with translated_errors(), gateway.engine.begin() as connection:
-        found = found_table(connection, visible_name(table, principal))
+        found = visible_table(connection, table, principal)
         progress = mirror_progress(connection, [found.table_id]).get(found.table_id)
     if progress is None:
         raise RejectedInput(Code.NOT_MIRRORED, f"no mirror has reported generation {found.generation} of {found.name}")
@@ -83,4 +84,4 @@ async def get_rows(
 
 def _find_table(gateway: Gateway, table: str, principal: Principal) -> Table:
     with translated_errors(), gateway.engine.begin() as connection:
-        return found_table(connection, visible_name(table, principal))
+        return visible_table(connection, table, principal)

@@ -4,11 +4,12 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.auth.dependencies import Reader, visible_name
+from app.api.auth.dependencies import Reader
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import PageLimit
-from app.api.routes.tables import TablePath, found_table
+from app.api.routes.tables import TablePath
 from app.api.schemas.tables import BlockModel, ChainModel, ColumnModel, SchemaModel
 from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
 from app.staging.connection.database import translated_errors
@@ -36,7 +37,7 @@ def get_schema(table: TablePath, request: Request, gateway: GatewayDep, principa
     marker, as a raw flatbuffer.
     """
     with translated_errors(), gateway.engine.begin() as connection:
-        found = found_table(connection, visible_name(table, principal))
+        found = visible_table(connection, table, principal)
     if FLATBUFFER in request.headers.get("accept", ""):
         schema = found.schema.file_schema(marker_first=gateway.settings.marker_first)
         return Response(schema_to_flatbuffer(schema), media_type=FLATBUFFER)
@@ -65,7 +66,7 @@ def get_chain(
 ) -> ChainModel:
     """Return blocks in order of their sequence number."""
     with translated_errors(), gateway.engine.begin() as connection:
-        found = found_table(connection, visible_name(table, principal))
+        found = visible_table(connection, table, principal)
         chain = list(read_chain(connection, found.table_id, found.generation, start=start, limit=limit))
     blocks = [
         BlockModel(

@@ -1,29 +1,22 @@
 """`/v1/tables/{table}/…`: operations on one table. Each names the generation that it is for, and records an event."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Concatenate, ParamSpec
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from app.api.auth.dependencies import Administrator, check_sources, visible_name
-from app.api.gateway import Gateway, GatewayDep
+from app.api.auth.dependencies import Administrator, visible_name
+from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations.table_operations import TableOperation
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
 from app.api.schemas.operations import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
 from app.api.schemas.registrations import declared_schema, given_options
 from app.api.schemas.status import TableModel
-from app.api.schemas.table_status import table_statuses
-from app.domain.access.rights import Principal
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.names import TableName
-from app.domain.model.table import FileNumber, Generation, Table, TableState
+from app.domain.model.table import Generation
 from app.domain.model.table_options import TableOptions
-from app.staging.connection.database import Connection, translated_errors
+from app.staging.connection.database import translated_errors
 from app.staging.tables.events import list_events
-from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
-from app.staging.tables.quarantine_release import release
 
 router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"])
 
@@ -37,39 +30,6 @@ GenerationParameter = Annotated[
     ),
 ]
 _RESPONSES = problems(400, 401, 403, 404, 409, 422, 503)
-_Arguments = ParamSpec("_Arguments")
-
-
-@dataclass(frozen=True, slots=True)
-class TableOperation:
-    """An operation of an administrator on one generation of a table."""
-
-    table: str
-    generation: Generation
-    gateway: Gateway
-    principal: Principal
-
-    @property
-    def actor(self) -> str:
-        """Return who is recorded in the event."""
-        return self.principal.key_id
-
-    def run(
-        self,
-        act: Callable[Concatenate[Connection, TableName, Generation, _Arguments], Table],
-        *args: _Arguments.args,
-        **kwargs: _Arguments.kwargs,
-    ) -> TableModel:
-        """Call `act` in one transaction, wake the drain, and return the status of the table.
-
-        Raises RejectedInput `unknown_table` for a name outside the caller's patterns, and what `act` raises.
-        """
-        name = visible_name(self.table, self.principal)
-        with translated_errors(), self.gateway.engine.begin() as connection:
-            table = act(connection, name, self.generation, *args, **kwargs)
-            status = table_statuses(connection, [table])[0]
-        self.gateway.wake_drain()
-        return status
 
 
 async def _table_operation(
@@ -95,7 +55,7 @@ def drop(operation: OperationDep) -> TableModel:
     The state is `dropping` until the drain has deleted the folder; then the table is unknown. Batches that are not
     published are discarded and counted in the events.
     """
-    return operation.run(begin_drop, DropPlan(DropAction.DROP), operation.actor)
+    return operation.drop()
 
 
 @router.post(
@@ -110,9 +70,7 @@ def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> Ta
     """Drop the folder. When it is deleted, the table is active again and empty, and file numbers start at 1."""
     wanted = wanted or RecreateTable()
     options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
-    check_sources(options.sources if options is not None else (), operation.principal)
-    plan = DropPlan(DropAction.RECREATE, declared_schema(wanted), options)
-    return operation.run(begin_drop, plan, operation.actor, given=given_options(wanted))
+    return operation.recreate(declared_schema(wanted), options, given=given_options(wanted))
 
 
 @router.post(
@@ -129,8 +87,7 @@ def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
     With `partial_updates=complete`, every row lands again from its row image. Otherwise the source must load the table
     again.
     """
-    new_name = visible_name(wanted.name, operation.principal)
-    return operation.run(begin_drop, DropPlan(DropAction.RENAME, new_name=new_name), operation.actor)
+    return operation.rename(wanted.name)
 
 
 @router.post(
@@ -142,7 +99,7 @@ def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
 )
 def pause(operation: OperationDep) -> TableModel:
     """Stop publishing files. Changes are still accepted, up to the limit of the backlog."""
-    return operation.run(set_publishing, TableState.PAUSED, operation.actor)
+    return operation.pause()
 
 
 @router.post(
@@ -154,7 +111,7 @@ def pause(operation: OperationDep) -> TableModel:
 )
 def resume(operation: OperationDep) -> TableModel:
     """Publish files again after a pause."""
-    return operation.run(set_publishing, TableState.ACTIVE, operation.actor)
+    return operation.resume()
 
 
 @router.post(
@@ -167,7 +124,7 @@ def resume(operation: OperationDep) -> TableModel:
 )
 def flush(operation: OperationDep) -> TableModel:
     """Publish what is accepted so far, without waiting for a full or an old enough file."""
-    return operation.run(request_flush, operation.actor)
+    return operation.flush()
 
 
 @router.post(
@@ -187,7 +144,7 @@ def repair(
     Fabric's documentation says that mirroring reads a valid file under the same name. If it does not, recreate the
     table.
     """
-    return operation.run(request_repair, FileNumber(number), operation.actor)
+    return operation.repair(number)
 
 
 @router.post(
@@ -199,7 +156,7 @@ def repair(
 )
 def release_table(operation: OperationDep, wanted: ReleaseTable) -> TableModel:
     """Let the table publish again. The event records the reason, the id of the key and the time."""
-    return operation.run(release, operation.actor, wanted.reason, rewrite_marker=wanted.rewrite_marker)
+    return operation.release(wanted.reason, rewrite_marker=wanted.rewrite_marker)
 
 
 @router.get(

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Response
 from app.api.auth.dependencies import Reader, Registrar, check_sources, visible_name
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import MAX_ID, PageLimit
 from app.api.schemas.changes import BatchModel
 from app.api.schemas.registrations import declared_schema, given_options
@@ -14,17 +15,16 @@ from app.api.schemas.status import TableModel, TablesModel
 from app.api.schemas.table_status import table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.domain.model.landing_file import file_name
-from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, FileNumber, Generation, Table
+from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import count_row_images
 from app.staging.batches.staged_blocks import find_batch
-from app.staging.connection.database import Connection, translated_errors
+from app.staging.connection.database import translated_errors
 from app.staging.ledger.files import list_files
 from app.staging.tables.registration import RegistrationOutcome, register_table
 from app.staging.tables.registration_events import record_registration
-from app.staging.tables.registry import find_table, list_tables
+from app.staging.tables.registry import list_tables
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 
@@ -87,7 +87,7 @@ def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
 def get_table(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableModel:
     """Return the status of a table."""
     with translated_errors(), gateway.engine.begin() as connection:
-        return table_statuses(connection, [found_table(connection, visible_name(table, principal))])[0]
+        return table_statuses(connection, [visible_table(connection, table, principal)])[0]
 
 
 @router.get(
@@ -106,7 +106,7 @@ def get_files(
 ) -> FilesModel:
     """Return the landing ledger, in order of the file numbers."""
     with translated_errors(), gateway.engine.begin() as connection:
-        found = found_table(connection, visible_name(table, principal))
+        found = visible_table(connection, table, principal)
         entries = list_files(connection, found.table_id, found.generation, after=FileNumber(after), limit=limit)
     files = [
         FileModel(
@@ -138,7 +138,7 @@ def get_files(
 def get_row_image_count(table: TablePath, gateway: GatewayDep, principal: Reader) -> RowImagesModel:
     """Return how many rows have an image from which partial updates are completed."""
     with translated_errors(), gateway.engine.begin() as connection:
-        found = found_table(connection, visible_name(table, principal))
+        found = visible_table(connection, table, principal)
         count = count_row_images(connection, found.table_id, found.generation)
     return RowImagesModel(table=str(found.name), generation=found.generation, count=count)
 
@@ -159,7 +159,7 @@ def get_batch(
 ) -> BatchModel:
     """Return whether the batch is pending, planned, published or discarded, and in which file."""
     with translated_errors(), gateway.engine.begin() as connection:
-        found = found_table(connection, visible_name(table, principal))
+        found = visible_table(connection, table, principal)
         batch = find_batch(connection, found.table_id, Generation(generation), BatchSequence(sequence))
     if batch is None:
         raise RejectedInput(Code.UNKNOWN_BATCH, f"generation {generation} has no batch {sequence}")
@@ -172,11 +172,3 @@ def get_batch(
         rows=batch.rows,
         file=file_name(FileNumber(batch.file_number)) if batch.file_number else None,
     )
-
-
-def found_table(connection: Connection, name: TableName) -> Table:
-    """Return the live table of this name. Raises RejectedInput `unknown_table`."""
-    table = find_table(connection, name)
-    if table is None:
-        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
-    return table

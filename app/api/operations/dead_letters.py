@@ -1,0 +1,80 @@
+"""Settles dead letters: replays them through ingestion, or discards them."""
+
+from app.api.auth.dependencies import visible_name
+from app.api.gateway import Gateway
+from app.api.operations.visible_tables import found_table
+from app.domain.access.rights import Principal
+from app.domain.model.dead_letter import WrittenMessage
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table
+from app.ingest import Replays
+from app.ingest.replay import ReplayedLetters
+from app.observability.telemetry import REPLAYED_LETTERS
+from app.staging.batches.batch import Receipt
+from app.staging.batches.dead_letter_transaction import unknown_letter
+from app.staging.batches.dead_letters import StoredLetter, discard_letters, find_letter, read_message
+from app.staging.connection.database import Connection, translated_errors
+from app.staging.tables.events import record_event
+from app.staging.tables.operations import locked_table
+
+
+def require_letter(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
+    """Return a letter of a table that has or had this name. Raises RejectedInput `unknown_dead_letter`."""
+    letter = find_letter(connection, name, letter_id)
+    if letter is None:
+        raise unknown_letter(letter_id)
+    return letter
+
+
+def letter_message(gateway: Gateway, table: str, letter_id: int, principal: Principal) -> WrittenMessage:
+    """Return the message of a letter, which contains row values. Raises what `require_letter` raises."""
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        require_letter(connection, name, letter_id)
+        return read_message(connection, letter_id)
+
+
+async def replay_one(
+    gateway: Gateway, table: str, letter_id: int, principal: Principal, correction: bytes | None = None
+) -> Receipt:
+    """Accept the message of a waiting letter, or the correction in its place. Raises what `Replays.replay` raises."""
+    name = visible_name(table, principal)
+    receipt = await Replays(gateway.ingest).replay(name, letter_id, principal, correction)
+    REPLAYED_LETTERS.inc()
+    return receipt
+
+
+async def replay_waiting(
+    gateway: Gateway, table: str, principal: Principal, *, after: int, limit: int
+) -> ReplayedLetters:
+    """Accept the oldest waiting letters of a table, each in a separate transaction."""
+    name = visible_name(table, principal)
+    done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, limit=limit)
+    REPLAYED_LETTERS.inc(done.replayed)
+    return done
+
+
+def discard_one(gateway: Gateway, table: str, letter_id: int, principal: Principal) -> int:
+    """Discard a letter; return how many, 0 for a settled one. Raises what `require_letter` raises."""
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        require_letter(connection, name, letter_id)
+        return _discard(connection, found_table(connection, name), letter_id, letter_id, principal)
+
+
+def discard_through(gateway: Gateway, table: str, generation: Generation, last: int, principal: Principal) -> int:
+    """Discard the waiting letters of a generation through a letter; return how many.
+
+    Raises RejectedInput `unknown_table` or `generation_mismatch`.
+    """
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        return _discard(connection, locked_table(connection, name, generation), 1, last, principal)
+
+
+def _discard(connection: Connection, table: Table, first: int, last: int, principal: Principal) -> int:
+    key_id = principal.key_id
+    count = discard_letters(connection, table.table_id, table.generation, first=first, last=last, principal=key_id)
+    if count:
+        record_event(connection, table, key_id, "dead letters discarded", details={"letters": count, "through": last})
+    return count

@@ -1,0 +1,79 @@
+"""Creates and deletes API keys. The audit records each operation."""
+
+import secrets
+from datetime import UTC, datetime
+
+from app.api.gateway import Gateway
+from app.api.schemas.keys import CreatedKeyModel, CreateKey
+from app.domain.access.api_key import format_key, hash_secret
+from app.domain.access.rate_limit import RateLimits
+from app.domain.access.rights import Principal, Right
+from app.domain.access.signatures import SALT_BYTES, signing_secret
+from app.errors import Code, Problem, RejectedInput
+from app.staging.access.api_keys import delete_key, insert_key
+from app.staging.access.audit_events import record_operation
+from app.staging.connection.database import translated_errors
+
+
+def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> CreatedKeyModel:
+    """Store a new key and return it with its secret. Raises RejectedInput `bad_request`."""
+    expires_at = wanted.expires_at
+    if expires_at is not None and not _is_future(expires_at):
+        problem = Problem(
+            Code.BAD_REQUEST, "expires_at must be a time in the future with a UTC offset", pointer="/expires_at"
+        )
+        raise RejectedInput.of((problem,))
+    key_id, secret = secrets.token_hex(4), new_secret()
+    salt, signing = _signing(gateway, key_id) if wanted.hmac else (None, None)
+    rights = tuple(Right(right) for right in wanted.rights)
+    details = {
+        "key": key_id,
+        "rights": wanted.rights,
+        "tables": wanted.tables,
+        "expires_at": None if expires_at is None else expires_at.isoformat(),
+        **({"hmac": True} if wanted.hmac else {}),
+        **wanted.model_dump(include={"requests_per_second", "bytes_per_second"}, exclude_none=True),
+    }
+    limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
+    with translated_errors(), gateway.engine.begin() as connection:
+        insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits, salt)
+        record_operation(connection, principal.key_id, "create_key", details=details)
+    return CreatedKeyModel(
+        id=key_id,
+        key=format_key(key_id, secret),
+        signing_secret=signing,
+        rights=wanted.rights,
+        tables=wanted.tables,
+        expires_at=expires_at,
+    )
+
+
+def delete(gateway: Gateway, principal: Principal, key_id: str) -> None:
+    """Delete a key, which stops working within five seconds. Raises RejectedInput `unknown_key`."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        if not delete_key(connection, key_id):
+            raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
+        record_operation(connection, principal.key_id, "delete_key", details={"key": key_id})
+
+
+def new_secret() -> str:
+    """Return a new random secret of a key."""
+    return secrets.token_urlsafe(32)
+
+
+def _signing(gateway: Gateway, key_id: str) -> tuple[bytes, str]:
+    """Return the salt and the signing secret of a new key. Raises RejectedInput `bad_request` without a signing key."""
+    signing_key = gateway.settings.signing_key
+    if signing_key is None:
+        detail = "the gateway has no MIRRORGATE_SIGNING_KEY, from which signing secrets are derived"
+        raise RejectedInput.of((Problem(Code.BAD_REQUEST, detail, pointer="/hmac"),))
+    salt = secrets.token_bytes(SALT_BYTES)
+    return salt, signing_secret(signing_key.get_secret_value(), key_id, salt)
+
+
+def _is_future(moment: datetime) -> bool:
+    """Return True for a future time with an offset; False for one that UTC cannot express."""
+    try:
+        return moment.tzinfo is not None and moment.astimezone(UTC) > datetime.now(UTC)
+    except OverflowError:
+        return False

@@ -1,0 +1,97 @@
+"""Operations of an administrator on one generation of a table. Each runs in one transaction and records an event."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Concatenate, ParamSpec
+
+from app.api.auth.dependencies import check_sources, visible_name
+from app.api.gateway import Gateway
+from app.api.schemas.status import TableModel
+from app.api.schemas.table_status import table_statuses
+from app.domain.access.rights import Principal
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber, Generation, Table, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
+from app.staging.connection.database import Connection, translated_errors
+from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
+from app.staging.tables.quarantine_release import release
+
+_Arguments = ParamSpec("_Arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOperation:
+    """What an administrator can do with one generation of a table.
+
+    Every method returns the status of the table. It raises RejectedInput `bad_name`, `unknown_table` (also for a name
+    outside the caller's patterns), `generation_mismatch` and `wrong_table_state`.
+    """
+
+    table: str
+    generation: Generation
+    gateway: Gateway
+    principal: Principal
+
+    def pause(self) -> TableModel:
+        """Stop publishing files. Changes are still accepted."""
+        return self._run(set_publishing, TableState.PAUSED, self._actor)
+
+    def resume(self) -> TableModel:
+        """Publish files again after a pause."""
+        return self._run(set_publishing, TableState.ACTIVE, self._actor)
+
+    def flush(self) -> TableModel:
+        """Publish what is accepted so far without delay."""
+        return self._run(request_flush, self._actor)
+
+    def repair(self, number: int) -> TableModel:
+        """Write a published file again. Raises RejectedInput `unknown_file` or `payloads_purged`."""
+        return self._run(request_repair, FileNumber(number), self._actor)
+
+    def release(self, reason: str, *, rewrite_marker: bool) -> TableModel:
+        """Let a quarantined table publish again."""
+        return self._run(release, self._actor, reason, rewrite_marker=rewrite_marker)
+
+    def drop(self) -> TableModel:
+        """Begin to drop the table."""
+        return self._run(begin_drop, DropPlan(DropAction.DROP), self._actor)
+
+    def recreate(
+        self,
+        schema: TableSchema | None = None,
+        options: TableOptions | None = None,
+        *,
+        given: Collection[str] | None = None,
+    ) -> TableModel:
+        """Begin a new generation; None keeps the present schema or options, of which `given` names the changed ones.
+
+        Raises RejectedInput `bad_option` for options that the schema does not allow.
+        """
+        check_sources(options.sources if options is not None else (), self.principal)
+        return self._run(begin_drop, DropPlan(DropAction.RECREATE, schema, options), self._actor, given=given)
+
+    def rename(self, new_name: str) -> TableModel:
+        """Begin a new generation under another name, which the caller's patterns must include."""
+        plan = DropPlan(DropAction.RENAME, new_name=visible_name(new_name, self.principal))
+        return self._run(begin_drop, plan, self._actor)
+
+    @property
+    def _actor(self) -> str:
+        """Return who is recorded in the event."""
+        return self.principal.key_id
+
+    def _run(
+        self,
+        change: Callable[Concatenate[Connection, TableName, Generation, _Arguments], Table],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> TableModel:
+        """Call `change` in one transaction, wake the drain, and return the status of the table."""
+        name = visible_name(self.table, self.principal)
+        with translated_errors(), self.gateway.engine.begin() as connection:
+            table = change(connection, name, self.generation, *args, **kwargs)
+            status = table_statuses(connection, [table])[0]
+        self.gateway.wake_drain()
+        return status

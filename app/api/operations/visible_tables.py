@@ -1,0 +1,22 @@
+"""Finds a table by its name, for a caller who may see it."""
+
+from app.api.auth.dependencies import visible_name
+from app.domain.access.rights import Principal
+from app.domain.model.names import TableName
+from app.domain.model.table import Table
+from app.errors import Code, RejectedInput
+from app.staging.connection.database import Connection
+from app.staging.tables.registry import find_table
+
+
+def found_table(connection: Connection, name: TableName) -> Table:
+    """Return the live table of this name. Raises RejectedInput `unknown_table`."""
+    table = find_table(connection, name)
+    if table is None:
+        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+    return table
+
+
+def visible_table(connection: Connection, text: str, principal: Principal) -> Table:
+    """Return the live table of this name if the caller may see it. Raises RejectedInput `bad_name`, `unknown_table`."""
+    return found_table(connection, visible_name(text, principal))
