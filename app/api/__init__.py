@@ -4,6 +4,6 @@ A request passes uvicorn's protocol (`server`), the middleware (`middleware`, wi
 route (`routes`). The route requires a right (`auth`), parses its input (`schemas`), calls a use case in `app.ingest`
 or a query in `app.staging`, and shapes the answer; errors become problem details. `gateway` holds the parts that all
 routes share, `lifespan` starts and closes them, `application` puts routes and middleware together, and `openapi`
-completes the contract. `table_metrics` collects what `/metrics` reads from the database, and `mirror_rows` reads rows
+completes the contract. `scrape` collects what `/metrics` reads from the database, and `mirror_rows` reads rows
 of mirrored tables.
 """

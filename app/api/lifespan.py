@@ -21,6 +21,7 @@ from app.api.schemas.probes import GatewayStatusModel
 from app.domain.access.rate_limit import RateLimits
 from app.domain.publication.backlog import BacklogLimit
 from app.ingest import BacklogWatch, Ingest
+from app.observability.api_metrics import API_PROCESSES, RESOURCE_LOW
 from app.observability.resource_watch import ResourceWatch
 from app.settings import Settings
 from app.staging.access.audit_writer import AuditWriter
@@ -60,7 +61,8 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         probe_threads = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
         stack.callback(probe_threads.shutdown)
         authenticator = _start_authenticator(settings, engine, audit_writer, stack)
-        stack.enter_context(ResourceWatch())
+        stack.enter_context(ResourceWatch(low=RESOURCE_LOW))
+        API_PROCESSES.set(1)
         yield Gateway(
             settings=settings,
             engine=engine,

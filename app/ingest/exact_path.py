@@ -18,7 +18,7 @@ from app.ingest.moved_tables import retry_moved
 from app.ingest.parsed_request import ParsedRequest, registered_answer
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
-from app.observability.telemetry import DUPLICATE_CHANGES
+from app.observability.api_metrics import DUPLICATE_CHANGES
 from app.staging.batches.batch import Receipt, TableMoved
 from app.staging.batches.dead_letter_transaction import dead_letters_full
 from app.staging.batches.dead_letters import LetterReplay, TableLetters

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import structlog
+from prometheus_client import Gauge
 
 from app.domain.preflight.finding import Finding, Outcome
 from app.domain.preflight.machine_findings import judge_descriptor_limit, judge_descriptors, judge_space
@@ -64,11 +65,16 @@ class ResourceWatch:
         folders: Mapping[str, Path] | None = None,
         *,
         min_free: int = 0,
+        low: Gauge | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch nothing yet. `folders`: where space is needed, by name of the check; `min_free`: bytes to keep free."""
+        """Watch nothing yet. `folders`: where space is needed, by name of the check; `min_free`: bytes to keep free.
+
+        `low` is set to 1 for a check, by its name, while what it checks is short.
+        """
         self._folders = folders or {}
         self._min_free = min_free
+        self._low = low
         self._clock = clock
         self._short: dict[str, float] = {}
         """By check, when its shortage was last logged."""
@@ -107,6 +113,8 @@ class ResourceWatch:
         return found
 
     def _log_finding(self, finding: Finding) -> None:
+        if self._low is not None:
+            self._low.labels(finding.check).set(float(finding.outcome is not Outcome.OK))
         logged_at = self._short.get(finding.check)
         if finding.outcome is Outcome.OK:
             if self._short.pop(finding.check, None) is not None:

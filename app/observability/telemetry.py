@@ -1,4 +1,4 @@
-"""Structured logs and the API's metrics. No log line or label has a row value or a secret."""
+"""Structured logs. No log line has a row value or a secret."""
 
 import io
 import logging
@@ -14,71 +14,9 @@ from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import msgspec
 import structlog
-from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from app.observability.repeated_lines import RepeatedLines
 from app.settings import LogFormat, Settings
-
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a creation time per counter doubles the series, and no dashboard uses it
-
-REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
-REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])
-ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes accepted, by format", ["format"])
-INGEST_PATHS: Final = Counter(
-    "mirrorgate_ingest_path_total",
-    "Change requests by the path that read them; on the exact path, the reason why the columnar one did not",
-    ["format", "path", "reason"],
-)
-HASH_MISMATCHES: Final = Counter(
-    "mirrorgate_address_hash_mismatches_total", "Arcion messages whose table address does not match their hash"
-)
-DUPLICATE_CHANGES: Final = Counter(
-    "mirrorgate_duplicate_changes_total", "Changes dropped because the source position shows an earlier acceptance"
-)
-REPEATED_INSERTS: Final = Counter(
-    "mirrorgate_repeated_inserts_total", "Inserts landed as upserts because the key has a row image already"
-)
-DEAD_LETTERS: Final = Counter(
-    "mirrorgate_dead_letters_total", "Rejected messages kept as dead letters, by format", ["format"]
-)
-REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters accepted on replay")
-REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests rejected, by error code", ["code"])
-CHANGE_REQUESTS: Final = Gauge(
-    "mirrorgate_change_requests_in_flight", "Change requests in progress", multiprocess_mode="livesum"
-)
-BODY_BYTES: Final = Gauge(
-    "mirrorgate_body_bytes_in_memory",
-    "Bytes reserved in the memory budget for request bodies",
-    multiprocess_mode="livesum",
-)
-WAITING_BODIES: Final = Gauge(
-    "mirrorgate_large_bodies_waiting",
-    "Large bodies that wait unread for the body semaphore",
-    multiprocess_mode="livesum",
-)
-WAITING_REQUESTS: Final = Gauge(
-    "mirrorgate_writer_waiting_requests",
-    "Change requests that wait for a transaction of the writer",
-    multiprocess_mode="livesum",
-)
-OLDEST_WAITING: Final = Gauge(
-    "mirrorgate_writer_oldest_waiting_seconds",
-    "Waiting time of the oldest request in the writer's queue",
-    multiprocess_mode="livemax",
-)
-LAST_COMMIT: Final = Gauge(
-    "mirrorgate_writer_last_commit_timestamp_seconds",
-    "Time of the last commit, of the process that committed longest ago",
-    multiprocess_mode="livemin",
-)
-WRITER_FAILS: Final = Gauge(
-    "mirrorgate_writer_failing",
-    "API processes whose last transaction failed because of the database",
-    multiprocess_mode="livesum",
-)
-DATABASE_CONNECTIONS: Final = Gauge(
-    "mirrorgate_database_connections", "Connections to Postgres, by use", ["use"], multiprocess_mode="livesum"
-)
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=repr)
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from app.errors import Code
 from app.ingest import replicate_json
-from app.observability.telemetry import DUPLICATE_CHANGES
+from app.observability.api_metrics import DUPLICATE_CHANGES
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata

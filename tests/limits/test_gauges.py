@@ -8,7 +8,7 @@ from uvicorn.supervisors import Multiprocess
 
 from app.api.limits.memory_budget import Allowance, MemoryBudget, Reservation
 from app.api.server.uvicorn_server import ApiProcesses
-from app.observability.telemetry import BODY_BYTES, CHANGE_REQUESTS
+from app.observability.api_metrics import BODY_BYTES, CHANGE_REQUESTS
 from tests.limits.conftest import Serve
 
 

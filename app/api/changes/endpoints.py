@@ -29,7 +29,7 @@ from app.api.gateway import gateway_in
 from app.api.server.content_types import ARROW_STREAM, CSV, check_arrow_type, check_json_type, media_type
 from app.errors import RejectedInput
 from app.ingest import ArrowLoad, Form, IngestResult, explained, perform_dry_run, perform_stream_dry_run
-from app.observability.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
+from app.observability.api_metrics import ACCEPTED_CHANGES, DEAD_LETTERS
 
 PREFIX: Final = "/v1/changes"
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}

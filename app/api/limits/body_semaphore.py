@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from app.observability.telemetry import WAITING_BODIES
+from app.observability.api_metrics import ADMITTED_BODIES, ADMITTED_BODIES_LIMIT, WAITING_BODIES
 
 LARGE_BODY_BYTES: Final = 2**20
 """Bytes above which a body needs a permit."""
@@ -30,6 +30,7 @@ class BodySemaphore:
     def __init__(self, max_bytes: int, grace_seconds: float = 1.0) -> None:
         self.grace_seconds = grace_seconds
         self._max_bytes = max_bytes
+        ADMITTED_BODIES_LIMIT.set(max_bytes)
         self._taken = 0
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
         """Waiting bodies by key, each queue in order of arrival. The first key is served next."""
@@ -50,8 +51,12 @@ class BodySemaphore:
 
     def adjust(self, delta: int) -> None:
         """Count `delta` bytes more (or fewer) at once, and admit waiting bodies that now fit."""
-        self._taken += delta
+        self._take(delta)
         self._admit_waiting()
+
+    def _take(self, delta: int) -> None:
+        self._taken += delta
+        ADMITTED_BODIES.inc(delta)
 
     def _admit_waiting(self) -> None:
         while self._waiting:
@@ -60,7 +65,7 @@ class BodySemaphore:
             if not admitted.done():
                 if self._taken and self._taken + size > self._max_bytes:
                     return
-                self._taken += size
+                self._take(size)
                 admitted.set_result(None)
             queue.popleft()
             del self._waiting[key]

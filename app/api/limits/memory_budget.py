@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Final
 
 from app.errors import Code, TemporarilyUnavailable
-from app.observability.telemetry import BODY_BYTES, CHANGE_REQUESTS
+from app.observability.api_metrics import BODY_BYTES, BODY_BYTES_LIMIT, CHANGE_REQUESTS, CHANGE_REQUESTS_LIMIT
 
 READ_AHEAD_BYTES: Final = 256 * 2**10
 """Bytes reserved beyond what has arrived of a body with a declared length: what the connection buffers unread."""
@@ -38,6 +38,8 @@ class MemoryBudget:
         self._used = Allowance(0, 0)
         self._used_by_key: dict[str, Allowance] = {}
         self._lock = Lock()
+        CHANGE_REQUESTS_LIMIT.set(total.requests)
+        BODY_BYTES_LIMIT.set(total.size)
 
     def check(self, subject: str | None, size: int) -> None:
         """Raise TemporarilyUnavailable `overloaded` if `size` more bytes do not fit now; reserve nothing."""

@@ -10,7 +10,8 @@ from typing import Final
 from prometheus_client import Counter, Histogram
 
 from app.api.exchange import Exchange
-from app.observability.telemetry import REQUEST_LINES, REQUEST_SECONDS, REQUESTS
+from app.observability.api_metrics import REQUEST_SECONDS, REQUESTS
+from app.observability.telemetry import REQUEST_LINES
 
 MAX_LOGGED_TABLES: Final = 20
 """Tables that a log line names."""

@@ -9,7 +9,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table
 from app.ingest import Replays
 from app.ingest.replay import ReplayedLetters
-from app.observability.telemetry import REPLAYED_LETTERS
+from app.observability.api_metrics import REPLAYED_LETTERS
 from app.staging.batches.batch import Receipt
 from app.staging.batches.dead_letter_transaction import unknown_letter
 from app.staging.batches.dead_letters import StoredLetter, discard_letters, find_letter, read_message

@@ -19,7 +19,7 @@ from app.api.server.lingering_close import LingeringClose
 from app.api.server.problem_responses import problem_response
 from app.api.server.request_facts import BODY_COMPLETE
 from app.errors import Code, MirrorgateError, RejectedInput
-from app.observability.telemetry import REQUESTS
+from app.observability.api_metrics import REQUESTS
 
 log = structlog.get_logger()
 

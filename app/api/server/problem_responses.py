@@ -9,7 +9,8 @@ from fastapi import Response
 
 from app.errors import Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.errors.catalogue import CATALOGUE
-from app.observability.telemetry import REJECTED_REQUESTS, current_request_id
+from app.observability.api_metrics import REJECTED_REQUESTS
+from app.observability.telemetry import current_request_id
 
 MEDIA_TYPE: Final = "application/problem+json"
 MAX_PROBLEMS: Final = 100

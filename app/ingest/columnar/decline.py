@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import structlog
 
-from app.observability.telemetry import INGEST_PATHS
+from app.observability.api_metrics import INGEST_PATHS
 
 log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ from app.domain.rows.row_rules import RowRules
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.table_cache import NotCached, TableCache
-from app.observability.telemetry import HASH_MISMATCHES
+from app.observability.api_metrics import HASH_MISMATCHES
 from app.staging.batches.batch import Batch, SchemaIdTables
 
 

@@ -20,7 +20,7 @@ from app.ingest.columnar.rows import RowsRequest
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader, Columnar, max_value_bytes, present_table, written_json
 from app.ingest.table_cache import TableCache
-from app.observability.telemetry import HASH_MISMATCHES
+from app.observability.api_metrics import HASH_MISMATCHES
 
 
 def arcion_json(

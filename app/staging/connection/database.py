@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from app.errors import Code, Misconfigured
 from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection, answer_within
 from app.staging.connection.database_errors import ends_session, translated_errors
+from app.staging.connection.watched_pool import MAX_OVERFLOW, WatchedPool
 
 __all__ = [
     "BINARY_RESULT",
@@ -78,7 +79,8 @@ def open_engine(
     engine = sa.create_engine(
         url,
         pool_size=pool_size,
-        max_overflow=5,
+        poolclass=WatchedPool,
+        max_overflow=MAX_OVERFLOW,
         pool_timeout=min(SILENCE_SECONDS, silence_seconds),
         pool_pre_ping=True,
         hide_parameters=True,

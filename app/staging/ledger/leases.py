@@ -116,6 +116,12 @@ SELECT_HELD = sa.text("""
     JOIN mirrorgate.table_counters c ON c.table_id = l.table_id WHERE l.worker_id = :worker_id""")
 """List the tables that a worker claimed last, with their last recorded file."""
 
+SELECT_OWNERS = sa.text(f"""
+    SELECT l.table_id, l.worker_id::text FROM mirrorgate.table_leases l
+    JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND {IS_ALIVE}
+    WHERE l.table_id = ANY(:table_ids)""")  # noqa: S608  # constant text
+"""List the tables that a live worker has a lease on, with the worker."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -228,6 +234,12 @@ def held_tables(connection: sa.Connection, worker_id: UUID) -> list[HeldTable]:
     """Return the tables whose lease names this worker."""
     rows = connection.execute(SELECT_HELD, {"worker_id": worker_id})
     return [HeldTable(TableId(table_id), Epoch(epoch), FileNumber(recorded)) for table_id, epoch, recorded in rows]
+
+
+def lease_owners(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, str]:
+    """Return the id of the drain that has the lease of each of these tables, without tables that no live drain has."""
+    rows = connection.execute(SELECT_OWNERS, {"table_ids": table_ids})
+    return {TableId(table_id): worker for table_id, worker in rows}
 
 
 def check_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:

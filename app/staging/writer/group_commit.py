@@ -20,6 +20,7 @@ import structlog
 
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS
 from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 from app.staging.connection.bounded_connection import answer_within
@@ -135,9 +136,12 @@ class GroupCommit:
             self._rests.clear()
             self._run_queries()
             if group := self._queue.take_group():
-                self._record.begin(time.monotonic())
-                self._stage_in_parts(group, time.monotonic() + 2 * self._deadline)
+                began = time.monotonic()
+                self._record.begin(began)
+                self._stage_in_parts(group, began + 2 * self._deadline)
                 self._record.end()
+                GROUP_REQUESTS.observe(len(group))
+                GROUP_SECONDS.observe(time.monotonic() - began)
             self._rests.set()
         self._connection.close()
 
@@ -165,6 +169,7 @@ class GroupCommit:
         log.warning("group_commit_failed", error=_name(cause), requests=len(group), parts=len(parts))
         if isinstance(cause, TemporarilyUnavailable) and cause.code is not Code.TABLE_BUSY:
             self._record.failed(time.monotonic(), cause.detail)
+            GROUP_FAILURES.inc()
         for part in parts:
             if len(parts) > 1 and time.monotonic() < give_up:
                 self._stage_in_parts(part, give_up)

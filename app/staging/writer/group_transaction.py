@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
-from app.observability.telemetry import REPEATED_INSERTS
+from app.observability.api_metrics import REPEATED_INSERTS
 from app.staging.batches.commit_verification import TransactionId, current_transaction_id, is_committed
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.connection.persistent_connection import PersistentConnection

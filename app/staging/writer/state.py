@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.observability.telemetry import (
+from app.observability.api_metrics import (
     DATABASE_CONNECTIONS,
+    DATABASE_CONNECTIONS_LIMIT,
+    DATABASE_WAITING,
     LAST_COMMIT,
     OLDEST_WAITING,
     WAITING_REQUESTS,
     WRITER_FAILS,
 )
+from app.staging.connection.watched_pool import WatchedPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,11 @@ def export_writer_state(engine: sa.Engine, state: WriterState) -> None:
     if state.last_commit_seconds is not None:
         LAST_COMMIT.set(time.time() - state.last_commit_seconds)
     pool = engine.pool
-    if isinstance(pool, sa.pool.QueuePool):
+    if isinstance(pool, WatchedPool):
         DATABASE_CONNECTIONS.labels("in_use").set(pool.checkedout())
         DATABASE_CONNECTIONS.labels("idle").set(pool.checkedin())
+        DATABASE_CONNECTIONS_LIMIT.set(pool.limit)
+        DATABASE_WAITING.set(pool.waiting)
 
 
 def _age(now: float, moment: float | None) -> float | None:

@@ -28,10 +28,16 @@ def test_every_call_that_needs_the_database_is_unavailable_for_now(gateway: Gate
         gateway.arcion(insert("t", id="1")),
         gateway.replicate({"messageSchemaId": "x", "headers": {"operation": "INSERT"}, "data": {}}),
         gateway.get("/v1/keys"),
-        gateway.get("/metrics"),
     ):
         problem(response, 503, "database_unavailable")
         assert response.headers["retry-after"] == "1"
+
+
+def test_the_metrics_are_those_of_the_process_and_say_that_the_database_is_away(gateway: Gateway) -> None:
+    text = gateway.get("/metrics").raise_for_status().text
+    assert "mirrorgate_database_up 0.0" in text
+    assert "mirrorgate_api_processes 1.0" in text
+    assert "mirrorgate_table_state" not in text
 
 
 def test_a_stored_key_is_not_taken_for_a_wrong_one(gateway: Gateway) -> None:

@@ -49,7 +49,9 @@ def test_metrics_tell_each_tables_state_and_the_drains(gateway: Gateway, api_eng
     assert 'mirrorgate_table_state{state="quarantined",table="sales.orders"} 1.0' in text
     assert 'mirrorgate_table_state{state="active",table="sales.orders"} 0.0' in text
     assert "mirrorgate_drain_workers 1.0" in text
-    assert re.search(r'^mirrorgate_build_info\{revision="r\d{4}",version="[^"]+"\} 1.0$', text, re.MULTILINE)
+    assert re.search(
+        r'^mirrorgate_build_info\{component="api",revision="r\d{4}",version="[^"]+"\} 1.0$', text, re.MULTILINE
+    )
     assert 'mirrorgate_backlog_limit_ratio{table="sales.orders"} 0.0' in text
     assert "mirrorgate_writer_waiting_requests 0.0" in text
 
@@ -60,7 +62,7 @@ def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway, api_engin
     said = MirroredTable("sales", "orders", processed_rows=12)
     with api_engine.begin() as connection:
         record_fabric_status(connection, {(table.table_id, table.generation): said})
-    assert 'mirrorgate_processed_rows{table="sales.orders"} 12.0' in gateway.get("/metrics").text
+    assert 'mirrorgate_fabric_processed_rows_total{table="sales.orders"} 12.0' in gateway.get("/metrics").text
 
 
 def test_what_retention_has_purged_is_still_counted_and_answered(gateway: Gateway, api_engine: sa.Engine) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from app.api import application
-from app.observability.telemetry import HASH_MISMATCHES
+from app.observability.api_metrics import HASH_MISMATCHES
 from app.settings import Settings
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-arcion"

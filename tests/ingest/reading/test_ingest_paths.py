@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.observability.telemetry import INGEST_PATHS
+from app.observability.api_metrics import INGEST_PATHS
 from tests.support.ingest_harness import IngestHarness
 from tests.support.samples.debezium import Field, event, key_with_schema, keyed, with_schema
 from tests.support.samples.messages import Message, arcion

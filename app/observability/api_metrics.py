@@ -1,0 +1,114 @@
+"""Metrics of an API process, which `GET /metrics` shows with those that a scrape reads from the database.
+
+Several API processes on one port share them through files (`PROMETHEUS_MULTIPROC_DIR`). Gauges are therefore summed
+over the live processes, unless their help text says something else. No label names a table, a key or a caller.
+"""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+import app.observability.common_metrics  # noqa: F401  # turns creation times off
+
+REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
+REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])
+ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes accepted, by format", ["format"])
+INGEST_PATHS: Final = Counter(
+    "mirrorgate_ingest_path_total",
+    "Change requests by the path that read them; on the exact path, the reason why the columnar one did not",
+    ["format", "path", "reason"],
+)
+HASH_MISMATCHES: Final = Counter(
+    "mirrorgate_address_hash_mismatches_total", "Arcion messages whose table address does not match their hash"
+)
+DUPLICATE_CHANGES: Final = Counter(
+    "mirrorgate_duplicate_changes_total", "Changes dropped because the source position shows an earlier acceptance"
+)
+REPEATED_INSERTS: Final = Counter(
+    "mirrorgate_repeated_inserts_total", "Inserts landed as upserts because the key has a row image already"
+)
+DEAD_LETTERS: Final = Counter(
+    "mirrorgate_dead_letters_total", "Rejected messages kept as dead letters, by format", ["format"]
+)
+REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters accepted on replay")
+REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests rejected, by error code", ["code"])
+API_PROCESSES: Final = Gauge("mirrorgate_api_processes", "API processes that run", multiprocess_mode="livesum")
+CHANGE_REQUESTS: Final = Gauge(
+    "mirrorgate_change_requests_in_flight", "Change requests in progress", multiprocess_mode="livesum"
+)
+CHANGE_REQUESTS_LIMIT: Final = Gauge(
+    "mirrorgate_change_requests_limit", "Change requests that can be in progress", multiprocess_mode="livesum"
+)
+BODY_BYTES: Final = Gauge(
+    "mirrorgate_body_bytes_in_memory",
+    "Bytes reserved in the memory budget for request bodies",
+    multiprocess_mode="livesum",
+)
+BODY_BYTES_LIMIT: Final = Gauge(
+    "mirrorgate_body_memory_limit_bytes", "Memory budget for request bodies", multiprocess_mode="livesum"
+)
+ADMITTED_BODIES: Final = Gauge(
+    "mirrorgate_large_bodies_admitted_bytes",
+    "Bytes of the large bodies that the body semaphore has admitted",
+    multiprocess_mode="livesum",
+)
+ADMITTED_BODIES_LIMIT: Final = Gauge(
+    "mirrorgate_large_bodies_limit_bytes",
+    "Bytes of large bodies that the body semaphore admits",
+    multiprocess_mode="livesum",
+)
+WAITING_BODIES: Final = Gauge(
+    "mirrorgate_large_bodies_waiting",
+    "Large bodies that wait unread for the body semaphore",
+    multiprocess_mode="livesum",
+)
+WAITING_REQUESTS: Final = Gauge(
+    "mirrorgate_writer_waiting_requests",
+    "Change requests that wait for a transaction of the writer",
+    multiprocess_mode="livesum",
+)
+OLDEST_WAITING: Final = Gauge(
+    "mirrorgate_writer_oldest_waiting_seconds",
+    "Waiting time of the oldest request in the writer's queue",
+    multiprocess_mode="livemax",
+)
+LAST_COMMIT: Final = Gauge(
+    "mirrorgate_writer_last_commit_timestamp_seconds",
+    "Time of the last commit, of the process that committed longest ago",
+    multiprocess_mode="livemin",
+)
+WRITER_FAILS: Final = Gauge(
+    "mirrorgate_writer_failing",
+    "API processes whose last transaction failed because of the database",
+    multiprocess_mode="livesum",
+)
+DATABASE_CONNECTIONS: Final = Gauge(
+    "mirrorgate_database_connections", "Connections to Postgres, by use", ["use"], multiprocess_mode="livesum"
+)
+DATABASE_CONNECTIONS_LIMIT: Final = Gauge(
+    "mirrorgate_database_connections_limit", "Connections that the pool may open", multiprocess_mode="livesum"
+)
+DATABASE_WAITING: Final = Gauge(
+    "mirrorgate_database_connections_waiting",
+    "Threads that wait for a connection from the pool",
+    multiprocess_mode="livesum",
+)
+GROUP_REQUESTS: Final = Histogram(
+    "mirrorgate_group_commit_requests",
+    "Change requests that share one transaction of the writer",
+    buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000),
+)
+GROUP_SECONDS: Final = Histogram(
+    "mirrorgate_group_commit_seconds",
+    "Time to stage and commit the requests of one transaction of the writer",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+)
+GROUP_FAILURES: Final = Counter(
+    "mirrorgate_group_commit_failures_total", "Transactions of the writer that failed because of the database"
+)
+RESOURCE_LOW: Final = Gauge(
+    "mirrorgate_resource_low",
+    "1 while file descriptors are short, by check; the worst of the processes",
+    ["check"],
+    multiprocess_mode="livemax",
+)
