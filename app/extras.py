@@ -24,14 +24,23 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
     "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
     "objects": ("obstore", "prometheus_client"),
+    "onelake": ("azure.identity", "azure.storage.filedatalake"),
 }
 """The modules that each extra installs."""
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be imported, without importing more than the packages around it."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package around it is missing
+        return False
 
 
 def require_extras(command: str, *extras: str) -> None:
     """Raise Misconfigured `extra_missing` unless the packages of `extras` are installed, without importing them."""
     for extra in extras:
-        missing = [module for module in _MODULES[extra] if find_spec(module) is None]
+        missing = [module for module in _MODULES[extra] if not is_installed(module)]
         if missing:
             raise Misconfigured(
                 Code.EXTRA_MISSING,

@@ -16,6 +16,7 @@ from app.settings.access import AccessSettings
 from app.settings.api import ApiSettings
 from app.settings.database import DatabaseSettings
 from app.settings.drain import DrainSettings
+from app.settings.fabric import FabricSettings
 from app.settings.landing_zone import LandingZoneSettings
 from app.settings.limits import BacklogLimits, RequestLimits
 from app.settings.mirror import MirrorSettings
@@ -26,6 +27,7 @@ from app.settings.retention import RetentionSettings
 SUBJECTS: Final[Mapping[str, type[BaseModel]]] = {
     "Database": DatabaseSettings,
     "Landing zone": LandingZoneSettings,
+    "Fabric": FabricSettings,
     "API": ApiSettings,
     "Callers": AccessSettings,
     "Requests": RequestLimits,
@@ -48,6 +50,7 @@ class Settings(
     RequestLimits,
     AccessSettings,
     ApiSettings,
+    FabricSettings,
     LandingZoneSettings,
     DatabaseSettings,
 ):

@@ -3,7 +3,7 @@
 Each module holds the entries of one subject: `requests` (HTTP), `access` (callers), `bodies` (syntax and messages),
 `rows` (changes against their table), `tables` (schemas, states, generations), `repeats` (idempotency and dead letters),
 `availability`, `setup` (what keeps a process from starting), `publication` (the drain), `mirror` (the Delta
-mirror) and `bridges` (sources of the bridges). `CATALOGUE` merges them.
+mirror), `bridges` (sources of the bridges) and `fabric` (Fabric's API). `CATALOGUE` merges them.
 Invariant: every code has exactly one entry; the import fails otherwise.
 """
 
@@ -15,6 +15,7 @@ from app.errors.catalogue.availability import AVAILABILITY
 from app.errors.catalogue.bodies import BODIES
 from app.errors.catalogue.bridges import BRIDGES
 from app.errors.catalogue.entry import Entry
+from app.errors.catalogue.fabric import FABRIC
 from app.errors.catalogue.mirror import MIRROR
 from app.errors.catalogue.publication import PUBLICATION
 from app.errors.catalogue.repeats import REPEATS
@@ -38,6 +39,7 @@ SUBJECTS: Final[Mapping[str, Mapping[Code, Entry]]] = {
     "Publication": PUBLICATION,
     "The Delta mirror": MIRROR,
     "Bridges": BRIDGES,
+    "Fabric": FABRIC,
 }
 """The entries by subject, in the order of docs/errors.md."""
 

@@ -43,6 +43,10 @@ class StandIn(BaseHTTPRequestHandler):
         """Answer a POST."""
         self.respond()
 
+    def do_DELETE(self) -> None:
+        """Answer a DELETE."""
+        self.respond()
+
     def body(self) -> bytes:
         """Read the whole body of the request."""
         return self.rfile.read(int(self.headers["Content-Length"] or 0))

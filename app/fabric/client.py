@@ -1,0 +1,205 @@
+"""The calls of Fabric's API that open mirroring needs, for one workspace and one mirrored database.
+
+Workspace and database are given by id or by name; a name is looked up once. Source: Microsoft Learn, "Fabric mirroring
+public REST API", and Fabric's REST API specification, version v1.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.fabric.definition import Definition, definition_parts, parse_definition
+from app.fabric.items import MirroredDatabase, Workspace, is_id, item_name, parse_database, parse_workspace
+from app.fabric.operations import Progress, finished, ignore
+from app.fabric.status import DatabaseState, DatabaseStatus, TableMirroring, parse_database_status, parse_table
+from app.fabric.transport import FabricRejected, Transport
+
+_POLL_SECONDS: Final = 5.0
+_NAME_IN_USE: Final = "ItemDisplayNameAlreadyInUse"
+
+
+class FabricClient:
+    """One workspace, and one mirrored database in it. Close it, or use it as a context manager.
+
+    Every method raises FabricRejected (`fabric_unauthorized`, `fabric_forbidden`, `fabric_not_found`,
+    `fabric_rejected`), TemporarilyUnavailable (`fabric_throttled`, `fabric_unavailable`) and Misconfigured.
+    """
+
+    def __init__(
+        self, transport: Transport, workspace: str | None, database: str | None, *, wait_seconds: float = 600.0
+    ) -> None:
+        """Use `transport`; wait for operations and state changes for at most `wait_seconds`."""
+        self._transport = transport
+        self._workspace, self._database = workspace, database
+        self._wait_seconds = wait_seconds
+        self._ids: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transport.close()
+
+    @property
+    def workspace_id(self) -> str:
+        """The id of the workspace. Raise Misconfigured `fabric_not_found` for a name that no workspace has."""
+        given = _required(self._workspace, "workspace", "MIRRORGATE_FABRIC_WORKSPACE")
+        if is_id(given):
+            return given
+        return self._id_of("workspace", given, "workspaces")
+
+    @property
+    def database_id(self) -> str:
+        """The id of the mirrored database. Raise Misconfigured `fabric_not_found` for a name that none has."""
+        given = item_name(_required(self._database, "mirrored database", "MIRRORGATE_FABRIC_DATABASE"))
+        if is_id(given):
+            return given
+        return self._id_of("mirrored database", given, f"workspaces/{self.workspace_id}/mirroredDatabases")
+
+    def workspace(self) -> Workspace:
+        """Return the workspace."""
+        return parse_workspace(self._transport.send("GET", f"workspaces/{self.workspace_id}").body)
+
+    def capacity_state(self, capacity_id: str) -> str | None:
+        """Return Fabric's word for the state of a capacity, None where this identity may not see it."""
+        for entry in self._pages("GET", "capacities", "value"):
+            if str(entry.get("id", "")).casefold() == capacity_id.casefold():
+                return str(entry.get("state") or "")
+        return None
+
+    def find(self, name: str) -> MirroredDatabase | None:
+        """Return the mirrored database of this name, None without one. Names differ by more than case."""
+        entries = self._pages("GET", f"workspaces/{self.workspace_id}/mirroredDatabases", "value")
+        found = (parse_database(entry) for entry in entries)
+        return next((one for one in found if one.name.casefold() == name.casefold()), None)
+
+    def database(self) -> MirroredDatabase:
+        """Return the mirrored database."""
+        return parse_database(self._transport.send("GET", self._path()).body)
+
+    def definition(self, progress: Progress = ignore) -> Definition | None:
+        """Return the database's definition, None for one that cannot be read. Needs the right to write the item."""
+        answer = self._transport.send("POST", self._path("getDefinition"))
+        return parse_definition(finished(self._transport, answer, progress, self._wait_seconds).body)
+
+    def create(
+        self, name: str, definition: Definition, *, description: str = "", progress: Progress = ignore
+    ) -> tuple[MirroredDatabase, bool]:
+        """Create a mirrored database. Return it, and whether it is new: one of this name may exist already.
+
+        A lost answer does not lead to a second database, because Fabric rejects a name that is in use.
+        """
+        if existing := self.find(name):
+            return existing, False
+        body = {
+            "displayName": name,
+            "description": description,
+            "definition": definition_parts(name, description, definition),
+        }
+        path, was_sent = f"workspaces/{self.workspace_id}/mirroredDatabases", False
+        try:
+            answer = self._transport.send("POST", path, body=body, repeatable=False)
+            was_sent = True
+            finished(self._transport, answer, progress, self._wait_seconds)
+        except (FabricRejected, TemporarilyUnavailable) as failed:
+            is_taken = isinstance(failed, FabricRejected) and failed.fault.code == _NAME_IN_USE
+            is_unclear = isinstance(failed, TemporarilyUnavailable) and not was_sent
+            created = self.find(name) if is_taken or is_unclear else None
+            if created is None:
+                raise
+            return created, not is_taken
+        created = self.find(name)
+        if created is None:
+            raise TemporarilyUnavailable(
+                Code.FABRIC_UNAVAILABLE, f"Fabric has created the mirrored database {name} and does not list it yet"
+            )
+        return created, True
+
+    def delete(self) -> None:
+        """Delete the mirrored database, and its landing zone and tables with it."""
+        self._transport.send("DELETE", self._path())
+
+    def start(self) -> None:
+        """Ask Fabric to start mirroring; `wait_until` tells when it runs."""
+        self._transport.send("POST", self._path("startMirroring"))
+
+    def stop(self) -> None:
+        """Ask Fabric to stop mirroring. A later start begins at the first file."""
+        self._transport.send("POST", self._path("stopMirroring"))
+
+    def database_status(self) -> DatabaseStatus:
+        """Return the state of the mirrored database."""
+        return parse_database_status(self._transport.send("POST", self._path("getMirroringStatus")).body)
+
+    def tables_status(self) -> list[TableMirroring]:
+        """Return the state of every table, of all pages; none unless the database runs."""
+        try:
+            return [parse_table(one) for one in self._pages("POST", self._path("getTablesMirroringStatus"), "data")]
+        except FabricRejected as rejected:
+            if rejected.code is Code.FABRIC_REJECTED and not self.database_status().state.is_running:
+                return []
+            raise
+
+    def wait_until(self, *states: DatabaseState, left: DatabaseState, progress: Progress = ignore) -> DatabaseStatus:
+        """Poll until the database has one of these states, or has come to rest in another than `left`; return it.
+
+        Raise TemporarilyUnavailable `fabric_unavailable` if neither is so after `wait_seconds`.
+        """
+        clock = self._transport.clock
+        deadline = clock.now() + self._wait_seconds
+        while True:
+            status = self.database_status()
+            progress(status.raw, None)
+            is_at_rest = not status.state.is_passing and status.state not in (left, DatabaseState.UNKNOWN)
+            if status.state in states or is_at_rest:
+                return status
+            if clock.now() >= deadline:
+                raise TemporarilyUnavailable(
+                    Code.FABRIC_UNAVAILABLE,
+                    f"the mirrored database is {status.raw or 'in no state'} after {self._wait_seconds:g} seconds",
+                    remedy="Fabric continues. `mirrorgate fabric status --watch` shows when the state changes.",
+                )
+            clock.sleep(_POLL_SECONDS)
+
+    def _path(self, call: str = "") -> str:
+        item = f"workspaces/{self.workspace_id}/mirroredDatabases/{self.database_id}"
+        return f"{item}/{call}" if call else item
+
+    def _id_of(self, kind: str, name: str, path: str) -> str:
+        if name not in self._ids:
+            entries = self._pages("GET", path, "value")
+            found = [str(one["id"]) for one in entries if str(one.get("displayName", "")).casefold() == name.casefold()]
+            if not found:
+                raise Misconfigured(Code.FABRIC_NOT_FOUND, f"this identity sees no {kind} of the name {name}")
+            if len(found) > 1:
+                raise Misconfigured(
+                    Code.FABRIC_NOT_FOUND,
+                    f"{len(found)} of kind {kind} have the name {name}",
+                    remedy=f"Give the id of the {kind}: its address in the portal has it.",
+                )
+            self._ids[name] = found[0]
+        return self._ids[name]
+
+    def _pages(self, method: str, path: str, member: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the entries of all pages. Only the token of the next page is used, never the address it comes with."""
+        query: dict[str, str] | None = None
+        while True:
+            answer = self._transport.send(method, path, query=query).body
+            yield from answer.get(member) or []
+            token = answer.get("continuationToken")
+            if not token or query == {"continuationToken": token}:
+                return
+            query = {"continuationToken": token}
+
+
+def _required(value: str | None, what: str, variable: str) -> str:
+    if value:
+        return value
+    raise Misconfigured(
+        Code.BAD_SETTING,
+        f"no {what} is given",
+        remedy=f"Set {variable} to its name or id, or MIRRORGATE_LANDING_ZONE to the zone's address in OneLake.",
+    )

@@ -1,0 +1,148 @@
+"""Tokens, throttling, repeats, errors and long-running operations, by the real client over sockets."""
+
+import pytest
+
+from app.errors import Code, MirrorgateError
+from app.fabric.definition import Definition
+from app.fabric.transport import FabricRejected
+from tests.support.fabric.endpoint import Fabric
+from tests.support.fabric.fixtures import FastClock, OpenClient
+from tests.support.fabric.service import STORAGE_AUDIENCE, WORKSPACE_ID, Answer
+
+
+def test_the_token_is_for_fabrics_api(fabric: Fabric, open_client: OpenClient) -> None:
+    fabric.service.add("orders")
+    with open_client() as client:
+        client.database_status()
+    assert set(fabric.service.tokens.values()) == {"https://api.fabric.microsoft.com"}
+
+
+def test_a_token_for_storage_is_rejected(
+    fabric: Fabric, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric.service.add("orders")
+    monkeypatch.setenv("MIRRORGATE_FABRIC_AUDIENCE", STORAGE_AUDIENCE)
+    with open_client() as client, pytest.raises(FabricRejected) as rejected:
+        client.database_status()
+    assert rejected.value.code is Code.FABRIC_UNAUTHORIZED
+    assert "InvalidToken: Access token is invalid (request " in rejected.value.detail
+
+
+def test_a_revoked_token_is_renewed_once(fabric: Fabric, open_client: OpenClient) -> None:
+    fabric.service.add("orders")
+    with open_client() as client:
+        client.database_status()
+        fabric.service.tokens.clear()
+        assert client.database_status().raw == "Running"
+    assert len(fabric.service.tokens) == 1
+
+
+def test_without_a_credential_the_remedy_names_the_variables(
+    fabric: Fabric, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDENTITY_HEADER", "wrong")
+    with open_client() as client, pytest.raises(MirrorgateError) as raised:
+        client.database_status()
+    assert raised.value.code is Code.FABRIC_UNAUTHORIZED
+    assert "AZURE_TENANT_ID" in raised.value.remedy
+
+
+def test_throttling_is_waited_for_as_long_as_fabric_says(
+    fabric: Fabric, open_client: OpenClient, clock: FastClock
+) -> None:
+    fabric.service.add("orders")
+    fabric.service.throttle("getMirroringStatus", 17)
+    with open_client() as client:
+        assert client.database_status().raw == "Running"
+    assert clock.slept == [17.0]
+
+
+def test_throttling_beyond_the_patience_is_an_error_with_the_time(fabric: Fabric, open_client: OpenClient) -> None:
+    fabric.service.add("orders")
+    fabric.service.throttle("getMirroringStatus", 300)
+    with open_client(patience=60) as client, pytest.raises(MirrorgateError) as raised:
+        client.database_status()
+    assert (raised.value.code, raised.value.detail) == (Code.FABRIC_THROTTLED, "Fabric asks to wait for 300 seconds")
+
+
+def test_faults_of_the_service_are_repeated(fabric: Fabric, open_client: OpenClient, clock: FastClock) -> None:
+    fabric.service.add("orders")
+    fabric.service.plan("getMirroringStatus", Answer(503), Answer(200, lost=True))
+    with open_client() as client:
+        assert client.database_status().raw == "Running"
+    assert clock.slept == [0.5, 1.0]
+
+
+def test_a_service_that_stays_away_is_unavailable(
+    fabric: Fabric, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRRORGATE_FABRIC_API", "https://127.0.0.1:1")
+    with open_client() as client, pytest.raises(MirrorgateError) as raised:
+        client.database_status()
+    assert raised.value.code is Code.FABRIC_UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("role", "code"), [("Viewer", Code.FABRIC_FORBIDDEN), ("None", Code.FABRIC_NOT_FOUND)], ids=["viewer", "none"]
+)
+def test_a_missing_role_is_named(fabric: Fabric, open_client: OpenClient, role: str, code: Code) -> None:
+    fabric.service.add("orders")
+    fabric.service.role = role
+    with open_client() as client, pytest.raises(MirrorgateError) as raised:
+        client.start()
+    assert raised.value.code is code
+
+
+def test_names_and_ids_and_names_with_the_items_type_are_the_same(fabric: Fabric, open_client: OpenClient) -> None:
+    database = fabric.service.add("orders")
+    for workspace, name in [("sales WORKSPACE", "orders.MirroredDatabase"), (WORKSPACE_ID, database.id)]:
+        with open_client(workspace, name) as client:
+            assert client.database().id == database.id
+
+
+def test_create_makes_an_open_mirroring_database_with_its_landing_zone(fabric: Fabric, open_client: OpenClient) -> None:
+    with open_client() as client:
+        made, is_new = client.create("orders", Definition(default_schema="sales", retention_days=3))
+        assert client.definition() == Definition("GenericMirror", "sales", 3)
+    assert is_new
+    host = "onelake.dfs.fabric.microsoft.com"
+    assert made.landing_zone == f"abfss://{WORKSPACE_ID}@{host}/{made.id}/Files/LandingZone"
+    assert [part["path"] for part in fabric.service.databases[made.id].parts] == ["mirroring.json", ".platform"]
+
+
+def test_create_of_an_existing_name_returns_it(fabric: Fabric, open_client: OpenClient) -> None:
+    existing = fabric.service.add("Orders")
+    with open_client() as client:
+        made, is_new = client.create("orders", Definition())
+    assert (made.id, is_new) == (existing.id, False)
+
+
+@pytest.mark.parametrize("lost", [Answer(500, {}, lost=True), Answer(202, {}, lost=True)])
+def test_a_lost_answer_to_create_makes_one_database(fabric: Fabric, open_client: OpenClient, lost: Answer) -> None:
+    # the list is asked for by the same last part of the path, so the first plan is for it
+    fabric.service.plan("mirroredDatabases", Answer(200, {"value": []}), lost)
+    with open_client() as client:
+        _, is_new = client.create("orders", Definition())
+    assert is_new
+    assert len(fabric.service.databases) == 1
+
+
+def test_a_long_running_operation_is_followed_with_progress(
+    fabric: Fabric, open_client: OpenClient, clock: FastClock
+) -> None:
+    fabric.service.slow_operations = 3
+    told: list[tuple[str, int | None]] = []
+    with open_client() as client:
+        _, is_new = client.create("orders", Definition(), progress=lambda *said: told.append(said))
+    assert is_new
+    assert told == [("Running", 33), ("Running", 50), ("Succeeded", 100)]
+    assert clock.slept == [20.0, 20.0, 20.0]
+
+
+def test_a_failed_operation_has_fabrics_own_words(fabric: Fabric, open_client: OpenClient) -> None:
+    fabric.service.add("orders")
+    fabric.service.slow_operations = 1
+    fabric.service.operation_error = {"errorCode": "CapacityNotActive", "message": "The capacity is not active."}
+    with open_client() as client, pytest.raises(FabricRejected) as rejected:
+        client.definition()
+    assert "failed: CapacityNotActive: The capacity is not active." in rejected.value.detail

@@ -1,0 +1,54 @@
+"""Fixtures for tests that need Fabric's API; a conftest imports those that it offers."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.fabric import FabricClient, open_fabric
+from app.fabric.transport import Clock
+from app.settings import Settings
+from tests.support.fabric.endpoint import Fabric, served
+from tests.support.fabric.service import FabricService
+from tests.support.onelake.endpoint import Trust
+
+OpenClient = Callable[..., FabricClient]
+
+
+class FastClock:
+    """Passes without waiting; `slept` has what the waiting would have been."""
+
+    def __init__(self) -> None:
+        self.time, self.slept = 0.0, [0.0][:0]
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(lambda: self.time, self.sleep)
+
+
+@pytest.fixture
+def fabric(trust: Trust, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
+    """The API of a tenant with one empty workspace; this process's environment reaches it."""
+    with served(FabricService(), trust.server, trust.authority_file) as endpoint:
+        for name, value in endpoint.environment.items():
+            monkeypatch.setenv(name, value)
+        yield endpoint
+
+
+@pytest.fixture
+def clock() -> FastClock:
+    return FastClock()
+
+
+@pytest.fixture
+def open_client(fabric: Fabric, clock: FastClock) -> OpenClient:
+    """Open the real client with real tokens of Azure's SDK, by the environment; only waiting is cut short."""
+
+    def make(workspace: str = "Sales workspace", database: str = "orders", **options: float) -> FabricClient:
+        settings = Settings.from_environment(fabric_workspace=workspace, fabric_database=database)
+        return open_fabric(settings, clock=clock.clock, **options)
+
+    return make
