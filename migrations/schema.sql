@@ -785,3 +785,70 @@ CREATE TABLE mirrorgate.layouts (
     CONSTRAINT layout_is_bounded CHECK ((octet_length((layout)::text) <= 65536)),
     CONSTRAINT layout_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'::text))
 );
+
+-- Browsers that are signed in to the console.
+CREATE TABLE mirrorgate.console_sessions (
+    -- SHA-256 of the token in the browser's cookie, which is not stored.
+    session_hash bytea NOT NULL,
+    -- Id of the key that signed in, or oidc: and the subject of the token.
+    subject text NOT NULL,
+    -- Binds the session to the secret that signed in: HMAC of the hash of the secret under the token. NULL for a token.
+    proof bytea,
+    -- What the token of the identity provider granted; NULL for a key, whose rights are read with each request.
+    grants jsonb,
+    -- When the browser signed in.
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- When the session was last used, exact to a minute.
+    last_used_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- When the session ends, used or not.
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT console_sessions_pkey PRIMARY KEY (session_hash),
+    CONSTRAINT console_sessions_check CHECK (((proof IS NULL) <> (grants IS NULL))),
+    CONSTRAINT console_sessions_grants_check CHECK ((length((grants)::text) <= 65536)),
+    CONSTRAINT console_sessions_proof_check CHECK ((octet_length(proof) = 32)),
+    CONSTRAINT console_sessions_session_hash_check CHECK ((octet_length(session_hash) = 32)),
+    CONSTRAINT console_sessions_subject_check CHECK ((length(subject) <= 256))
+);
+CREATE INDEX console_sessions_by_subject ON mirrorgate.console_sessions USING btree (subject, created_at);
+
+-- What the tables did in each minute, for the plots of the console; idle tables are left out.
+CREATE TABLE mirrorgate.history (
+    -- Minute in which the sample was taken.
+    minute timestamp with time zone NOT NULL,
+    -- Seconds since the sample before, in which the accepted and published rows were counted.
+    seconds double precision NOT NULL,
+    -- Landing rows of all tables that were accepted since the sample before.
+    accepted_rows bigint DEFAULT 0 NOT NULL,
+    -- Landing rows of all tables that were published since the sample before.
+    published_rows bigint DEFAULT 0 NOT NULL,
+    -- Landing rows of all tables that were not published at the sample.
+    pending_rows bigint DEFAULT 0 NOT NULL,
+    -- Age of the oldest batch of any table that was not published at the sample.
+    oldest_seconds double precision DEFAULT 0 NOT NULL,
+    -- Tables with activity or lag; the other arrays have one element for each of them, in this order.
+    table_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    -- Accepted rows of each table since the sample before.
+    table_accepted_rows bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    -- Published rows of each table since the sample before.
+    table_published_rows bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    -- Rows of each table that were not published at the sample.
+    table_pending_rows bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    -- Age of the oldest batch of each table that was not published at the sample.
+    table_oldest_seconds real[] DEFAULT '{}'::real[] NOT NULL,
+    CONSTRAINT history_pkey PRIMARY KEY (minute),
+    CONSTRAINT history_seconds_check CHECK ((seconds > (0)::double precision))
+);
+
+-- Where the counters of each table were at the last sample of the history.
+CREATE TABLE mirrorgate.history_marks (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table at the sample.
+    generation integer NOT NULL,
+    -- Landing rows that the table had accepted.
+    accepted_rows bigint NOT NULL,
+    -- Last file that the table had published.
+    file_number bigint NOT NULL,
+    CONSTRAINT history_marks_pkey PRIMARY KEY (table_id),
+    CONSTRAINT history_marks_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id)
+);

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI
 from starlette.applications import Starlette
 
 from app.api.changes.endpoints import ENDPOINTS
+from app.api.console import install_console
 from app.api.exchange import BodyBounds
 from app.api.lifespan import running_gateway
 from app.api.limits.body_semaphore import BodySemaphore
@@ -72,9 +73,12 @@ def create_app(settings: Settings | None = None, *, in_front: bool = True) -> Ga
     app.include_router(changes.router)
     for module in _ROUTES:
         app.include_router(module.router, dependencies=[Depends(require_declared_type)])
+    if settings.console:
+        install_console(app)
     install_error_handlers(app)
+    endpoints = ENDPOINTS if in_front else None
     framework = partial(Starlette.__call__, app)
-    app.entry = RequestEntry(framework, app, _body_bounds(settings), ENDPOINTS if in_front else None)
+    app.entry = RequestEntry(framework, app, _body_bounds(settings), endpoints, has_console=settings.console)
     return app
 
 

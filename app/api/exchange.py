@@ -21,8 +21,10 @@ from app.api.limits.body_semaphore import (
 )
 from app.api.limits.memory_budget import READ_AHEAD_BYTES, MemoryBudget, Reservation
 from app.api.limits.upload_deadline import UploadDeadline
+from app.api.server.page_headers import NOT_STORED, PAGE_HEADERS
 from app.api.server.request_facts import BODY_COMPLETE, CHANGES_PREFIX, RequestFacts
 from app.api.server.request_head import read_head
+from app.console.chrome import Chrome
 from app.domain.access.rights import Credential
 from app.errors import Code, RejectedInput
 
@@ -58,6 +60,10 @@ class Exchange(RequestFacts):
 
     credential: Credential | None = None
     """What the caller has shown; None until it is verified."""
+    is_page = False
+    """True for the console: its errors are pages, and its answers have the headers of pages."""
+    chrome: Chrome | None = None
+    """What surrounds the pages of a caller who is signed in to the console."""
     is_answered = False
     status = 500
     _verify: Callable[[bytes], None] | None = None
@@ -134,6 +140,10 @@ class Exchange(RequestFacts):
             self._verify(body)
         return body
 
+    def limit_body(self, max_bytes: int) -> None:
+        """Let the body have at most `max_bytes`."""
+        self._max_bytes = min(self._max_bytes, max_bytes)
+
     def complete_body(self, size: int) -> None:
         """Let the body count with its size in memory, now that it is known."""
         if self._permit is not None:
@@ -163,6 +173,10 @@ class Exchange(RequestFacts):
             self.status = message["status"]
             own = (_NOSNIFF, (b"x-request-id", self.request_id.encode()))
             message["headers"] = [*message["headers"], *self.headers, *own]
+            if self.is_page:
+                message["headers"] += PAGE_HEADERS
+                if not any(name == b"cache-control" for name, _ in message["headers"]):
+                    message["headers"].append(NOT_STORED)
         await self._send_raw(message)
 
     async def send_answer(self, answer: Answer) -> None:

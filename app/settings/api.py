@@ -37,6 +37,9 @@ class ApiSettings(BaseModel):
             "commas. The API uses their `X-Forwarded-*` headers.",
         ),
     ] = "127.0.0.1"
+    console: Annotated[
+        bool, Field(description="Whether the API serves the console at `/console`, and `/` redirects to it.")
+    ] = True
     api_processes: Annotated[int, Field(ge=1, le=64, description="Number of API processes that share the port.")] = 1
     shutdown_seconds: Annotated[
         int,

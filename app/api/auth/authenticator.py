@@ -123,14 +123,20 @@ class Authenticator:
 
     def signer(self, key_id: str) -> tuple[Credential, str] | None:
         """Return the credential and signing secret of a key that signs bodies, None without one. May query Postgres."""
-        cached, now = self._cache.get(key_id), self._clock()
-        if cached is None or now - cached.looked_up > CACHE_SECONDS:
-            key = self._look_up(key_id, now, cached.rechecked if cached else float("-inf"))
-        else:
-            key = cached.key
+        key = self._present(key_id)
         if self._signing_key is None or key is None or key.signing_salt is None:
             return None
         return key.credential, signing_secret(self._signing_key, key_id, key.signing_salt)
+
+    def holder(self, key_id: str) -> tuple[Credential, tuple[bytes, ...]] | None:
+        """Return the credential of a key with the hashes of its accepted secrets, for a session that a secret began.
+
+        None if the key is deleted or has expired. May query Postgres.
+        """
+        if self._admin_key is not None and self._is_admin_key(key_id):
+            return _administrator(self._admin_key), (self._admin_key.secret_hash,)
+        key = self._present(key_id)
+        return None if key is None or not key.secret_hashes else (key.credential, key.secret_hashes)
 
     def note_use(self, key_id: str) -> None:
         """Record that a key was used now."""
@@ -165,7 +171,7 @@ class Authenticator:
     def _credential_of(self, key: ApiKey) -> Credential:
         if self._admin_key is not None and key.key_id == self._admin_key.key_id:
             if key.matches(self._admin_key.secret_hash):
-                return Credential(key.key_id, (Grant(frozenset({Right.ADMIN}), (EVERY_TABLE,)),))
+                return _administrator(key)
             raise RejectedInput(Code.UNAUTHENTICATED, "the API key is not valid")
         stored = self._find(key)
         if stored is None or not key.matches_any(stored.secret_hashes):
@@ -196,6 +202,12 @@ class Authenticator:
             return found
         return self._look_up(key.key_id, now, rechecked=now)
 
+    def _present(self, key_id: str) -> StoredKey | None:
+        cached, now = self._cache.get(key_id), self._clock()
+        if cached is None or now - cached.looked_up > CACHE_SECONDS:
+            return self._look_up(key_id, now, cached.rechecked if cached else float("-inf"))
+        return cached.key
+
     def _look_up(self, key_id: str, now: float, rechecked: float) -> StoredKey | None:
         with translated_errors(), self._engine.begin() as connection:
             found = find_key(connection, key_id)
@@ -203,3 +215,7 @@ class Authenticator:
             self._cache.clear()
         self._cache[key_id] = _CachedKey(found, now, rechecked)
         return found
+
+
+def _administrator(key: ApiKey) -> Credential:
+    return Credential(key.key_id, (Grant(frozenset({Right.ADMIN}), (EVERY_TABLE,)),))

@@ -13,9 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app.api.exchange import Exchange, exchange_of
+from app.api.middleware.problem_pages import problem_answer
 from app.api.middleware.rejection_audit import audit_rejection
 from app.api.server.body_rejection import BodyRejected
-from app.api.server.problem_responses import STATUS, problem_response
+from app.api.server.problem_responses import STATUS
 from app.api.server.request_facts import BODY_COMPLETE
 from app.api.server.validation_messages import describe_issue
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput
@@ -41,12 +42,17 @@ def install_error_handlers(app: FastAPI) -> None:
 
 def answer_error(exchange: Exchange, error: MirrorgateError) -> Response:
     """Return the answer for an error of the product, and record it for log, audit and metrics."""
-    _record_facts(exchange, error)
-    audit_rejection(exchange, error, STATUS[error.kind])
+    record_rejection(exchange, error)
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
     is_unread = error.kind in _CLOSING_KINDS and BODY_COMPLETE not in exchange.scope
-    return problem_response(error, {"Connection": "close"} if is_unread else None)
+    return problem_answer(exchange, error, {"Connection": "close"} if is_unread else None)
+
+
+def record_rejection(exchange: Exchange, error: MirrorgateError) -> None:
+    """Record an error for the log line of the request and, if the audit keeps it, for the audit."""
+    _record_facts(exchange, error)
+    audit_rejection(exchange, error, STATUS[error.kind])
 
 
 def answer_validation_error(exchange: Exchange, error: RequestValidationError) -> Response:
@@ -66,7 +72,7 @@ def answer_validation_error(exchange: Exchange, error: RequestValidationError) -
         problems.append(Problem(code, detail, pointer=pointer))
     rejection = RejectedInput.of(tuple(problems))
     _record_facts(exchange, rejection)
-    return problem_response(rejection)
+    return problem_answer(exchange, rejection)
 
 
 def _answer_http_exception(request: Request, error: HTTPException) -> Response:
@@ -76,8 +82,9 @@ def _answer_http_exception(request: Request, error: HTTPException) -> Response:
     code = _CODES_OF_FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     headers = {"Allow": _allowed_methods(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
     rejection = RejectedInput(code, CATALOGUE[code].meaning)
-    _record_facts(exchange_of(request.scope), rejection)
-    return problem_response(rejection, headers)
+    exchange = exchange_of(request.scope)
+    _record_facts(exchange, rejection)
+    return problem_answer(exchange, rejection, headers)
 
 
 def _record_facts(exchange: Exchange, error: MirrorgateError) -> None:

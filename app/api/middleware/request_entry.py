@@ -24,10 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.auth.dependencies import authenticate
 from app.api.exchange import Answer, BodyBounds, Exchange
 from app.api.middleware.error_handlers import answer_error, answer_validation_error
+from app.api.middleware.problem_pages import problem_answer
 from app.api.middleware.request_log import record
 from app.api.middleware.well_formed_url import check_url
 from app.api.server.body_rejection import BodyRejected
-from app.api.server.problem_responses import problem_response
+from app.api.server.page_headers import is_page_path
 from app.api.server.request_facts import CHANGES_PREFIX
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 
@@ -35,6 +36,9 @@ log = structlog.get_logger()
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """Status in logs and metrics of a request whose caller disconnected before the answer."""
+
+MAX_SIGN_IN_BYTES: Final = 8 * 2**10
+"""Bytes of a form of the console that is sent without a session."""
 
 _OUT_OF_MEMORY: Final = TemporarilyUnavailable(
     Code.OVERLOADED, "this API process has no memory left for the request", retry_after=5
@@ -63,9 +67,16 @@ class RequestEntry:
     """
 
     def __init__(
-        self, framework: ASGIApp, app: FastAPI, bounds: BodyBounds, endpoints: Mapping[str, Endpoint] | None = None
+        self,
+        framework: ASGIApp,
+        app: FastAPI,
+        bounds: BodyBounds,
+        endpoints: Mapping[str, Endpoint] | None = None,
+        *,
+        has_console: bool = False,
     ) -> None:
         """Prepare. `app` is the application whose state the parts of a request find in their scope."""
+        self._has_console = has_console
         self._framework = framework
         self._app = app
         self._bounds = bounds
@@ -82,6 +93,7 @@ class RequestEntry:
         started = time.perf_counter()
         scope["app"] = self._app
         exchange = Exchange(scope, receive, send, self._bounds, f"{self._id_prefix}{next(self._ids):013x}")
+        exchange.is_page = self._has_console and is_page_path(scope["path"])
         before = structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
         try:
             await self._answer(exchange)
@@ -122,7 +134,8 @@ class _FrameworkReceive:
     """Reads the body for the framework, which reads it before it resolves what checks the caller's rights.
 
     Lets no byte of a body be read before its caller has presented a valid key or token: an unauthenticated caller could
-    fill the memory budget with bodies (decision 0022).
+    fill the memory budget with bodies (decision 0022). The console reads its forms itself, after it has looked for the
+    session; without one, the body has at most MAX_SIGN_IN_BYTES.
     """
 
     __slots__ = ("_exchange",)
@@ -133,7 +146,10 @@ class _FrameworkReceive:
     async def __call__(self) -> Message:
         """Return the next message of the body. Raises BodyRejected."""
         try:
-            await authenticate(self._exchange)
+            if not self._exchange.is_page:
+                await authenticate(self._exchange)
+            elif self._exchange.credential is None:  # the form that signs in
+                self._exchange.limit_body(MAX_SIGN_IN_BYTES)
             return await self._exchange.receive()
         except MirrorgateError as error:
             raise BodyRejected(error) from error
@@ -154,7 +170,7 @@ async def _answer_crash(exchange: Exchange, error: Exception) -> None:
 
 async def _send_problem(exchange: Exchange, error: MirrorgateError) -> None:
     exchange.code = error.code
-    await problem_response(error)(exchange.scope, exchange.receive, exchange.send)
+    await problem_answer(exchange, error)(exchange.scope, exchange.receive, exchange.send)
 
 
 def _shutdown_error(scope: Scope) -> TemporarilyUnavailable:

@@ -1,7 +1,8 @@
-"""Pages that show the contract: Swagger UI at `/docs`, Redoc at `/redoc`; `/` redirects to `/docs`.
+"""Pages that show the contract: Swagger UI at `/docs`, Redoc at `/redoc`.
 
 All scripts are served from this package, so the pages work without internet access, and no other server supplies a
 script to a page into which a user types a key. `app/api/openapi/static/README.md` lists the origin of the files.
+`/` redirects to the console, or to `/docs` if the console is off.
 """
 
 import asyncio
@@ -47,9 +48,9 @@ _METHODS: Final = ["GET", "HEAD"]
 
 
 @router.api_route("/", methods=_METHODS)
-async def root() -> Response:
-    """Redirect to Swagger UI."""
-    return RedirectResponse("docs", 307)
+async def root(request: Request) -> Response:
+    """Redirect to the console, or to Swagger UI if it is off."""
+    return RedirectResponse("console" if request.app.gateway.settings.console else "docs", 307)
 
 
 @router.api_route("/docs", methods=_METHODS)

@@ -65,7 +65,7 @@ async def statusz(gateway: GatewayDep, response: Response) -> GatewayStatusModel
 
     The answer has counts only; `/v1/tables` and `/metrics` have the names. It can be one second old.
     """
-    look_up = partial(gateway.status_cache.get, partial(_gateway_status, gateway), CACHE_SECONDS)
+    look_up = partial(gateway_status, gateway)
     answer = await asyncio.get_running_loop().run_in_executor(gateway.probe_threads, look_up)
     response.status_code = 200 if answer.ready else 503
     return answer
@@ -90,6 +90,14 @@ def _readiness(gateway: Gateway) -> ReadinessModel:
             last_failure_seconds=state.last_failure_seconds,
         ),
     )
+
+
+def gateway_status(gateway: Gateway) -> GatewayStatusModel:
+    """Return the state of the parts, at most CACHE_SECONDS old.
+
+    Takes some seconds if Postgres does not answer.
+    """
+    return gateway.status_cache.get(partial(_gateway_status, gateway), CACHE_SECONDS)
 
 
 def _gateway_status(gateway: Gateway) -> GatewayStatusModel:

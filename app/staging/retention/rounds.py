@@ -14,6 +14,7 @@ import structlog
 
 from app.staging.access.api_keys import purge_former_secrets
 from app.staging.access.audit_events import purge_audit
+from app.staging.access.console_sessions import purge_sessions
 from app.staging.batches.dead_letters import discard_ended, purge_letters
 from app.staging.batches.idempotency import purge_receipts
 from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
@@ -205,6 +206,7 @@ class _Round:
             discard_ended(connection)
             purge_ended_positions(connection)
             purge_former_secrets(connection)
+            purge_sessions(connection)
             forget_dead_workers(connection)
             forget_silent_mirrors(connection, keep)
 

@@ -1,0 +1,137 @@
+"""Who is signed in to the console: the session in the request's cookie, with the present rights of its holder.
+
+Each request looks up the session and its key again, so a deleted, expired or rotated key is signed out within the five
+seconds for which keys are cached. A route gets its user with a parameter of type `ConsoleUser`.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from fastapi import Depends, Request, Response
+from starlette.exceptions import HTTPException
+
+from app.api.console.answers import load_again, see_other
+from app.api.exchange import exchange_of
+from app.api.gateway import Gateway, gateway_in
+from app.console.chrome import Chrome, Theme, chrome_of
+from app.domain.access.console_session import SessionToken, safe_next
+from app.domain.access.rights import Credential, Principal, Right
+from app.errors import Code, RejectedInput
+from app.staging.access.console_sessions import find_session
+from app.staging.connection.database import translated_errors
+
+SESSION_COOKIE: Final = "mirrorgate_session"
+THEME_COOKIE: Final = "mirrorgate_theme"
+COOKIE_PATH: Final = "/console"
+SIGN_IN: Final = "/console/sign-in"
+
+
+class SignInRequired(HTTPException):
+    """Raised for a request without a valid session; answered with the way to the sign-in page."""
+
+    def __init__(self, *, ended: bool) -> None:
+        super().__init__(401)
+        self.ended = ended
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """The user of a console page: what the key or token may do now, and the session's token."""
+
+    credential: Credential
+    token: SessionToken
+    base: Chrome
+
+    def principal(self, right: Right) -> Principal | None:
+        """Return the user as the caller of what needs this right, None without it."""
+        return self.credential.acting_by(right)
+
+    def require(self, right: Right, *, every_table: bool = False) -> Principal:
+        """Return the user as the caller of what needs this right. Raises RejectedInput `forbidden`."""
+        principal = self.principal(right)
+        if principal is None:
+            raise RejectedInput(Code.FORBIDDEN, f"you are signed in without the right `{right}`")
+        if every_table and not principal.oversees_every_table:
+            raise RejectedInput(Code.FORBIDDEN, f"you have the right `{right}` for some tables, not for all (`*`)")
+        return principal
+
+    def chrome(self, section: str, *, alerts: int | None = None) -> Chrome:
+        """Return the surroundings of a page of this section."""
+        return replace(self.base, current=section, alerts=alerts)
+
+
+async def _signed_in(request: Request) -> SignedIn:
+    """Return the user of the session's cookie, and count the request like one of the API.
+
+    Raises SignInRequired, and TemporarilyUnavailable if Postgres does not answer or the key has reached its limit.
+    """
+    exchange, gateway = exchange_of(request.scope), gateway_in(request.scope)
+    token = SessionToken.parse(request.cookies.get(SESSION_COOKIE))
+    credential = None if token is None else await asyncio.to_thread(_holder, gateway, token)
+    if token is None or credential is None:
+        raise SignInRequired(ended=token is not None)
+    base = chrome_of(credential, version=version("mirrorgate"), theme=theme_of(request), csrf=token.csrf)
+    exchange.credential, exchange.subject, exchange.chrome = credential, credential.subject, base
+    gateway.authenticator.rate_limiter.admit(credential, exchange.head.content_length, exchange)
+    exchange.reservation.assign_to(credential.subject)
+    return SignedIn(credential, token, base)
+
+
+ConsoleUser = Annotated[SignedIn, Depends(_signed_in)]
+"""A route's parameter of this type is the signed-in user; without one, the answer leads to the sign-in page."""
+
+
+def theme_of(request: Request) -> Theme:
+    """Return the colors that the browser's cookie asks for."""
+    return Theme.parse(request.cookies.get(THEME_COOKIE))
+
+
+def anonymous_chrome(request: Request) -> Chrome:
+    """Return the surroundings of a page without a user."""
+    return Chrome(version("mirrorgate"), theme_of(request))
+
+
+async def answer_sign_in(request: Request, error: Exception) -> Response:
+    """Answer a request without a session: redirect a page, tell the script of a page, and keep where to go next."""
+    assert isinstance(error, SignInRequired)
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    if request.headers.get("hx-request"):  # a part of a page: the script loads the page that it is on
+        return Response(status_code=401, headers={"HX-Refresh": "true"})
+    if not error.ended and request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+        return load_again(safe_next(wanted), anonymous_chrome(request))
+    target = safe_next(wanted) if request.method == "GET" else COOKIE_PATH
+    query = f"?next={quote(target, safe='/')}" + ("&ended=1" if error.ended else "")
+    answer = see_other(SIGN_IN + query)
+    if error.ended:
+        answer.delete_cookie(SESSION_COOKIE, path=COOKIE_PATH)
+    return answer
+
+
+def set_session_cookie(request: Request, answer: Response, token: SessionToken) -> None:
+    """Give the browser a session: a cookie that no script reads, no other site sends, and no plain HTTP carries."""
+    answer.set_cookie(
+        SESSION_COOKIE, token.text, path=COOKIE_PATH, httponly=True, samesite="strict", secure=is_secure(request)
+    )
+
+
+def is_secure(request: Request) -> bool:
+    """Tell whether the browser's connection is TLS, here or at a trusted proxy."""
+    return request.url.scheme == "https" or gateway_in(request.scope).settings.behind_tls_proxy
+
+
+def _holder(gateway: Gateway, token: SessionToken) -> Credential | None:
+    """Return what the holder of a session may do now, None if the session or its key has ended."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        session = find_session(connection, token.hash)
+    if session is None:
+        return None
+    if session.proof is None:
+        return Credential(session.subject, session.grants)
+    found = gateway.authenticator.holder(session.subject)
+    if found is None or not token.is_bound_to(session.proof, found[1]):
+        return None
+    gateway.authenticator.note_use(session.subject)
+    return found[0]

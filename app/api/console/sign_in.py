@@ -1,0 +1,149 @@
+"""Signing in with an API key and signing out; the colors of the console.
+
+A try with a wrong key is answered, logged and audited like a rejected call of the API. A session gets a new token each
+time somebody signs in, so a token that an attacker put into the browser opens nothing.
+"""
+
+import asyncio
+import os
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.console.answers import page, see_other
+from app.api.console.attempts import AttemptLimit
+from app.api.console.forms import ConsoleForm, check_origin, read_form
+from app.api.console.sessions import (
+    COOKIE_PATH,
+    SESSION_COOKIE,
+    SIGN_IN,
+    THEME_COOKIE,
+    ConsoleUser,
+    anonymous_chrome,
+    is_secure,
+    set_session_cookie,
+)
+from app.api.exchange import exchange_of
+from app.api.gateway import Gateway, GatewayDep
+from app.api.middleware.error_handlers import record_rejection
+from app.api.server.problem_responses import STATUS
+from app.console.chrome import Theme
+from app.console.views.problem import SignInView
+from app.domain.access.api_key import ApiKey
+from app.domain.access.console_session import TOKEN_BYTES, SessionToken, safe_next
+from app.domain.access.rights import Credential
+from app.errors import MirrorgateError, RejectedInput
+from app.observability.telemetry import REJECTED_REQUESTS
+from app.staging.access.audit_events import record_operation
+from app.staging.access.console_sessions import end_session, start_session
+from app.staging.connection.database import translated_errors
+
+router = APIRouter()
+
+_THEME_SECONDS: Final = 365 * 86_400
+_attempts: Final = AttemptLimit()
+
+
+@router.get(SIGN_IN)
+async def sign_in_page(request: Request, next: str = "", ended: str = "") -> Response:
+    """Show the form that asks for a key."""
+    view = SignInView(safe_next(next), ended=bool(ended))
+    return page(request, "sign_in.html", view, anonymous_chrome(request))
+
+
+@router.post(SIGN_IN)
+async def sign_in(request: Request, gateway: GatewayDep) -> Response:
+    """Start a session for the holder of a key, and go to the page that was asked for."""
+    check_origin(request)
+    form = await read_form(request)
+    target = safe_next(form.raw("next"))
+    _attempts.check(request.client.host if request.client else "")
+    try:
+        token = await asyncio.to_thread(_start, gateway, form.raw("key").strip(), request.cookies.get(SESSION_COOKIE))
+    except RejectedInput as error:
+        return _rejected(request, gateway, target, form.raw("key").strip(), error)
+    answer = see_other(target)
+    set_session_cookie(request, answer, token)
+    return answer
+
+
+@router.post("/console/sign-out")
+def sign_out(user: ConsoleUser, _: ConsoleForm, gateway: GatewayDep) -> Response:
+    """End the session."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        if end_session(connection, user.token.hash) is not None:
+            record_operation(connection, user.credential.subject, "sign_out")
+    answer = see_other(SIGN_IN)
+    answer.delete_cookie(SESSION_COOKIE, path=COOKIE_PATH)
+    return answer
+
+
+@router.post("/console/theme")
+def set_theme(request: Request, form: ConsoleForm) -> Response:
+    """Remember the colors in a cookie, and go back to the page."""
+    answer = see_other(safe_next(_referrer_path(request)))
+    answer.set_cookie(
+        THEME_COOKIE,
+        Theme.parse(form.raw("theme")),
+        max_age=_THEME_SECONDS,
+        path=COOKIE_PATH,
+        httponly=True,
+        samesite="strict",
+        secure=is_secure(request),
+    )
+    return answer
+
+
+def _start(gateway: Gateway, key: str, former: str | None) -> SessionToken:
+    """Return the token of a new session of this key. Raises RejectedInput `unauthenticated`."""
+    secret_hash = ApiKey.parse(key).secret_hash
+    credential = gateway.authenticator.credential(key)
+    return new_session(gateway, credential, former, secret_hash=secret_hash)
+
+
+def new_session(
+    gateway: Gateway,
+    credential: Credential,
+    former: str | None,
+    *,
+    secret_hash: bytes | None = None,
+    seconds: float | None = None,
+) -> SessionToken:
+    """Store a session of a key (with the hash of its secret) or of a token's holder, and end the browser's former one.
+
+    The start is in the audit, in the same transaction.
+    """
+    token, old = SessionToken.of(os.urandom(TOKEN_BYTES)), SessionToken.parse(former)
+    with translated_errors(), gateway.engine.begin() as connection:
+        if old is not None:
+            end_session(connection, old.hash)
+        start_session(
+            connection,
+            token.hash,
+            credential.subject,
+            proof=None if secret_hash is None else token.proof(secret_hash),
+            grants=None if secret_hash is not None else tuple(credential.grants),
+            seconds=seconds,
+        )
+        record_operation(connection, credential.subject, "sign_in")
+    return token
+
+
+def _rejected(request: Request, gateway: Gateway, target: str, key: str, error: MirrorgateError) -> Response:
+    exchange = exchange_of(request.scope)
+    exchange.subject = gateway.authenticator.known_key_id(key)
+    record_rejection(exchange, error)
+    REJECTED_REQUESTS.labels(error.code).inc()
+    view = SignInView(
+        target,
+        error="This key is not valid.",
+        remedy="Check that you copied all of it, mg_<id>_<secret>, and that it is neither expired nor deleted.",
+    )
+    return page(request, "sign_in.html", view, anonymous_chrome(request), status=STATUS[error.kind])
+
+
+def _referrer_path(request: Request) -> str:
+    """Return path and query of the page that sent a form."""
+    _, _, rest = request.headers.get("referer", "").partition("://")
+    _, slash, path = rest.partition("/")
+    return slash + path

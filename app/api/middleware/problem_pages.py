@@ -1,0 +1,54 @@
+"""The answer for an error: problem details, or a page of the console that says the same."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Final
+
+from fastapi import Response
+from fastapi.responses import HTMLResponse
+
+from app.api.exchange import Exchange
+from app.api.server.problem_responses import problem_response
+from app.console.chrome import Chrome
+from app.console.render import render
+from app.console.views.problem import ProblemView
+from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from app.errors.catalogue import CATALOGUE
+from app.observability.telemetry import current_request_id
+
+MAX_SHOWN: Final = 20
+"""Problems that a page lists."""
+
+_REMEDIES: Final = {
+    Code.NOT_FOUND: "Check the address, or go to the overview and look from there.",
+    Code.METHOD_NOT_ALLOWED: "Go back to the page, and use its buttons.",
+    Code.UNAUTHENTICATED: "Sign in to the console.",
+    Code.FORBIDDEN: "Sign in with a key that has the right that the detail names, or ask an administrator for one.",
+}
+"""What to do in a browser, where the catalogue speaks of calls."""
+
+
+def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer for an error in the form that the path of the request has."""
+    answer = problem_response(error, headers)
+    if not exchange.is_page:
+        return answer
+    problems = error.problems if isinstance(error, RejectedInput) else ()
+    view = ProblemView(
+        status=answer.status_code,
+        title=CATALOGUE[error.code].meaning,
+        detail=error.detail,
+        remedy=_remedy(error),
+        code=error.code,
+        request_id=current_request_id(),
+        problems=tuple(problem.detail for problem in problems[:MAX_SHOWN]),
+        retry_after=error.retry_after if isinstance(error, TemporarilyUnavailable) else None,
+    )
+    kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "allow", "connection")}
+    chrome = exchange.chrome or Chrome(version("mirrorgate"))
+    return HTMLResponse(render("problem.html", view, chrome), answer.status_code, kept)
+
+
+def _remedy(error: MirrorgateError) -> str:
+    is_general = error.remedy == CATALOGUE[error.code].remedy
+    return _REMEDIES.get(error.code, error.remedy) if is_general else error.remedy

@@ -1,0 +1,83 @@
+"""What surrounds every page of the console: its sections, who is signed in, the theme, and the token for forms."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.domain.access.rights import Credential, Right
+
+
+class Theme(StrEnum):
+    """The colors of the console; `auto` follows the browser."""
+
+    AUTO = "auto"
+    LIGHT = "light"
+    DARK = "dark"
+
+    @classmethod
+    def parse(cls, text: str | None) -> "Theme":
+        """Return the theme of this name, `auto` for any other text."""
+        return cls(text) if text in {"light", "dark"} else cls.AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """An entry of the navigation, and the right without which it is not shown."""
+
+    name: str
+    label: str
+    path: str
+    right: Right
+    every_table: bool = False
+
+    def is_open_to(self, credential: Credential) -> bool:
+        """Tell whether a caller may see the section."""
+        principal = credential.acting_by(self.right)
+        return principal is not None and (principal.oversees_every_table or not self.every_table)
+
+
+SECTIONS: Final = (
+    Section("overview", "Overview", "/console", Right.READ),
+    Section("tables", "Tables", "/console/tables", Right.READ),
+    Section("dead_letters", "Dead letters", "/console/dead-letters", Right.READ),
+    Section("producers", "Producers", "/console/producers", Right.READ),
+    Section("try", "Test a message", "/console/try", Right.INGEST),
+    Section("doctor", "Doctor", "/console/doctor", Right.ADMIN, every_table=True),
+    Section("keys", "Keys", "/console/keys", Right.ADMIN, every_table=True),
+    Section("audit", "Audit", "/console/audit", Right.ADMIN, every_table=True),
+)
+"""The sections in the order of the navigation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chrome:
+    """The values of `base.html`. Without a user the page shows no navigation."""
+
+    version: str
+    theme: Theme = Theme.AUTO
+    user: str | None = None
+    """Who is signed in: the id of a key, or `oidc:` and a subject."""
+    rights: str = ""
+    """The rights of the user in words, for the menu."""
+    csrf: str = ""
+    """The token that each form of the session carries."""
+    sections: tuple[Section, ...] = ()
+    current: str = ""
+    """The name of the section of this page."""
+    alerts: int | None = None
+    """How many things need attention; None if the page has not looked."""
+
+
+def chrome_of(credential: Credential, *, version: str, theme: Theme, csrf: str, current: str = "") -> Chrome:
+    """Return the surroundings of a page for the holder of a credential."""
+    rights = sorted({right for grant in credential.grants for right in grant.rights})
+    patterns = dict.fromkeys(pattern for grant in credential.grants for pattern in grant.table_patterns)
+    return Chrome(
+        version=version,
+        theme=theme,
+        user=credential.subject,
+        rights=f"{', '.join(rights)} on {', '.join(patterns)}" if rights else "no rights",
+        csrf=csrf,
+        sections=tuple(section for section in SECTIONS if section.is_open_to(credential)),
+        current=current,
+    )

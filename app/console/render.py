@@ -1,0 +1,47 @@
+"""Fills the templates of the console.
+
+Invariant: autoescaping is on for every template, and an unknown name in a template is an error, never an empty text.
+"""
+
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app.console import text
+from app.console.assets import address
+from app.console.chrome import Chrome
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+def render(name: str, view: object, chrome: Chrome, *, now: datetime | None = None) -> bytes:
+    """Return the page or fragment of a template, filled with `view`; `now` is what ages are relative to."""
+    moment = now or datetime.now(UTC)
+    return environment().get_template(name).render(view=view, chrome=chrome, now=moment).encode()
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of all templates."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters: dict[str, Any] = {
+        "count": text.count,
+        "short": text.short_count,
+        "size": text.size,
+        "duration": text.duration,
+        "exact": text.exact,
+        "percent": text.percent,
+    }
+    made.filters |= filters
+    made.globals |= {"asset": address, "ago": text.ago}
+    return made
