@@ -33,7 +33,7 @@ from app.domain.access.api_key import ApiKey
 from app.domain.access.console_session import TOKEN_BYTES, SessionToken, safe_next
 from app.domain.access.rights import Credential
 from app.errors import MirrorgateError, RejectedInput
-from app.observability.telemetry import REJECTED_REQUESTS
+from app.observability.api_metrics import REJECTED_REQUESTS
 from app.staging.access.audit_events import record_operation
 from app.staging.access.console_sessions import end_session, start_session
 from app.staging.connection.database import translated_errors
