@@ -27,10 +27,12 @@ def landing_files(folder: Path) -> list[Path]:
 
 
 def landing_rows(file: Path) -> list[tuple[Any, ...]]:
-    """Return the rows of a file: the marker, then the columns in file order."""
+    """Return the rows of a file: the marker, then the columns in file order. A file without markers has inserts."""
     table = pq.read_table(file)
-    names = [ROW_MARKER, *(name for name in table.column_names if name != ROW_MARKER)]
-    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+    has_markers = ROW_MARKER in table.column_names
+    markers = table.column(ROW_MARKER).to_pylist() if has_markers else [0] * table.num_rows
+    names = (name for name in table.column_names if name != ROW_MARKER)
+    return list(zip(markers, *(table.column(name).to_pylist() for name in names), strict=True))
 
 
 def all_rows(landing_zone: Path, table: str) -> Iterator[tuple[Any, ...]]:

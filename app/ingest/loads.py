@@ -74,7 +74,7 @@ class ArrowLoad:
         registered = register_declared(declared, self.table, table_cache, principal, marker_first=marker_first)
         given, operations = split_operations(given, self.rows.operation)
         table = _accepting(present_table(self.table, table_cache, principal))
-        if table.schema.bare and {*operations.kinds} != {Operation.INSERT}:
+        if table.schema.can_need_marker and {*operations.kinds} != {Operation.INSERT}:
             table = _with_marker(table, table_cache, principal, marker_first=marker_first)
         rows = changed_rows(given, operations, RowRules.of(table), self.limits.value_bytes, self.reserve)
         return Batch(table, rows), registered

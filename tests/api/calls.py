@@ -19,11 +19,14 @@ class Gateway(httpx.Client):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return cls(base_url=address, headers=headers, trust_env=False, verify=False, timeout=30)
 
-    def register(self, table: str, columns: dict[str, str], keys: list[str] | None = None) -> httpx.Response:
+    def register(
+        self, table: str, columns: dict[str, str], keys: list[str] | None = None, **options: Any
+    ) -> httpx.Response:
         """PUT a table; key columns are required, the others nullable."""
         key_columns = keys or []
         declared = [{"name": name, "type": of, "nullable": name not in key_columns} for name, of in columns.items()]
-        return self.put(f"/v1/tables/{table}", json={"key_columns": key_columns, "columns": declared})
+        body = {"key_columns": key_columns, "columns": declared, "options": options}
+        return self.put(f"/v1/tables/{table}", json=body)
 
     def arcion(self, *messages: Any, **parameters: Any) -> httpx.Response:
         return self.post("/v1/changes/arcion", json=list(messages), params=parameters)

@@ -49,13 +49,12 @@ class Simulation:
         """Of the files that mirroring may take away, how many it does at each look."""
         self._posts = 0
 
-    def register(self) -> None:
+    def register(self, *, seed_files: bool) -> None:
         for table in self.tables:
             if table.source_format == "arcion":
                 wanted = registration(table)
-                self.harness.put(
-                    table.name, schema_of(table.columns, wanted["key_columns"]), **wanted.get("options", {})
-                )
+                options = {"seed_file": seed_files} | wanted.get("options", {})
+                self.harness.put(table.name, schema_of(table.columns, wanted["key_columns"]), **options)
         self.harness.accept(replicate_json(stock_metadata()))
 
     def run(self, steps: int) -> None:
@@ -161,10 +160,13 @@ class Simulation:
 
 
 @contextmanager
-def simulation(engine: sa.Engine, database_url: str, place: Path, seed: int) -> Iterator[Simulation]:
+def simulation(
+    engine: sa.Engine, database_url: str, place: Path, seed: int, *, seed_files: bool = True
+) -> Iterator[Simulation]:
+    """Yield a history. `seed_files`: whether the tables that are not registered by metadata begin with one."""
     with open_harness(engine) as harness:
         made = Simulation(harness, database_url, place, seed)
-        made.register()
+        made.register(seed_files=seed_files)
         with made.drains.opened():
             yield made
         made.journal.close()

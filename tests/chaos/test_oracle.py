@@ -23,7 +23,7 @@ TABLE = "shop.customers"
 @pytest.fixture
 def history(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[Simulation]:
     """Yield a gateway without faults, whose mirror moves away all but the last file."""
-    with simulation(engine, database_url, tmp_path, seed=7) as made:
+    with simulation(engine, database_url, tmp_path, seed=7, seed_files=False) as made:
         made.drains.calm = True
         made.consumed_share = 1.0
         yield made
@@ -77,7 +77,7 @@ def first_file(folder: Path) -> Path:
 def test_a_gateway_without_a_defect_is_found_sound(history: Simulation) -> None:
     published(history, 3)
     history.settle()
-    assert history.oracle.files_checked == 3
+    assert history.oracle.files_checked == 3 + 1  # the seed file of the table that metadata registers
     assert history.oracle.rows_checked > 0
 
 

@@ -116,7 +116,7 @@ def test_the_commands_of_the_readme_work_as_printed(tmp_path: Path) -> None:
         assert "accepted: 5 changes in 1 request" in said
         assert "shop.orders" in said and "HR.EMPLOYEES" in said
         zone = tmp_path / ".mirrorgate" / "landing-zone"
-        wait_until(lambda: len([*zone.rglob("*/0*.parquet")]) >= 2, within=30, what="both tables have a file")
+        wait_until(lambda: len([*zone.rglob("*/0*2.parquet")]) >= 2, within=30, what="both tables have a file of data")
         found, *rows = run(f"find {looking}").partition("{")
         assert found.count(".parquet\n") >= 2
         assert "customer" in "".join(rows) and "__rowMarker__" in "".join(rows)

@@ -167,8 +167,8 @@ class ReplicateReader:
 
 
 def _table(number: int, name: TableName, schema: TableSchema, options: TableOptions) -> Table:
-    state = TableState.ACTIVE
-    return Table(TableId(number), name, Generation(1), state, SchemaVersion(1), schema, options)
+    place = (TableId(number), name, Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    return Table(*place, replace(schema, bare=not schema.key_columns), options)
 
 
 def _no_database() -> Never:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Never
 
 from app.domain.access.rights import Principal, Right
@@ -82,7 +83,7 @@ def _table(number: int, name: str) -> Table:
     assert schema is not None
     options = _OPTIONS.get(name, DEFAULT_OPTIONS)
     place = (TableId(number), TableName.parse(name), Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    return Table(*place, schema, options)
+    return Table(*place, replace(schema, bare=not schema.key_columns), options)
 
 
 def _no_database() -> Never:

@@ -28,7 +28,7 @@ def test_a_block_says_whether_its_last_change_ends_a_transaction(
 
 
 def test_a_transaction_of_several_requests_lands_in_one_file_where_it_fits(harness: IngestHarness) -> None:
-    harness.put("t", ID)
+    harness.put("t", ID, seed_file=False)
     for number, last in enumerate([True, False, False, True, True], 1):
         harness.replicate(insert(number, last), table="t")
     table = harness.table("t")

@@ -10,6 +10,7 @@ import pytest
 
 from app.api.schemas.tables import OptionsModel
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code
 from app.settings import PREFIX, Settings
 from tests.project.facts import REPOSITORY, direct_requirements
@@ -74,7 +75,8 @@ def test_the_options_of_tables_are_listed_with_their_values_and_defaults() -> No
     text = (DOCS / "tables.md").read_text(encoding="utf-8").partition("\n## Options\n")[2].partition("\n### ")[0]
     listed = dict(re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", text, re.MULTILINE))
     expected = {}
-    for name, default in DEFAULT_OPTIONS.to_json().items():
+    keyed = TableSchema((Column("id", ColumnType(TypeName.INT64), nullable=False),), ("id",))
+    for name, default in DEFAULT_OPTIONS.of_new_table(keyed, ()).to_json().items():
         option_type = get_type_hints(TableOptions)[name]
         values = [str(value) for value in option_type] if isinstance(option_type, EnumType) else [json.dumps(default)]
         assert not isinstance(option_type, EnumType) or values[0] == default

@@ -58,6 +58,11 @@ class ColumnOverrideModel(Model):
     """How strings encode the bytes of the column."""
 
 
+def _no_default(schema: dict[str, Any]) -> None:
+    """Leave the default out of the contract: it is that of a stored table, and a new table has another one."""
+    schema.pop("default", None)
+
+
 class OptionsModel(Model):
     """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
@@ -76,11 +81,11 @@ class OptionsModel(Model):
     insert_marker: InsertMarker = InsertMarker.INSERT
     """The row marker of inserted rows."""
 
-    initial_load: InitialLoad = InitialLoad.WITH_MARKER
-    """Whether the first files have row markers."""
+    initial_load: Annotated[InitialLoad, Field(json_schema_extra=_no_default)] = InitialLoad.WITH_MARKER
+    """Whether the first files have row markers. A new table without key columns has `without_marker`."""
 
-    seed_file: bool = False
-    """Publish a file without rows as file 1."""
+    seed_file: Annotated[bool, Field(json_schema_extra=_no_default)] = False
+    """Publish a file without rows as file 1. A new table has `true`."""
 
     dead_letters: DeadLetters = DeadLetters.REJECT
     """Whether rejected messages can be kept as dead letters."""

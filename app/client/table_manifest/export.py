@@ -21,7 +21,7 @@ def _described(table: PresentTable, all_options: bool) -> dict[str, Any]:
     if table.schema.key_columns:
         described["key_columns"] = _Inline(table.schema.key_columns)
     described["columns"] = [_column(column) for column in table.schema.columns]
-    defaults = DEFAULT_OPTIONS.to_json()
+    defaults = DEFAULT_OPTIONS.of_new_table(table.schema, ()).to_json()
     options = {name: value for name, value in table.options.to_json().items() if all_options or value != defaults[name]}
     return described | ({"options": options} if options else {})
 

@@ -7,7 +7,7 @@ from typing import Any, Final, get_type_hints
 
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.model.names import TableName, check_column_name
-from app.domain.model.table_options import DEFAULT_OPTIONS, ColumnOverride, TableOptions
+from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS, ColumnOverride, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, RejectedInput
 
@@ -20,7 +20,7 @@ _ENCODINGS: Final = [str(value) for value in _OPTION_TYPES["binary_encoding"]]
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A table as the manifest declares it. Options that the manifest omits have their defaults."""
+    """A table as the manifest declares it. Options that the manifest omits have their defaults, apart from `left`."""
 
     name: TableName
     schema: TableSchema
@@ -28,6 +28,8 @@ class DeclaredTable:
     options: TableOptions
     location: str
     """File and line."""
+    left: frozenset[str] = frozenset()
+    """Options that the manifest leaves to the gateway: a new table gets its default, an existing one keeps its own."""
 
 
 def read_manifest(text: str, file: str) -> list[DeclaredTable]:
@@ -60,7 +62,9 @@ def _table(entry: Entry, members: dict[str, Entry]) -> DeclaredTable:
         raise found.pop()
     schema = _schema(columns, members)
     options = _options(given, schema, members["options"]) if "options" in members else DEFAULT_OPTIONS
-    return DeclaredTable(name, schema, options, f"{entry.findings.file}, line {entry.line}")
+    return DeclaredTable(
+        name, schema, options, f"{entry.findings.file}, line {entry.line}", CHOSEN_AT_CREATION.difference(given)
+    )
 
 
 def _schema(columns: tuple[Column, ...], members: dict[str, Entry]) -> TableSchema:

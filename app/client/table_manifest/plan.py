@@ -96,20 +96,23 @@ def plan_tables(
 def registration(table: DeclaredTable, beyond: tuple[Column, ...] = ()) -> dict[str, Any]:
     """Return the body that registers a table; `beyond` are columns that the table has and the manifest does not."""
     described = replace(table.schema, columns=table.schema.columns + beyond).to_json()
-    return {name: described[name] for name in ("key_columns", "columns")} | {"options": table.options.to_json()}
+    return {name: described[name] for name in ("key_columns", "columns")} | {"options": _options(table)}
+
+
+def _options(table: DeclaredTable) -> dict[str, Any]:
+    return {name: value for name, value in table.options.to_json().items() if name not in table.left}
 
 
 def _create(table: DeclaredTable) -> TablePlan:
     columns = [format_column(column) for column in table.options.declared(table.schema).columns]
-    defaults = DEFAULT_OPTIONS.to_json()
-    options = [
-        f"option {name}: {_format(value)}" for name, value in table.options.to_json().items() if value != defaults[name]
-    ]
+    defaults = DEFAULT_OPTIONS.of_new_table(table.schema, ()).to_json()
+    options = [f"option {name}: {_format(value)}" for name, value in _options(table).items() if value != defaults[name]]
     added = (*_keys_added(table), *columns, *options)
     return TablePlan(str(table.name), table.location, added=added, request=registration(table))
 
 
 def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan:
+    table = replace(table, options=present.options.over(table.options, table.left))
     plan = TablePlan(present.name, table.location, present.generation)
     if not present.state.accepts_changes:
         wait = Rejection(
@@ -142,9 +145,7 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
     plan = replace(plan, added=tuple(added), changed=tuple(changed), notes=tuple(notes), rejections=tuple(rejections))
     if rejections or not (added or changed):
         return plan
-    return replace(
-        plan, request=registration(table, beyond) if added or relaxed else {"options": table.options.to_json()}
-    )
+    return replace(plan, request=registration(table, beyond) if added or relaxed else {"options": _options(table)})
 
 
 def _notes(table: DeclaredTable, present: PresentTable) -> list[str]:

@@ -1,4 +1,8 @@
-"""Table options: how one table treats its source. The default is the first of each list of choices."""
+"""Table options: how one table treats its source. The default is the first of each list of choices.
+
+A table keeps the options of its first registration. `of_new_table` has the defaults that depend on the table or that
+changed between releases, so that a stored table, an older manifest or a repeated registration never changes by them.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -185,6 +189,16 @@ class TableOptions:
         """Return the present options with the given ones replaced by these."""
         return replace(present, **{name: getattr(self, name) for name in given})
 
+    def of_new_table(self, schema: TableSchema, given: Collection[str]) -> "TableOptions":
+        """Return the options of a new table: the given ones, and what suits its schema for the others (decision 0057).
+
+        Fabric pauses a whole database for a table that stays without a file, so a new table has a seed file. Files
+        without a row marker take Fabric's fast path, and a table without keys never needs the marker.
+        """
+        load = InitialLoad.WITH_MARKER if schema.key_columns else InitialLoad.WITHOUT_MARKER
+        suited = replace(self, initial_load=load, seed_file=True)
+        return self.over(suited, CHOSEN_AT_CREATION.intersection(given))
+
     def to_json(self) -> dict[str, Any]:
         """Return every option with its value, as `parse` takes them; overrides without what is not set."""
         found: dict[str, Any] = msgspec.to_builtins(self)
@@ -230,7 +244,10 @@ class TableOptions:
                 if getattr(self, name) == value:
                     raise bad_option(f"{name}={value} needs key columns", name)
         if self.initial_load is InitialLoad.WITHOUT_MARKER and self.insert_marker is InsertMarker.UPSERT:
-            detail = "initial_load=without_marker allows inserts only, and insert_marker=upsert makes upserts"
+            detail = (
+                "initial_load=without_marker allows inserts only, and insert_marker=upsert makes upserts; "
+                "give initial_load=with_marker too"
+            )
             raise bad_option(detail, "initial_load")
         if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
             detail = "dead_letters=accept sets changes aside, and source_order=enforce would count them as accepted"
@@ -263,8 +280,12 @@ _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
 _NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range")
 """Options that an earlier release running beside this one does not know."""
 
+CHOSEN_AT_CREATION: Final = frozenset({"initial_load", "seed_file"})
+"""Options whose default is chosen when a table is created, by `of_new_table`; later it keeps what it has."""
+
 _OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)
 DEFAULT_OPTIONS: Final = TableOptions()
+"""The options of a table that stores none."""
 
 
 def zone_of(name: str) -> ZoneInfo:

@@ -128,6 +128,11 @@ class TableSchema:
         """The names of the key columns."""
         return frozenset(self.key_columns)
 
+    @property
+    def can_need_marker(self) -> bool:
+        """Tell whether a change can need the row marker that files lack: a table without keys takes inserts only."""
+        return self.bare and bool(self.key_columns)
+
     @cached_property
     def arrow(self) -> "pa.Schema":
         """The schema of payloads: the columns, then the row marker.

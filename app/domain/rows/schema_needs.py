@@ -22,7 +22,7 @@ def needed_schema(changes: Sequence[Change], table: Table) -> TableSchema:
     schema = table.schema
     if table.options.new_columns is NewColumns.ADD_AS_STRING:
         schema = _with_new_columns(changes, schema, table.options)
-    if schema.bare and not _all_inserts(changes, cdc_started=table.cdc_started):
+    if schema.can_need_marker and not _all_inserts(changes, cdc_started=table.cdc_started):
         schema = replace(schema, bare=False)
     return schema
 

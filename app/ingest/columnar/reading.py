@@ -154,7 +154,7 @@ def eligible_table(
         if name is not None:
             table_cache.require_cached(name)
     table = table_cache.get_cached(source, principal)
-    if table is None or not table.state.accepts_changes or table.schema.bare or table.options.exclude:
+    if table is None or not table.state.accepts_changes or table.schema.can_need_marker or table.options.exclude:
         raise Declined(Decline.TABLE)
     if requested is not None:
         named = table_cache.get_cached(requested, principal)

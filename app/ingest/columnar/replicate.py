@@ -83,7 +83,7 @@ class ReplicateBody:
             raise Declined(Decline.TABLE) from None
         requested = SourceName.address(self.requested) if self.requested else None
         found = SourceCache(table_cache).find(requested, own, address.schema_id, self.principal)
-        if found is None or not found.table.state.accepts_changes or found.table.schema.bare:
+        if found is None or not found.table.state.accepts_changes or found.table.schema.can_need_marker:
             raise Declined(Decline.TABLE)
         if found.table.options.source_order is not SourceOrder.ARRIVAL:
             raise Declined(Decline.TABLE)

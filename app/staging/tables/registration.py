@@ -73,13 +73,14 @@ def register_table(
     """Create a table, or bring an existing one to `wanted` and `options`. Repeating it changes nothing.
 
     Without `wanted` an existing table keeps its columns, and without `options` its options. If `given` names options,
-    the table keeps its others. The metadata chain gets each new schema version before any of its data.
+    an existing table keeps its others, and a new one has the defaults of a new table (decision 0057). The metadata
+    chain gets each new schema version before any of its data.
 
     A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
     `table_not_accepting`, `bad_schema`, `bad_option` or `bad_name`.
     """
     if wanted is not None:
-        created = _create(connection, name, wanted, options or DEFAULT_OPTIONS, marker_first)
+        created = _create(connection, name, wanted, options, given, marker_first)
         if created is not None:
             return Registration(created, RegistrationOutcome.CREATED)
     elif find_table_id(connection, name) is None:
@@ -124,11 +125,20 @@ def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *
 
 
 def _create(
-    connection: sa.Connection, name: TableName, wanted: TableSchema, options: TableOptions, marker_first: bool
+    connection: sa.Connection,
+    name: TableName,
+    wanted: TableSchema,
+    options: TableOptions | None,
+    given: Collection[str] | None,
+    marker_first: bool,
 ) -> Table | None:
     """Create the table; return None if a live one has the name."""
+    if options is None:
+        options, given = DEFAULT_OPTIONS, ()
     declared = options.declared(wanted)
     schema = TableSchema.declare(declared.columns, declared.key_columns)
+    if given is not None:
+        options = options.of_new_table(schema, given)
     parameters = {"name": str(name), "folded_name": name.folded, "options": json.dumps(options.to_stored())}
     table_id = connection.execute(INSERT_TABLE, parameters).scalar()
     if table_id is None:

@@ -15,9 +15,9 @@ REGION_COLUMNS = {"r_regionkey": "int32", "r_name": "string", "r_comment": "stri
 
 @pytest.fixture
 def gateway_with_tables(gateway: Gateway) -> Gateway:
-    """Give a gateway with the tables of the documented samples."""
-    gateway.register(NATION, NATION_COLUMNS, ["n_nationkey"])
-    gateway.register(REGION, REGION_COLUMNS, ["r_regionkey"])
+    """Give a gateway with the tables of the documented samples, without seed files."""
+    gateway.register(NATION, NATION_COLUMNS, ["n_nationkey"], seed_file=False)
+    gateway.register(REGION, REGION_COLUMNS, ["r_regionkey"], seed_file=False)
     return gateway
 
 

@@ -18,8 +18,8 @@ from tests.support.waiting import wait_until
 
 
 def published(gateway: Gateway, engine: sa.Engine, name: str, files: int) -> Table:
-    """Register a table and publish this many files."""
-    gateway.register(name, {"id": "int64"}, ["id"]).raise_for_status()
+    """Register a table without a seed file, and publish this many files."""
+    gateway.register(name, {"id": "int64"}, ["id"], seed_file=False).raise_for_status()
     for key in range(files):
         gateway.arcion(insert(name, id=str(key))).raise_for_status()
     table = current(engine, name)

@@ -24,7 +24,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "failing": None,
         "key_columns": ["id"],
         "schema_version": 1,
-        "options": DEFAULT_OPTIONS.to_json(),
+        "options": DEFAULT_OPTIONS.to_json() | {"seed_file": True},
         "lag": {"batches": 0, "rows": 0, "bytes": 0, "oldest_seconds": 0.0},
         "accepted": nothing,
         "staged": nothing,
@@ -39,11 +39,24 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
 
 
 def test_a_seed_file_is_an_option_like_any_other(gateway: Gateway) -> None:
-    body = {"columns": [COLUMN], "options": {"seed_file": True}}
+    body = {"columns": [COLUMN], "options": {"seed_file": False}}
     assert gateway.put("/v1/tables/t", json=body).status_code == 201
+    assert gateway.status("t")["options"]["seed_file"] is False
+    assert gateway.put("/v1/tables/t", json={"options": {"seed_file": True}}).status_code == 200
     status = gateway.status("t")
     assert status["options"]["seed_file"] is True
     assert (status["published"]["files"], status["last_file"]) == (0, None)
+
+
+@pytest.mark.parametrize("options", [{}, {"options": {}}, {"options": {"dead_letters": "accept"}}])
+def test_a_table_without_keys_gets_files_without_marker_and_any_new_table_a_seed_file(
+    gateway: Gateway, options: dict[str, Any]
+) -> None:
+    columns = [{"name": "id", "type": "int64", "nullable": False}]
+    keyless = gateway.put("/v1/tables/events", json={"columns": columns, **options}).json()["options"]
+    keyed = gateway.put("/v1/tables/t", json={"columns": columns, "key_columns": ["id"], **options}).json()["options"]
+    assert (keyless["initial_load"], keyless["seed_file"]) == ("without_marker", True)
+    assert (keyed["initial_load"], keyed["seed_file"]) == ("with_marker", True)
 
 
 def test_new_nullable_columns_make_a_new_schema_version(gateway: Gateway) -> None:

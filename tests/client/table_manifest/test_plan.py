@@ -13,8 +13,10 @@ from app.client.table_manifest.present_table import PresentTable
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import (
+    CHOSEN_AT_CREATION,
     DEFAULT_OPTIONS,
     ColumnOverride,
+    DeadLetters,
     InitialLoad,
     NewColumns,
     PartialUpdates,
@@ -29,7 +31,8 @@ KEYLESS = schema_of({"id": "int64", "note": "string"})
 
 
 def declared(schema: TableSchema, name: str = "t", **options: object) -> DeclaredTable:
-    return DeclaredTable(TableName.parse(name), schema, TableOptions(**options), "f, line 1")  # type: ignore[arg-type]
+    left = CHOSEN_AT_CREATION.difference(options)
+    return DeclaredTable(TableName.parse(name), schema, TableOptions(**options), "f, line 1", left)  # type: ignore[arg-type]
 
 
 def present(
@@ -48,7 +51,8 @@ def test_what_was_exported_plans_nothing(table: DeclaredTable, all_options: bool
     there = as_registered(table)
     assert planned(table, there).action is Action.NOTHING
     (read,) = read_manifest(to_manifest([there], all_options=all_options), "f")
-    assert (read.schema, read.options) == (there.schema, there.options)
+    created = read.options.of_new_table(read.schema, CHOSEN_AT_CREATION - read.left)
+    assert (read.schema, created) == (there.schema, there.options)
     assert planned(read, there).action is Action.NOTHING
 
 
@@ -96,7 +100,31 @@ def test_new_columns_and_first_keys_are_added_and_options_changed() -> None:
 
 def test_options_alone_are_changed_without_naming_columns() -> None:
     plan = planned(declared(IDS, seed_file=True), present(IDS))
-    assert plan.request == {"options": {**DEFAULT_OPTIONS.to_json(), "seed_file": True}}
+    stored = DEFAULT_OPTIONS.to_json()
+    del stored["initial_load"]
+    assert plan.request == {"options": {**stored, "seed_file": True}}
+
+
+@pytest.mark.parametrize("seed_file", [True, False])
+@pytest.mark.parametrize("initial_load", InitialLoad)
+def test_a_file_that_omits_the_first_load_leaves_it_to_the_table(seed_file: bool, initial_load: InitialLoad) -> None:
+    there = present(IDS, seed_file=seed_file, initial_load=initial_load)
+    assert planned(declared(IDS), there).action is Action.NOTHING
+    changed = planned(declared(IDS, dead_letters=DeadLetters.ACCEPT), there)
+    assert changed.request is not None
+    assert CHOSEN_AT_CREATION.isdisjoint(changed.request["options"])
+
+
+@pytest.mark.parametrize("schema", [IDS, KEYLESS])
+def test_a_new_table_gets_the_first_load_of_the_gateway_unless_the_file_names_one(schema: TableSchema) -> None:
+    created = planned(declared(schema), present(IDS, "other"))
+    assert created.request is not None
+    assert CHOSEN_AT_CREATION.isdisjoint(created.request["options"])
+    assert [text for text in created.added if text.startswith("option")] == []
+    named = planned(declared(schema, seed_file=False), present(IDS, "other"))
+    assert named.request is not None
+    assert named.request["options"]["seed_file"] is False
+    assert "option seed_file: false" in named.added
 
 
 def test_forgetting_row_images_is_told() -> None:

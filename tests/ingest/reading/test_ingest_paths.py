@@ -4,6 +4,7 @@ import pytest
 
 from app.observability.api_metrics import INGEST_PATHS
 from tests.support.ingest_harness import IngestHarness
+from tests.support.rejections import rejected
 from tests.support.samples.debezium import Field, event, key_with_schema, keyed, with_schema
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
@@ -71,6 +72,26 @@ def test_plain_rows_are_counted_under_the_path_that_read_them(
     assert {path: count - before.get(path, 0) for path, count in counts().items() if count != before.get(path, 0)} == {
         expected: 1
     }
+
+
+@pytest.mark.parametrize("columns", [{}, {"new_columns": "add_as_string"}])
+def test_inserts_of_a_table_whose_files_have_no_marker_are_read_as_columns_if_it_has_no_keys(
+    harness: IngestHarness, columns: dict[str, str]
+) -> None:
+    keyless = schema_of({"id": "int64", "note": "string"})
+    harness.put("t", keyless, initial_load="without_marker", **columns)
+    before = counts()
+    harness.arcion(insert("n"))
+    harness.plain_rows("t", {"id": 1, "note": "n", "__op__": "insert"})
+    with rejected():
+        harness.plain_rows("t", {"id": 1, "__op__": "delete"})
+    assert {path: count - before.get(path, 0) for path, count in counts().items() if count != before.get(path, 0)} == {
+        ("arcion", "columnar", ""): 1,
+        ("rows", "columnar", ""): 1,
+        ("rows", "exact", "rows"): 1,  # the delete, which the exact path rejects
+    }
+    assert harness.landed("t", "id", "note") == [[0, 1, "n"], [0, 1, "n"]]
+    assert (harness.table("t").schema.bare, harness.table("t").schema_version) == (True, 1)
 
 
 COLUMNS: dict[str, Field] = {"id": {"type": "int64", "optional": False}, "note": "string"}
