@@ -852,3 +852,21 @@ CREATE TABLE mirrorgate.history_marks (
     CONSTRAINT history_marks_pkey PRIMARY KEY (table_id),
     CONSTRAINT history_marks_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id)
 );
+
+-- Trace contexts of staged blocks, for the spans of the drain. Written only while traces are sent; kept for a day.
+CREATE TABLE mirrorgate.block_traces (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- First batch sequence of the block.
+    first_sequence bigint NOT NULL,
+    -- W3C trace context of the transaction that staged the block.
+    traceparent text NOT NULL,
+    -- When the block was staged.
+    staged_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT block_traces_pkey PRIMARY KEY (table_id, generation, first_sequence),
+    CONSTRAINT block_traces_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT trace_context_is_w3c CHECK ((traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-01$'::text))
+);
+CREATE INDEX block_traces_by_age ON mirrorgate.block_traces USING btree (staged_at);

@@ -21,6 +21,7 @@ from app.observability.drain_metrics import serve_metrics
 from app.observability.metrics_port import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
+from app.observability.tracing import traced
 from app.settings import Settings
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.retention.rounds import RetentionLimits
@@ -53,7 +54,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
     configure_logging(settings)
     raise_descriptor_limit()
     check_start(settings)
-    with BoundedStop() as stop, _resource_watch(settings), running_spark(settings) as spark:
+    with traced(settings, "drain"), BoundedStop() as stop, _resource_watch(settings), running_spark(settings) as spark:
         cycle = configured_cycle(settings, spark, uuid4())
         context = cycle.context
         announce_partner(context.zone, context.worker_id, settings.partner_name, settings.source_type)

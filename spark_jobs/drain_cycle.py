@@ -29,6 +29,7 @@ from spark_jobs.steps.context import DrainContext, log_fields, open_context
 from spark_jobs.steps.dropping import Dropping
 from spark_jobs.steps.failures import TableFailures
 from spark_jobs.steps.leased_tables import LeasedTables
+from spark_jobs.steps.publication_trace import PublicationTrace
 from spark_jobs.steps.publishing import MAX_TABLES_PER_TRANSACTION, ClaimedTable, Failures, Publishing
 from spark_jobs.steps.take_over import TakeOver
 
@@ -133,10 +134,13 @@ class DrainCycle:
         """Run W5 to W9 for several tables at once; return the tables whose files were all published."""
         tables = {entry.table_id: entry for entry in claimed}
         failures: dict[TableId, Exception] = {}
+        trace = PublicationTrace(self.context.engine)
         with PUBLISH_SECONDS.time():
             by_table = self._build_all(list(tables.values()), failures)
+            trace.built()
             built = [tables[table_id] for table_id in by_table]
             failures |= self.publishing.publish(built, by_table)
+        trace.end(list(tables.values()), failures)
         for table_id, error in failures.items():
             self.failures.add(table_id, tables[table_id].table, tables[table_id].epoch, error)
         published = tables.keys() - failures.keys()

@@ -23,6 +23,7 @@ from app.domain.publication.backlog import BacklogLimit
 from app.ingest import BacklogWatch, Ingest
 from app.observability.api_metrics import API_PROCESSES, RESOURCE_LOW
 from app.observability.resource_watch import ResourceWatch
+from app.observability.tracing import traced
 from app.settings import Settings
 from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import Engine, driver_url, open_engine
@@ -42,6 +43,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
     The parts close in the reverse order of this function: first what takes requests, last the database.
     """
     with ExitStack() as stack:
+        stack.enter_context(traced(settings, "api"))
         engine = _open_pool(settings)
         stack.callback(engine.dispose)
         backlog = stack.enter_context(_running_backlog_watch(settings))

@@ -32,6 +32,7 @@ from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper
 from app.ingest.table_cache import NotCached, TableCache
+from app.observability.tracing import current_trace
 from app.staging.batches.batch import AlreadyStaged, Receipt, TableMoved
 from app.staging.batches.dead_letters import LetterReplay
 from app.staging.batches.idempotency import read_receipts
@@ -49,11 +50,12 @@ _MAX_LOOKUPS: Final = 16
 class _Staged(LoopFuture[list[Receipt]]):
     """The receipts of a request on the columnar path; `ignored` is set before them."""
 
-    __slots__ = ("ignored",)
+    __slots__ = ("ignored", "trace")
 
     def __init__(self, bridge: LoopBridge) -> None:
         super().__init__(bridge)
         self.ignored = 0
+        self.trace = current_trace()  # the reader thread runs outside of the request's context
 
 
 @dataclass
@@ -167,9 +169,11 @@ class Ingest:
     def _stage(self, waiter: Waiter, batches: ReadBatches, identity: RequestIdentity | None) -> None:
         for batch in batches:
             self._check_backlog(batch.table)
+        trace = None
         if isinstance(waiter, _Staged):
             waiter.ignored = batches.ignored
-        self.group_commit.submit_to(waiter, batches, identity, ignored=batches.ignored)
+            trace = waiter.trace
+        self.group_commit.submit_to(waiter, batches, identity, ignored=batches.ignored, trace=trace)
 
     def _gather(self) -> None:
         """Wait for the staging thread: a request that is read earlier is staged no sooner, but in a smaller group."""

@@ -92,6 +92,7 @@ class RequestLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     client: str | None = None
     event: str
     request_id: str
+    trace_id: str | None = None
     level: str
     timestamp: str
 

@@ -1,9 +1,9 @@
-"""Settings of logs and of the checks at the start."""
+"""Settings of logs, traces and the checks at the start."""
 
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 
 class LogFormat(StrEnum):
@@ -52,3 +52,22 @@ class OperationSettings(BaseModel):
             "`unsafe_setup_allowed`."
         ),
     ] = False
+    traces_endpoint: Annotated[
+        str | None,
+        Field(
+            description="Address of an OpenTelemetry collector that takes OTLP over HTTP, such as "
+            "`http://127.0.0.1:4318`; needs the extra `otel`. The collector's headers and certificates are set with "
+            "OpenTelemetry's own variables, such as `OTEL_EXPORTER_OTLP_HEADERS`. Unset: no traces.",
+        ),
+    ] = None
+    traces_ratio: Annotated[
+        float,
+        Field(ge=0, le=1, description="Share of the requests that begin a trace, unless their `traceparent` decides."),
+    ] = 1.0
+
+    @field_validator("traces_endpoint")
+    @classmethod
+    def _http_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must be an address such as http://127.0.0.1:4318")
+        return value

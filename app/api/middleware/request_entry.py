@@ -26,11 +26,13 @@ from app.api.exchange import Answer, BodyBounds, Exchange
 from app.api.middleware.error_handlers import answer_error, answer_validation_error
 from app.api.middleware.problem_pages import problem_answer
 from app.api.middleware.request_log import record
+from app.api.middleware.request_span import begin_request_span, end_request_span
 from app.api.middleware.well_formed_url import check_url
 from app.api.server.body_rejection import BodyRejected
 from app.api.server.page_headers import is_page_path
 from app.api.server.request_facts import CHANGES_PREFIX
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.observability.tracing import TRACING
 
 log = structlog.get_logger()
 
@@ -95,6 +97,7 @@ class RequestEntry:
         exchange = Exchange(scope, receive, send, self._bounds, f"{self._id_prefix}{next(self._ids):013x}")
         exchange.is_page = self._has_console and is_page_path(scope["path"])
         before = structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        span = begin_request_span(scope) if TRACING.is_on else None
         try:
             await self._answer(exchange)
         except ClientDisconnect:
@@ -107,6 +110,8 @@ class RequestEntry:
         finally:
             exchange.close()
             record(exchange, started)
+            if span is not None:
+                end_request_span(span, exchange)
             structlog.contextvars.reset_contextvars(**before)
 
     async def _answer(self, exchange: Exchange) -> None:

@@ -12,6 +12,7 @@ from prometheus_client import Counter, Histogram
 from app.api.exchange import Exchange
 from app.observability.api_metrics import REQUEST_SECONDS, REQUESTS
 from app.observability.telemetry import REQUEST_LINES
+from app.observability.tracing import current_trace
 
 MAX_LOGGED_TABLES: Final = 20
 """Tables that a log line names."""
@@ -30,6 +31,7 @@ def record(exchange: Exchange, started: float) -> None:
     if not REQUEST_LINES.is_on or scope["path"] in _UNLOGGED_PATHS:
         return
     client = scope.get("client")
+    trace = current_trace()
     REQUEST_LINES.write(
         method=scope["method"],
         route=route,
@@ -42,6 +44,7 @@ def record(exchange: Exchange, started: float) -> None:
         changes=exchange.changes,
         client=client[0] if client else None,
         request_id=exchange.request_id,
+        trace_id=trace.split("-")[1] if trace else None,
     )
 
 

@@ -47,9 +47,10 @@ def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class StagedGroup:
-    """The outcome of each request, and the identity of the transaction if it has staged blocks."""
+    """The outcome of each request, and the blocks with the identity of their transaction, if it has staged any."""
 
     outcomes: Sequence[Outcome]
+    blocks: Sequence[NewBlock]
     transaction: TransactionId | None
 
 
@@ -75,7 +76,7 @@ def stage_requests(
         _store(connection, table, block)
     idempotency.store(connection)
     letters.store(connection)
-    return StagedGroup(outcomes, transaction)
+    return StagedGroup(outcomes, blocks, transaction)
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:

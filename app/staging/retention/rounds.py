@@ -15,6 +15,7 @@ import structlog
 from app.staging.access.api_keys import purge_former_secrets
 from app.staging.access.audit_events import purge_audit
 from app.staging.access.console_sessions import purge_sessions
+from app.staging.batches.block_traces import purge_traces
 from app.staging.batches.dead_letters import discard_ended, purge_letters
 from app.staging.batches.idempotency import purge_receipts
 from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
@@ -43,6 +44,9 @@ from app.staging.retention.payload_partitions import (
 )
 
 log = structlog.get_logger()
+
+_TRACE_SECONDS: Final = 86_400.0
+"""How long the trace of a block waits for a drain that is stopped."""
 
 PARTITIONS_PER_PERIOD: Final = 7
 """Partitions opened by age in `keep_seconds`: a payload is kept at most one such part longer than it must be."""
@@ -202,6 +206,7 @@ class _Round:
         self._report.purged_audit_events += self._repeat(audit)
         letters = partial(purge_letters, settled_before_seconds=keep, limit=limit)
         self._report.purged_letters += self._repeat(letters)
+        self._repeat(partial(purge_traces, older_than_seconds=_TRACE_SECONDS, limit=limit))
         with self._engine.begin() as connection:
             discard_ended(connection)
             purge_ended_positions(connection)

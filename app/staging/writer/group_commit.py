@@ -21,6 +21,7 @@ import structlog
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS
+from app.observability.tracing import TraceParent, current_trace
 from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 from app.staging.connection.bounded_connection import answer_within
@@ -98,7 +99,16 @@ class GroupCommit:
         """
         future: Future[list[Receipt]] = Future()
         counts = {"ignored": ignored, "duplicates": duplicates}
-        self.submit_to(future, batches, identity, **counts, letters=letters, replay=replay, registered=registered)
+        self.submit_to(
+            future,
+            batches,
+            identity,
+            **counts,
+            letters=letters,
+            replay=replay,
+            registered=registered,
+            trace=current_trace(),
+        )
         return future
 
     def submit_to(
@@ -112,13 +122,15 @@ class GroupCommit:
         letters: Sequence[TableLetters] = (),
         replay: LetterReplay | None = None,
         registered: Sequence[Mapping[str, str]] = (),
+        trace: TraceParent | None = None,
     ) -> None:
         """Stage a request and give the waiter what the future of `submit` gets, without a Future's cost.
 
-        Raises TemporarilyUnavailable `shutting_down` after `close`; the waiter then gets nothing.
+        `trace` is the context of the request. Raises TemporarilyUnavailable `shutting_down` after `close`; the waiter
+        then gets nothing.
         """
         content = StagingRequest(batches, identity, ignored, duplicates, letters, replay, registered)
-        self._queue.put(WaitingRequest(content, waiter, time.monotonic()))
+        self._queue.put(WaitingRequest(content, waiter, time.monotonic(), trace))
 
     def wait_until_it_rests(self, seconds: float) -> None:
         """Return when nothing is being staged, at the latest after some seconds."""

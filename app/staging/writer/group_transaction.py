@@ -12,6 +12,8 @@ import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
 from app.observability.api_metrics import REPEATED_INSERTS
+from app.observability.tracing import TraceParent, span
+from app.staging.batches.block_traces import record_trace
 from app.staging.batches.commit_verification import TransactionId, current_transaction_id, is_committed
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.connection.persistent_connection import PersistentConnection
@@ -32,12 +34,22 @@ class GroupTransaction:
         Dying before COMMIT leaves nothing. Dying after it leaves staged batches whose clients got no answer; they
         repeat their requests.
         """
+        traces = [request.trace for request in group if request.trace]
+        if not traces:
+            return self._stage(group, None)
+        attributes = {"mirrorgate.requests": len(group), "mirrorgate.rows": sum(request.rows for request in group)}
+        with span("stage", parent=traces[0], links=traces[1:], attributes=attributes) as trace:
+            return self._stage(group, trace)
+
+    def _stage(self, group: Sequence[WaitingRequest], trace: TraceParent | None) -> bool:
         requests = [request.content for request in group]
         payloads = encode_blocks(requests)
 
         def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:
             staged = stage_requests(connection, requests, payloads)
             if any(isinstance(outcome, list) for outcome in staged.outcomes):
+                if trace is not None:
+                    record_trace(connection, staged.blocks, trace)
                 self._commit(transaction, staged.transaction or current_transaction_id(connection))
                 self.staged.set()
             return staged.outcomes

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from app.domain.model.table import TableId
 from app.errors import Code, TemporarilyUnavailable
+from app.observability.tracing import TraceParent
 from app.staging.batches.batch import Receipt, StagingRequest
 
 
@@ -33,6 +34,8 @@ class WaitingRequest:
     waiter: Waiter
     submitted_at: float
     """Monotonic, in seconds."""
+    trace: TraceParent | None = None
+    """The context of the request's span, if that is recorded."""
 
     @property
     def table_ids(self) -> frozenset[TableId]:
