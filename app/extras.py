@@ -22,6 +22,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "api": (*_SERVER, "fastapi", "httptools", "uvicorn", "uvloop"),
     "drain": (*_SERVER, "pyspark"),
     "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
+    "rows": (*_SERVER, "deltalake"),
     "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
     "objects": ("obstore", "prometheus_client"),
     "onelake": ("azure.identity", "azure.storage.filedatalake"),

@@ -128,11 +128,11 @@ def check_start(settings: Settings) -> None:
     """Check that the API can serve safely, and log warnings.
 
     Raises Misconfigured for a database of another revision, for a public address without TLS or without any key, or for
-    a mirror's target without the extra `mirror`.
+    a mirror's target without the extra `rows`.
     """
     configure_logging(settings)
     if settings.mirror_target is not None:
-        require_extras("api", "mirror")
+        require_extras("api", "rows")
     raise_descriptor_limit()
     memory = check_memory(settings, memory_limit())
     if memory.outcome is not Outcome.OK:

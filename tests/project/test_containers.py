@@ -185,13 +185,13 @@ def test_every_container_is_hardened(compose: dict[str, Any]) -> None:
 def test_an_image_has_the_usual_labels_and_the_version_of_the_project(target: str) -> None:
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', only(target, "LABEL")))
     arguments = dict(argument.split("=") for name, argument in instructions(target) if name == "ARG")
-    assert {"title", "description", "licenses", "version", "revision"} == labels.keys()
+    assert {"title", "description", "licenses", "source", "documentation", "version", "revision"} == labels.keys()
     assert arguments["VERSION"] == project_table()["version"]
     assert labels["licenses"] == project_table()["license"]
 
 
 def test_images_can_be_pinned_by_digest_without_editing(compose: dict[str, Any]) -> None:
-    assert compose["services"]["postgres"]["image"] == "${POSTGRES_IMAGE:-postgres:18}"
+    assert compose["services"]["postgres"]["image"] == "${POSTGRES_IMAGE:-postgres:18.1-bookworm}"
     assert re.search(r"^ARG PYTHON_IMAGE=", DOCKERFILE, re.MULTILINE)
     documented = (REPOSITORY / "docs" / "containers.md").read_text()
     assert "--build-arg PYTHON_IMAGE=" in documented and "POSTGRES_IMAGE=" in documented

@@ -9,7 +9,7 @@ from tests.project.facts import REPOSITORY, direct_requirements, locked_versions
 EXTRAS = {
     "dev.lock": ["", "server", "api", "drain", "embedded", "kafka", "objects", "oidc", "onelake", "dev"],
     "client.lock": [""],
-    "api.lock": ["", "server", "api", "oidc"],
+    "api.lock": ["", "server", "api", "oidc", "rows"],
     "drain.lock": ["", "server", "drain", "mirror", "onelake"],
     "run.lock": ["", "server", "api", "drain", "embedded", "kafka", "mirror", "objects", "oidc", "onelake"],
     "bridge.lock": ["", "kafka", "objects"],

@@ -261,5 +261,5 @@ def test_a_target_without_the_extra_stops_the_start(
     with pytest.raises(Misconfigured) as raised:
         main.check_start(settings)
     assert raised.value.code == "extra_missing"
-    assert "mirrorgate[mirror]" in raised.value.remedy
+    assert "mirrorgate[rows]" in raised.value.remedy
     main.check_start(Settings(database_url=SecretStr(database_url)))

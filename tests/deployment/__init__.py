@@ -1,0 +1,1 @@
+"""Tests of what an operator deploys: images, compose files, Helm chart, manifests, systemd units and SBOMs."""
