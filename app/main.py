@@ -4,7 +4,6 @@
 """
 
 import argparse
-import gc
 import multiprocessing
 import os
 import signal
@@ -20,7 +19,6 @@ from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 
 from app.api.application import create_app
-from app.api.server.allocator import keep_freed_memory
 from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 from app.domain.preflight.finding import Outcome
@@ -30,6 +28,7 @@ from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import locked_tempdir
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
+from app.process_memory import collect_seldom, keep_freed_memory
 from app.settings import LOOPBACK, Settings, renamed_variables, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
@@ -39,12 +38,6 @@ from app.staging.connection.schema_revision import require_migrated
 log = structlog.get_logger()
 
 _METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
-
-
-_YOUNG_OBJECTS: Final = 10_000
-"""New objects until the next collection. With Python's 700, each body of 1,000 changes causes several, which find
-nothing and take a tenth of its reading."""
-
 
 SERVER_OPTIONS: Final[Mapping[str, Any]] = {
     "factory": True,
@@ -62,17 +55,14 @@ SERVER_OPTIONS: Final[Mapping[str, Any]] = {
 def served_app() -> FastAPI:
     """Return the application of a process that serves nothing else; uvicorn calls this in each API process.
 
-    Freezes the start-up objects out of the garbage collector: a full collection over them takes about 100 ms, and
-    small requests cause one every two seconds (decision 0017).
+    Small requests would cause a full garbage collection every two seconds (decision 0017).
     """
     settings = Settings.from_environment()
     if settings.api_processes > 1 and (parent := multiprocessing.parent_process()):
         exit_with_parent(parent.pid)  # an orphan would keep the port
     keep_freed_memory()
     app = create_app(settings)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS)
+    collect_seldom()
     return app
 
 

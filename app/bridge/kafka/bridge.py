@@ -106,7 +106,7 @@ class KafkaBridge:
             self._hand_over(messages)
             self._make_room()
         for partition in self.partitions.values():
-            if partition.is_paused and partition.reads and partition.buffer.bytes < self._limit / 2:
+            if partition.is_paused and partition.reads and partition.buffer.bytes < partition.buffer.room / 2:
                 self._flow(self._consumer.resume, partition)
                 partition.is_paused = False
         now = time.monotonic()
@@ -117,11 +117,12 @@ class KafkaBridge:
         if now >= self._commit_at:
             self._commit(asynchronous=True)
 
-    @property
-    def _limit(self) -> int:
-        """Return how many bytes a partition may buffer."""
+    def _share_memory(self) -> None:
+        """Tell the buffers of the assigned partitions how many bytes they may hold."""
         batch = self.settings.batch
-        return max(min(2 * batch.max_bytes, batch.memory // max(len(self.partitions), 1)), _MIN_BUFFER)
+        room = max(min(2 * batch.max_bytes, batch.memory // max(len(self.partitions), 1)), _MIN_BUFFER)
+        for partition in self.partitions.values():
+            partition.buffer.room = room
 
     def _hand_over(self, messages: Sequence[Message]) -> None:
         """Put records into the buffers of their partitions, in runs of one partition."""
@@ -147,13 +148,12 @@ class KafkaBridge:
         """Wait a little while a running partition's buffer is full, then pause what is still full."""
         until = time.monotonic() + _WAIT_FOR_ROOM
         while True:
-            limit = self._limit
-            full = [p for p in self.partitions.values() if not p.is_paused and p.buffer.bytes >= limit]
+            full = [p for p in self.partitions.values() if not p.is_paused and p.buffer.is_full]
             moving = [p for p in full if p.state.name == "running"]
             if not full:
                 return
             if moving and time.monotonic() < until and self._commands.empty() and not self.stop.is_set():
-                moving[0].buffer.wait_below(limit, 0.05)
+                moving[0].buffer.wait_for_room(0.05)
                 continue
             for partition in full:
                 self._flow(self._consumer.pause, partition)
@@ -242,6 +242,7 @@ class KafkaBridge:
             self.partitions[one.topic, one.partition] = partition
             partitions.append(partition)
             partition.start()
+        self._share_memory()
         until = time.monotonic() + _WAIT_FOR_POSITIONS
         known = [partition.start_at.wait(until - time.monotonic()) for partition in partitions]
         start = [TopicPartition(p.topic, p.number, offset or 0) for p, offset in zip(partitions, known, strict=True)]
@@ -279,6 +280,7 @@ class KafkaBridge:
             del self.partitions[key]
             self.ended[key] = self.ended.get(key, Counters()).plus(partition.counters)
             self._committed.pop(key, None)
+        self._share_memory()
 
     def _leave(self) -> None:
         """End all partitions and leave the group; brokers that are away would hold up librdkafka for a minute."""

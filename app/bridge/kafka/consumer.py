@@ -14,10 +14,13 @@ DEFAULTS: Final = {
     "partition.assignment.strategy": "roundrobin",
     "queued.max.messages.kbytes": "32768",
     "fetch.wait.max.ms": "100",
+    "fetch.queue.backoff.ms": "20",
     "allow.auto.create.topics": "false",
 }
 """Settings of librdkafka that the file may change.
 
+A partition that finds the queue of 32 MB full waits for `fetch.queue.backoff.ms` until it fetches again. With
+librdkafka's second, a bridge whose gateway is slower than its brokers would mostly wait.
 librdkafka 2.16 can crash in the assignor of cooperative-sticky groups (docs/decisions/0052). `range` would give a
 member the first partition of every topic.
 """

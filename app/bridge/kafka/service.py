@@ -12,10 +12,13 @@ from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.metrics import registry_of
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.log import BridgeLog
+from app.process_memory import collect_seldom, keep_freed_memory
 
 
 def serve(settings: BridgeSettings, choices: Choices) -> None:
     """Run the bridge until SIGTERM or SIGINT. A second signal ends the process at once; nothing is lost by that."""
+    keep_freed_memory()
+    collect_seldom()  # buffers hold many records, which collections would visit and never find garbage
     stop = threading.Event()
 
     def end(number: int, _: FrameType | None) -> None:

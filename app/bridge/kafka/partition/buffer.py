@@ -26,6 +26,9 @@ class RecordBuffer:
         self.next_offset: int | None = None
         """The first offset that is accepted; None while the partition is not positioned, then none is."""
         self.bytes = 0
+        self.room = 2 * settings.max_bytes
+        """Bytes from which on the consumer waits. A batch is taken at half of them, so that a full buffer never waits
+        for the age of a batch."""
 
     def begin(self, offset: int) -> None:
         """Forget all records and accept those from `offset` on."""
@@ -67,7 +70,7 @@ class RecordBuffer:
                     self._changed.wait()
                     continue
                 age = self._clock() - self._since
-                if self.bytes >= limit.max_bytes or len(self._records) >= limit.max_messages or age >= limit.max_age:
+                if self.bytes >= self._max_bytes or len(self._records) >= limit.max_messages or age >= limit.max_age:
                     self._since = self._clock()
                     return self._first()
                 self._changed.wait(limit.max_age - age)
@@ -80,10 +83,15 @@ class RecordBuffer:
                 self.bytes -= len(self._records.popleft()) + _OVERHEAD
             self._changed.notify_all()
 
-    def wait_below(self, limit: int, seconds: float) -> bool:
-        """Wait until fewer than `limit` bytes are buffered, for `seconds` at most; return True if they are."""
+    @property
+    def is_full(self) -> bool:
+        """Return True if the consumer has to wait."""
+        return self.bytes >= self.room
+
+    def wait_for_room(self, seconds: float) -> bool:
+        """Wait until the buffer is not full, for `seconds` at most; return True if it is not."""
         with self._changed:
-            return self._changed.wait_for(lambda: self.bytes < limit or self._is_closed, seconds)
+            return self._changed.wait_for(lambda: not self.is_full or self._is_closed, seconds)
 
     def close(self) -> None:
         """Let `take` return, and accept no more records."""
@@ -91,13 +99,18 @@ class RecordBuffer:
             self._is_closed = True
             self._changed.notify_all()
 
+    @property
+    def _max_bytes(self) -> int:
+        """Return the bytes of a batch."""
+        return min(self._settings.max_bytes, self.room // 2)
+
     def _first(self) -> list[Record]:
         """Return records from the start up to the limits, at least one."""
         batch: list[Record] = []
-        size = 0
+        size, max_bytes, max_messages = 0, self._max_bytes, self._settings.max_messages
         for record in self._records:
             size += len(record)
-            if batch and (size > self._settings.max_bytes or len(batch) >= self._settings.max_messages):
+            if batch and (size > max_bytes or len(batch) >= max_messages):
                 break
             batch.append(record)
         return batch

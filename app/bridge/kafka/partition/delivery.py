@@ -7,7 +7,15 @@ partition stops there. Invariant: requests are sent in the order of offsets, and
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from app.bridge.kafka.partition.elements import Element, Fault, Record, body_of, line_of, malformed, parameters_of
+from app.bridge.kafka.partition.elements import (
+    Elements,
+    Fault,
+    Record,
+    line_of,
+    malformed,
+    parameters_of,
+    values_as_lines,
+)
 from app.bridge.kafka.partition.rejected import keep_record
 from app.bridge.kafka.records import RecordRejected
 from app.client.http import RejectedByGateway
@@ -46,6 +54,8 @@ class Delivery:
         self._decoder = partition.around.decoder_of(partition.rule)
         self._fixed_table = partition.rule.fixed_table(partition.topic)
         self._asks_record = partition.rule.table is not None and self._fixed_table is None
+        own = (partition.topic, partition.number)
+        self._has_skips = any(skip[:2] == own for skip in partition.around.choices.skips)
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Make all records durable.
@@ -53,9 +63,22 @@ class Delivery:
         Raises Held at a record that is rejected, ProducerConflict, Stopped, and TemporarilyUnavailable while a schema
         registry does not answer. The records before that are durable and out of the buffer.
         """
-        elements: list[Element] = []
+        elements = None if self._asks_record or self._has_skips else values_as_lines(self._partition.rule, records)
+        if elements is not None:
+            self._send(elements, self._fixed_table, elements.offset(-1))
+        else:
+            self._deliver_each(records)
+
+    def _deliver_each(self, records: Sequence[Record]) -> None:
+        """Deliver records whose lines are made one by one, and which can have different tables."""
+        read: list[Record] = []
+        lines: list[bytes] = []
         table = self._fixed_table
         last = -1
+
+        def send() -> None:
+            self._send(Elements.of(read, lines), table, last)
+
         for record in records:
             offset = record.offset() or 0
             try:
@@ -63,20 +86,21 @@ class Delivery:
             except RecordRejected as error:
                 fault = Fault(offset, Code.UNREADABLE_RECORD, error.detail, error.remedy, can_be_skipped=True)
                 if not self._put_aside(record, fault):
-                    self._send(elements, table, last)
+                    send()
                     raise Held(fault) from None
                 line = None
             except Exception:  # raised again: a record that waits for a registry does not hold back those before it
-                self._send(elements, table, last)
+                send()
                 raise
             if line is not None:
-                if elements and record_table != table:
-                    self._send(elements, table, last)
-                    elements = []
+                if lines and record_table != table:
+                    send()
+                    read, lines = [], []
                 table = record_table
-                elements.append(Element(record, offset, line))
+                read.append(record)
+                lines.append(line)
             last = offset
-        self._send(elements, table, last)
+        send()
 
     def _read(self, record: Record, offset: int) -> tuple[bytes | None, str | None]:
         partition = self._partition
@@ -97,7 +121,7 @@ class Delivery:
             return line, partition.rule.record_table(partition.topic, record.key(), record.headers())
         return line, self._fixed_table
 
-    def _send(self, elements: list[Element], table: str | None, last: int) -> None:
+    def _send(self, elements: Elements, table: str | None, last: int) -> None:
         """Make the elements durable, with the position `last`. Raises what `deliver` raises."""
         while elements:
             try:
@@ -112,31 +136,32 @@ class Delivery:
             self._partition.buffer.drop_through(last)
             self._partition.last_offset = last
 
-    def _post(self, elements: Sequence[Element], table: str | None, last: int) -> Any:
+    def _post(self, elements: Elements, table: str | None, last: int) -> Any:
         partition = self._partition
         request = ChangeRequest(
             partition.rule.source_format,
-            body_of(elements),
+            elements.body,
             parameters_of(partition.rule, partition.topic, partition.number, table),
             position=partition.position_text(last),
         )
         return self._producer.send(request)
 
-    def _without_faults(self, elements: list[Element], table: str | None, error: RejectedByGateway) -> list[Element]:
+    def _without_faults(self, elements: Elements, table: str | None, error: RejectedByGateway) -> Elements:
         """Return what remains to be sent after a rejection. Raises Held if the partition cannot pass it."""
         faults = malformed(elements) or _faults_of(elements, error)
         if error.code in _WITHOUT_INDEX and len(elements) > 1 and (error.code in _TOO_LARGE or not faults):
             half = len(elements) // 2
-            self._send(elements[:half], table, elements[half - 1].offset)
-            return elements[half:]
+            self._send(elements.part(0, half), table, elements.offset(half - 1))
+            return elements.part(half, len(elements))
         first = min(faults, default=None)
         if first is None:
-            detail = f"{error.detail} (records {elements[0].offset} to {elements[-1].offset})"
-            raise Held(Fault(elements[0].offset, error.code, detail, error.remedy))
-        if all(self._put_aside(elements[index].record, fault) for index, fault in sorted(faults.items())):
-            return [element for index, element in enumerate(elements) if index not in faults]
+            begin, end = elements.offset(0), elements.offset(-1)
+            detail = f"{error.detail} (records {begin} to {end})"
+            raise Held(Fault(begin, error.code, detail, error.remedy))
+        if all(self._put_aside(elements.records[index], fault) for index, fault in sorted(faults.items())):
+            return elements.without(faults)
         if first:
-            self._send(elements[:first], table, elements[first - 1].offset)
+            self._send(elements.part(0, first), table, elements.offset(first - 1))
         raise Held(faults[first])
 
     def _put_aside(self, record: Record, fault: Fault) -> bool:
@@ -163,15 +188,15 @@ class Delivery:
         )
         return True
 
-    def _count(self, elements: Sequence[Element], answer: Any) -> None:
+    def _count(self, elements: Elements, answer: Any) -> None:
         counters = self._partition.counters
         counters.requests += 1
         counters.records += len(elements)
-        counters.bytes += sum(len(element.line) for element in elements)
+        counters.bytes += len(elements.body) - (len(elements) - 1)  # without the line breaks
         counters.dead_letters += int(answer.get("dead_letters") or 0)
 
 
-def _faults_of(elements: Sequence[Element], error: RejectedByGateway) -> dict[int, Fault]:
+def _faults_of(elements: Elements, error: RejectedByGateway) -> dict[int, Fault]:
     """Return the problems of the gateway's answer by element, the first one of each."""
     faults: dict[int, Fault] = {}
     for problem in error.errors:
@@ -182,7 +207,7 @@ def _faults_of(elements: Sequence[Element], error: RejectedByGateway) -> dict[in
         kind = CATALOGUE[Code(code)].kind if code in set(Code) else None
         remedy = CATALOGUE[Code(code)].remedy if code in set(Code) and code != error.code else error.remedy
         faults[index] = Fault(
-            elements[index].offset,
+            elements.offset(index),
             code,
             str(problem.get("detail", error.detail)),
             remedy,
@@ -190,5 +215,5 @@ def _faults_of(elements: Sequence[Element], error: RejectedByGateway) -> dict[in
             kind in _OF_ONE_RECORD,
         )
     if not faults and len(elements) == 1 and error.code in _WITHOUT_INDEX:
-        faults[0] = Fault(elements[0].offset, error.code, error.detail, error.remedy, can_be_skipped=True)
+        faults[0] = Fault(elements.offset(0), error.code, error.detail, error.remedy, can_be_skipped=True)
     return faults

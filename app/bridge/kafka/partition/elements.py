@@ -4,9 +4,9 @@ Bodies are NDJSON: the records' values, or `{"key":…,"value":…}` where a for
 body is one record, so that the index in the gateway's answer names its offset.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
@@ -40,12 +40,33 @@ class Record(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
-    """One record of a request."""
+class Elements:
+    """Records of a request, the line that each becomes, and the NDJSON body of these lines."""
 
-    record: Record
-    offset: int
-    line: bytes
+    records: Sequence[Record]
+    lines: Sequence[bytes]
+    body: bytes
+
+    @classmethod
+    def of(cls, records: Sequence[Record], lines: Sequence[bytes]) -> Self:
+        """Join the lines of some records."""
+        return cls(records, lines, b"\n".join(lines))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def offset(self, index: int) -> int:
+        """Return the offset of one record."""
+        return self.records[index].offset() or 0
+
+    def part(self, start: int, end: int) -> "Elements":
+        """Return the elements from `start` to before `end`."""
+        return Elements.of(self.records[start:end], self.lines[start:end])
+
+    def without(self, indexes: Container[int]) -> "Elements":
+        """Return the elements that are not at these indexes."""
+        kept = [index for index in range(len(self)) if index not in indexes]
+        return Elements.of([self.records[index] for index in kept], [self.lines[index] for index in kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +103,21 @@ def line_of(rule: TopicRule, decoder: RecordDecoder, topic: str, record: Record)
     return value
 
 
-def body_of(elements: Sequence[Element]) -> bytes:
-    """Return the NDJSON body."""
-    return b"\n".join([element.line for element in elements])
+def values_as_lines(rule: TopicRule, records: Sequence[Record]) -> Elements | None:
+    """Return the elements of records whose values are lines as they are, None if one of them may need `line_of`.
+
+    The lines are those of `line_of`, at a tenth of its cost.
+    """
+    if rule.value != "json" or rule.source_format == "debezium" or "layout" in rule.parameters:
+        return None
+    values = [record.value() for record in records]
+    if None in values or not all(values) or any(map(bytes.isspace, values)):
+        return None
+    elements = Elements.of(records, values)
+    body = elements.body
+    if body.count(b"\n") >= len(values) or b"\r" in body or (rule.source_format == "replicate" and _DELETE in body):
+        return None
+    return elements
 
 
 def parameters_of(rule: TopicRule, topic: str, partition: int, table: str | None) -> Mapping[str, str]:
@@ -99,18 +132,18 @@ def parameters_of(rule: TopicRule, topic: str, partition: int, table: str | None
     return given
 
 
-def malformed(elements: Iterable[Element]) -> dict[int, Fault]:
+def malformed(elements: Elements) -> dict[int, Fault]:
     """Return the faults of elements that are not one JSON value each.
 
     The gateway accepts several values one after the other, so only this tells which record its index is in.
     """
     faults: dict[int, Fault] = {}
-    for index, element in enumerate(elements):
+    for index, line in enumerate(elements.lines):
         try:
-            msgspec.json.decode(element.line, type=msgspec.Raw)
+            msgspec.json.decode(line, type=msgspec.Raw)
         except (msgspec.DecodeError, ValueError, RecursionError):
             faults[index] = Fault(
-                element.offset,
+                elements.offset(index),
                 "malformed_json",
                 "the record's value is not JSON",
                 "Correct the producer of the topic, or set `value` to the encoding of its records.",
