@@ -1,10 +1,9 @@
 """The identity of a request, which makes repeating it safe: a repeat gets the first answer.
 
 A caller names a request by an idempotency key, or by a producer's dense number. The fingerprint compares the requests
-themselves: method, path, query, decompressed body, and the producer's position if it is given.
+themselves.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -43,17 +42,6 @@ class StoredReceipt:
 
     fingerprint: bytes
     answer: Answer
-
-
-def fingerprint(method: str, path: str, query: str, body: bytes, position: str | None = None) -> bytes:
-    """Return the SHA-256 over all parts of a request that count, 32 bytes.
-
-    A position precedes the method. No method has a blank, so no request without a position has the same bytes.
-    """
-    prefix = "" if position is None else f"position {position}\n"
-    digest = hashlib.sha256(f"{prefix}{method}\n{path}\n{query}\n".encode())
-    digest.update(body)
-    return digest.digest()
 
 
 def replayed(identity: RequestIdentity, stored: StoredReceipt | None) -> Answer | None:

@@ -7,7 +7,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.model.request_identity import RequestIdentity, fingerprint
+from app.api.changes.parameters.fingerprint import fingerprint
+from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
 from app.staging.batches.batch import AlreadyStaged, StagingRequest
@@ -108,6 +109,13 @@ def test_a_request_without_a_position_keeps_the_fingerprint_of_earlier_versions(
 def test_a_position_is_never_taken_for_a_part_of_the_body() -> None:
     plain = fingerprint("POST", "/p", "", b"1\nbody")
     assert len({plain, fingerprint("POST", "/p", "", b"body", "1"), fingerprint("POST", "/p", "1", b"body")}) == 3
+
+
+def test_with_a_position_each_part_of_the_request_changes_the_fingerprint() -> None:
+    base = ("POST", "/p", "q", b"body", "1")
+    others = [("PUT", *base[1:]), ("POST", "/r", *base[2:]), ("POST", "/p", "", *base[3:]), (*base[:4], "2")]
+    bodies = [b"", b"bodY", b"body\0", b"\0body", b"ydob", b"body" * 2**18]
+    assert len({fingerprint(*one) for one in (base, *others, *((*base[:3], body, "1") for body in bodies))}) == 11
 
 
 def test_the_database_bounds_a_position(engine: sa.Engine, table: Table) -> None:

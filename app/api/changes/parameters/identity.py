@@ -8,9 +8,10 @@ from pydantic import Field
 from starlette.datastructures import Headers
 
 from app.api.auth.dependencies import bearer
+from app.api.changes.parameters.fingerprint import fingerprint
 from app.api.exchange import Exchange
 from app.api.server.request_parameters import Parameters, openapi_parameters, read_parameters
-from app.domain.model.request_identity import RequestIdentity, fingerprint
+from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, RejectedInput
 
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")

@@ -6,6 +6,8 @@ body is one record, so that the index in the gateway's answer names its offset.
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import contains
 from typing import Any, Final, Protocol, Self
 
 import msgspec
@@ -113,11 +115,10 @@ def values_as_lines(rule: TopicRule, records: Sequence[Record]) -> Elements | No
     values = [record.value() for record in records]
     if None in values or not all(values) or any(map(bytes.isspace, values)):
         return None
-    elements = Elements.of(records, values)
-    body = elements.body
-    if body.count(b"\n") >= len(values) or b"\r" in body or (rule.source_format == "replicate" and _DELETE in body):
+    if any(map(contains, values, repeat(b"\n"))) or any(map(contains, values, repeat(b"\r"))):
         return None
-    return elements
+    elements = Elements.of(records, values)
+    return None if rule.source_format == "replicate" and _DELETE in elements.body else elements
 
 
 def parameters_of(rule: TopicRule, topic: str, partition: int, table: str | None) -> Mapping[str, str]:
