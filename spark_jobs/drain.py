@@ -17,12 +17,14 @@ from app.errors import Code, InvariantBroken
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.local.child_process import exit_with_parent, run_process
-from app.observability.drain_metrics import serve_metrics
+from app.observability.drain_metrics import RESOURCE_LOW, DrainView, serve_metrics
 from app.observability.metrics_port import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.observability.tracing import traced
 from app.settings import Settings
+from app.staging.connection.schema_revision import program_revision
+from app.staging.connection.watched_pool import watched_pool
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.retention.rounds import RetentionLimits
 from app.zone_settings import zone_address
@@ -70,11 +72,8 @@ def run_drain(settings: Settings, *, once: bool) -> None:
             newest_statement=lambda: newest_statement_at(context.engine, context.config.application),
         )
         with watched, keep_lease(cycle, settings.lease_seconds):
-            metrics_port = serve_metrics(
-                MetricsAddress(settings.metrics_host, settings.drain_metrics_port),
-                leased=lambda: len(cycle.leased),
-                failing=lambda: len(cycle.failures),
-            )
+            address = MetricsAddress(settings.metrics_host, settings.drain_metrics_port)
+            metrics_port = serve_metrics(address, view_of(cycle, ping))
             log.info(
                 "drain_started",
                 worker=str(context.worker_id),
@@ -147,11 +146,29 @@ def _retention_limits(settings: Settings) -> RetentionLimits:
     )
 
 
+def view_of(cycle: DrainCycle, ping: SparkPing) -> DrainView:
+    """Return what the metrics show of this drain."""
+    pool = watched_pool(cycle.context.engine)
+    return DrainView(
+        worker=str(cycle.context.worker_id),
+        revision=program_revision(),
+        leased=lambda: len(cycle.leased),
+        failing=lambda: len(cycle.failures),
+        is_waiting=lambda: cycle.waits_for is not None,
+        is_spark_up=lambda: ping.has_ended() is None,
+        spark_silent_seconds=lambda: max(cycle.builder.calls.silent_seconds(), ping.silent_seconds()),
+        connections_in_use=pool.checkedout,
+        connections_idle=pool.checkedin,
+        connections_waiting=lambda: pool.waiting,
+    )
+
+
 def _resource_watch(settings: Settings) -> ResourceWatch:
     """Watch the space where the drain and Spark write, as far as it is on this machine."""
     address = zone_address(settings)
     zone = {} if address.is_remote else {"zone_space": Path(address.location)}
-    return ResourceWatch(zone | {"temporary_space": Path(gettempdir())}, min_free=settings.min_free_bytes)
+    folders = zone | {"temporary_space": Path(gettempdir())}
+    return ResourceWatch(folders, min_free=settings.min_free_bytes, low=RESOURCE_LOW)
 
 
 def main() -> None:

@@ -29,9 +29,9 @@ def keep_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
 
     def keep() -> None:
         while not ended.wait(seconds / 3):
-            _renew(cycle, seconds)
+            renew(cycle, seconds)
 
-    _renew(cycle, seconds)
+    renew(cycle, seconds)
     keeper = threading.Thread(target=keep, name="lease", daemon=True)
     keeper.start()
     try:
@@ -42,17 +42,8 @@ def keep_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
         release_lease(cycle)
 
 
-def release_lease(cycle: DrainCycle) -> None:
-    """Release the lease at once; if that fails, it expires by itself."""
-    try:
-        with translated_errors(), cycle.context.engine.begin() as connection:
-            give_up_lease(connection, cycle.context.worker_id)
-    except Exception as error:  # noqa: BLE001  # the lease expires by itself
-        failure = described(error)
-        log.warning("lease_release_failed", code=failure.code, detail=failure.detail)
-
-
-def _renew(cycle: DrainCycle, seconds: float) -> None:
+def renew(cycle: DrainCycle, seconds: float) -> None:
+    """Renew the lease; log and count a failure."""
     try:
         with translated_errors(), answer_within(seconds / 3), cycle.context.engine.begin() as connection:
             renew_lease(connection, cycle.context.worker_id, seconds, clock=time.time(), waits_for=cycle.waits_for)
@@ -61,3 +52,13 @@ def _renew(cycle: DrainCycle, seconds: float) -> None:
         LEASE_FAILURES.inc()
         failure = described(error)
         log.warning("lease_renewal_failed", code=failure.code, detail=failure.detail)
+
+
+def release_lease(cycle: DrainCycle) -> None:
+    """Release the lease at once; if that fails, it expires by itself."""
+    try:
+        with translated_errors(), cycle.context.engine.begin() as connection:
+            give_up_lease(connection, cycle.context.worker_id)
+    except Exception as error:  # noqa: BLE001  # the lease expires by itself
+        failure = described(error)
+        log.warning("lease_release_failed", code=failure.code, detail=failure.detail)

@@ -16,7 +16,7 @@ import structlog
 from app.domain.publication.failure import described
 from app.landing.publish import Scratch
 from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
-from app.observability.drain_metrics import MAINTENANCE_FAILURES
+from app.observability.drain_metrics import LAST_MAINTENANCE, MAINTENANCE_FAILURES
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.ledger.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention.rounds import RetentionLimits, run_retention
@@ -78,6 +78,7 @@ def try_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: bool =
     """Run maintenance once; log and count a failure, and leave it to the next run."""
     try:
         run_maintenance(cycle, limits, sweep=datetime.now(UTC) if sweep else None)
+        LAST_MAINTENANCE.set_to_current_time()
     except Exception as error:  # noqa: BLE001  # the thread must live
         MAINTENANCE_FAILURES.inc()
         log.warning("maintenance_failed", **asdict(described(error)))

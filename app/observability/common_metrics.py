@@ -17,10 +17,12 @@ class BuildInfo(Collector):
     """Collects `mirrorgate_build_info`: the component and version, and the schema revision that the program needs."""
 
     def __init__(self, component: str, revision: str = "") -> None:
-        self._labels = {"component": component, "version": version("mirrorgate"), "revision": revision}
+        self._component = component
+        self.revision = revision
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric; without a database, the label `revision` is empty."""
         build = InfoMetricFamily("mirrorgate_build", "Component, program version and schema revision")
-        build.add_metric([], self._labels)
+        labels = {"component": self._component, "version": version("mirrorgate"), "revision": self.revision}
+        build.add_metric([], labels)
         yield build

@@ -1,6 +1,7 @@
 """Metrics of one mirror process, which serves them itself. No label has the name of a table."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,6 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.domain.mirror.table_report import MirrorState, TableReport
+from app.observability.common_metrics import BuildInfo
 from app.observability.metrics_port import MetricsAddress, serve_registry
 
 REGISTRY: Final = CollectorRegistry()
@@ -48,9 +50,40 @@ LAST_ROUND: Final = Gauge(
     "Time of the last round that looked at the whole landing zone",
     registry=REGISTRY,
 )
+_WAITING: Final = Gauge(
+    "mirrorgate_mirror_waiting", "1 while the landing zone or the target is away", registry=REGISTRY
+)
+_SPARK_UP: Final = Gauge(
+    "mirrorgate_mirror_spark_up",
+    "1 while Spark's JVM and context answer; otherwise the mirror ends",
+    registry=REGISTRY,
+)
+_SPARK_SILENT: Final = Gauge(
+    "mirrorgate_mirror_spark_silent_seconds",
+    "Time for which the oldest call to Spark has made no progress; the mirror ends at its limit",
+    registry=REGISTRY,
+)
+RESOURCE_LOW: Final = Gauge(
+    "mirrorgate_mirror_resource_low",
+    "1 while file descriptors or disk space are short, by check",
+    ["check"],
+    registry=REGISTRY,
+)
+REGISTRY.register(BuildInfo("mirror"))
 ProcessCollector(namespace="mirrorgate_mirror", registry=REGISTRY)
 
 Reports = Callable[[], Iterable[TableReport]]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorView:
+    """What the metrics show of a running mirror when they are read."""
+
+    reports: Reports = tuple
+    """Returns the last report of each table."""
+    is_waiting: Callable[[], bool] = bool
+    is_spark_up: Callable[[], bool] = bool
+    spark_silent_seconds: Callable[[], float] = float
 
 
 class ReportMetrics(Collector):
@@ -91,10 +124,13 @@ def applied_counts() -> tuple[int, int]:
     return int(files or 0), int(REGISTRY.get_sample_value("mirrorgate_mirror_rows_total") or 0)
 
 
-def serve_mirror_metrics(address: MetricsAddress, reports: Reports) -> int | None:
+def serve_mirror_metrics(address: MetricsAddress, view: MirrorView) -> int | None:
     """Serve `/metrics` from a separate thread; return the port, None if none is set.
 
-    `reports` returns the last report of each table. Raise Misconfigured `bad_setting` when the port is taken.
+    Raise Misconfigured `bad_setting` when the port is taken.
     """
-    REPORT_METRICS.reports = reports
+    REPORT_METRICS.reports = view.reports
+    _WAITING.set_function(view.is_waiting)
+    _SPARK_UP.set_function(view.is_spark_up)
+    _SPARK_SILENT.set_function(view.spark_silent_seconds)
     return serve_registry(REGISTRY, address, setting="MIRRORGATE_MIRROR_METRICS_PORT", process="mirror")

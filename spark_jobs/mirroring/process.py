@@ -28,7 +28,7 @@ from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import HeldTarget, exclusive_target
 from app.observability.metrics_port import MetricsAddress
-from app.observability.mirror_metrics import serve_mirror_metrics
+from app.observability.mirror_metrics import RESOURCE_LOW, MirrorView, serve_mirror_metrics
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
@@ -111,9 +111,13 @@ def _mirror(
     loop = MirrorLoop(spark, job, held, stop.stopping, only=options.tables)
     ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)
     stop.last_acts.append(ping.kill)
-    port = serve_mirror_metrics(
-        MetricsAddress(settings.metrics_host, settings.mirror_metrics_port), loop.states.reports
+    view = MirrorView(
+        loop.states.reports,
+        is_waiting=lambda: loop.waits_for is not None,
+        is_spark_up=lambda: ping.has_ended() is None,
+        spark_silent_seconds=lambda: max(loop.calls.silent_seconds(), ping.silent_seconds()),
     )
+    port = serve_mirror_metrics(MetricsAddress(settings.metrics_host, settings.mirror_metrics_port), view)
     database = None if settings.database_url is None else settings.database_url.get_secret_value()
     watched = spark_watched(
         ping,
@@ -184,7 +188,7 @@ def _check_apart(zone: ZoneAddress, target: MirrorTarget) -> None:
 def _resource_watch(settings: Settings, zone: ZoneAddress, target: MirrorTarget) -> ResourceWatch:
     """Watch the space where the mirror writes, as far as it is on this machine."""
     folders = {} if target.is_remote else {"mirror_space": Path(target.location)}
-    return ResourceWatch(folders, min_free=settings.min_free_bytes)
+    return ResourceWatch(folders, min_free=settings.min_free_bytes, low=RESOURCE_LOW)
 
 
 def _warn_of_cluster(master: str | None, job: MirrorJob) -> None:

@@ -124,6 +124,10 @@ class SparkPing:
             return f"Spark's JVM has not answered for {silent:.0f} s"
         return self._stopped
 
+    def silent_seconds(self) -> float:
+        """Return how long the JVM has not answered a question; 0 while none is open."""
+        return self._calls.silent_seconds()
+
     def kill(self) -> None:
         """End the JVM that this process started, if any, at once."""
         if self._jvm is not None:

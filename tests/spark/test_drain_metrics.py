@@ -1,40 +1,53 @@
 """Metrics of a drain, and where it serves them."""
 
 import re
+import resource
 import socket
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pyspark.sql import SparkSession
 
-from app.errors import Misconfigured
+from app.errors import Code, Misconfigured
 from app.landing.adls.retries import Retries, TransientStorageError
-from app.observability.drain_metrics import serve_metrics
+from app.observability.drain_metrics import RESOURCE_LOW, DrainView, serve_metrics
 from app.observability.metrics_port import MetricsAddress
-from spark_jobs import maintenance
+from app.observability.resource_watch import ResourceWatch
+from spark_jobs import lease_keeper, maintenance
+from spark_jobs.drain import view_of
+from spark_jobs.spark.health import SparkPing
 from tests.spark.conftest import NewWorker, drain
+from tests.support.expositions import check_recorded
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.retention import WEEK
 from tests.support.samples.schemas import schema_of
 
 
-def served(port: int) -> dict[str, float]:
+def served(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
-        lines = re.findall(r"^(mirrorgate_drain_\w+(?:\{[^}]*\})?) (\S+)$", answer.read().decode(), re.MULTILINE)
+        return str(answer.read().decode())
+
+
+def values(text: str) -> dict[str, float]:
+    lines = re.findall(r"^(mirrorgate_drain_\w+(?:\{[^}]*\})?) (\S+)$", text, re.MULTILINE)
     return {name: float(value) for name, value in lines}
 
 
 def test_a_drain_serves_what_it_does_on_loopback(
-    engine: sa.Engine, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, spark: SparkSession, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = new_worker(spark_job_min_bytes=2**20)
-    port = serve_metrics(
-        MetricsAddress("127.0.0.1", 0), leased=lambda: len(worker.leased), failing=lambda: len(worker.failures)
-    )
+    port = serve_metrics(MetricsAddress("127.0.0.1", 0), view_of(worker, SparkPing(spark, stuck_seconds=0)))
     assert port
-    before = served(port)
+    maintenance.try_maintenance(worker, WEEK)
+    lease_keeper.renew(worker, 60)
+    ResourceWatch(low=RESOURCE_LOW).check()
+    healthy = served(port)
     good, bad = (registered(engine, name, schema_of({"id": "int64"}, ["id"])) for name in ("good", "bad"))
     for table in (good, bad):
         stage_keys(engine, table, [1, 2])
@@ -48,7 +61,14 @@ def test_a_drain_serves_what_it_does_on_loopback(
     maintenance.try_maintenance(worker, WEEK)
     with pytest.raises(TransientStorageError):
         Retries(0.3, sleep=lambda _: None, chance=lambda: 1.0).run(_throttled)
-    after = served(port)
+    with workers_gone(engine):
+        lease_keeper.renew(worker, 60)
+    with few_descriptors():
+        ResourceWatch(low=RESOURCE_LOW).check()
+    worker.waits_for = Code.LANDING_ZONE_AWAY
+    faulty = served(port)
+    check_recorded("drain", healthy, {"every": faulty})
+    before, after = values(healthy), values(faulty)
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
     assert grown["mirrorgate_drain_published_files_total"] == 1
     assert grown["mirrorgate_drain_published_rows_total"] == 2
@@ -57,8 +77,31 @@ def test_a_drain_serves_what_it_does_on_loopback(
     assert grown["mirrorgate_drain_maintenance_failures_total"] == 1
     assert grown["mirrorgate_drain_storage_retries_total"] >= 1
     assert grown["mirrorgate_drain_storage_failures_total"] == 1
+    assert grown["mirrorgate_drain_lease_failures_total"] == 1
+    assert after["mirrorgate_drain_waiting"] == after['mirrorgate_drain_resource_low{check="descriptor_limit"}'] == 1
+    assert after["mirrorgate_drain_spark_up"] == 1
+    assert before["mirrorgate_drain_last_maintenance_timestamp_seconds"] > 0
     assert after["mirrorgate_drain_last_published_timestamp_seconds"] > 0
     assert (after["mirrorgate_drain_leased_tables"], after["mirrorgate_drain_failing_tables"]) == (1, 0)
+
+
+@contextmanager
+def workers_gone(engine: sa.Engine) -> Iterator[None]:
+    sql.run(engine, "ALTER TABLE mirrorgate.workers RENAME TO away")
+    try:
+        yield
+    finally:
+        sql.run(engine, "ALTER TABLE mirrorgate.away RENAME TO workers")
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _throttled(_: bool) -> None:
@@ -66,19 +109,19 @@ def _throttled(_: bool) -> None:
 
 
 def test_a_taken_port_is_a_setting_to_correct_and_none_is_served_unless_it_is_set() -> None:
-    assert serve_metrics(MetricsAddress("127.0.0.1", None), leased=int, failing=int) is None
+    assert serve_metrics(MetricsAddress("127.0.0.1", None), DrainView()) is None
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured) as rejected:
-        serve_metrics(MetricsAddress(*taken.getsockname()), leased=int, failing=int)
+        serve_metrics(MetricsAddress(*taken.getsockname()), DrainView())
     assert "MIRRORGATE_DRAIN_METRICS_PORT" in rejected.value.detail
 
 
 def test_other_machines_reach_the_port_on_the_address_that_is_set() -> None:
-    port = serve_metrics(MetricsAddress("0.0.0.0", 0), leased=int, failing=int)
+    port = serve_metrics(MetricsAddress("0.0.0.0", 0), DrainView())
     assert port
     own = next((found[4][0] for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)), "127.0.0.1")
     with urllib.request.urlopen(f"http://{own}:{port}/metrics", timeout=20) as answer:
         assert b"mirrorgate_drain_leased_tables" in answer.read()
     with pytest.raises(Misconfigured) as rejected:
-        serve_metrics(MetricsAddress("192.0.2.1", 0), leased=int, failing=int)
+        serve_metrics(MetricsAddress("192.0.2.1", 0), DrainView())
     assert "192.0.2.1" in rejected.value.detail
     assert "MIRRORGATE_METRICS_HOST" in rejected.value.remedy

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from app.bridge.kafka.bridge import KafkaBridge
 from app.bridge.kafka.partition.partition import Counters, Partition
+from app.observability.common_metrics import BuildInfo
 
 MAX_SERIES: Final = 1_000
 _PREFIX: Final = "mirrorgate_bridge"
@@ -51,6 +52,7 @@ class BridgeMetrics(Collector):
             ("last_offset", "Last durable offset", lambda one: one.last_offset),
             ("lag_records", "Offsets after the last durable one", lambda one: one.lag),
             ("buffered_bytes", "Bytes in memory", lambda one: one.buffer.bytes),
+            ("partition_stopped", "1 while the partition is stopped", lambda one: int(one.state.name == "stopped")),
             ("paused", "1 while the consumer does not read the partition", lambda one: int(one.is_paused)),
         ):
             yield _gauge(name, text, partitions, value_of)
@@ -79,6 +81,7 @@ def registry_of(bridge: KafkaBridge) -> CollectorRegistry:
     """Return the metrics of a bridge and of its process."""
     registry = CollectorRegistry()
     registry.register(BridgeMetrics(bridge))
+    registry.register(BuildInfo("kafka-bridge"))
     ProcessCollector(namespace=_PREFIX, registry=registry)
     return registry
 

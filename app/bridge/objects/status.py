@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.errors import MirrorgateError
+from app.observability.common_metrics import BuildInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +111,19 @@ class BridgeStatus:
 
 
 _COUNTERS = {
-    "objects": "Objects that were read completely.",
-    "messages": "Messages that are durable at the gateway.",
-    "requests": "Requests that the gateway accepted.",
-    "bytes": "Bytes read from the store.",
-    "rejected": "Requests that the gateway rejected.",
-    "dead_letters": "Messages that the gateway kept as dead letters.",
-    "late": "Objects that appeared behind the position.",
-    "changed": "Objects that changed after they were read.",
-    "deleted": "Objects that were deleted before they were read completely.",
+    "objects": "Objects that were read completely",
+    "messages": "Messages that are durable at the gateway",
+    "requests": "Requests that the gateway accepted",
+    "bytes": "Bytes read from the store",
+    "rejected": "Requests that the gateway rejected",
+    "dead_letters": "Messages that the gateway kept as dead letters",
+    "late": "Objects that appeared behind the position",
+    "changed": "Objects that changed after they were read",
+    "deleted": "Objects that were deleted before they were read completely",
 }
 _GAUGES = {
-    "waiting_objects": "Objects that are not read completely.",
-    "waiting_bytes": "Size of the objects that are not read completely.",
+    "waiting_objects": "Objects that are not read completely",
+    "waiting_bytes": "Size of the objects that are not read completely",
 }
 
 
@@ -143,10 +146,22 @@ class StatusCollector(Collector):
             for table in tables:
                 gauge.add_metric([table.source, table.table], getattr(table, name))
             yield gauge
-        stopped = GaugeMetricFamily("mirrorgate_bridge_objects_stopped", "1 for a stopped table.", labels=labels)
+        stopped = GaugeMetricFamily("mirrorgate_bridge_objects_stopped", "1 for a stopped table", labels=labels)
         for table in tables:
             stopped.add_metric([table.source, table.table], int(table.stop is not None))
         yield stopped
-        away = GaugeMetricFamily("mirrorgate_bridge_objects_source_away", "1 while a source cannot be listed.")
+        away = GaugeMetricFamily("mirrorgate_bridge_objects_source_away", "Sources that cannot be listed now")
         away.add_metric([], len(self._status.sources))
         yield away
+        ready = GaugeMetricFamily("mirrorgate_bridge_objects_ready", "1 while no table is stopped and nothing waits")
+        ready.add_metric([], int(not self._status.reasons()))
+        yield ready
+
+
+def registry_of(status: BridgeStatus) -> CollectorRegistry:
+    """Return the metrics of a bridge and of its process."""
+    registry = CollectorRegistry()
+    registry.register(StatusCollector(status))
+    registry.register(BuildInfo("object-bridge"))
+    ProcessCollector(namespace="mirrorgate_bridge_objects", registry=registry)
+    return registry

@@ -210,19 +210,15 @@ def _check(settings: "ObjectsSettings") -> None:
 
 def _run(settings: "ObjectsSettings", status: "BridgeStatus", stop: threading.Event, *, once: bool) -> bool:
     """Run the bridge; return whether a signal ended it."""
-    from prometheus_client import CollectorRegistry
-
     from app.bridge.health import Health, serving
     from app.bridge.log import BridgeLog
     from app.bridge.objects.display import showing
     from app.bridge.objects.engine import run
-    from app.bridge.objects.status import StatusCollector
+    from app.bridge.objects.status import registry_of
     from app.bridge.objects.store import ObjectStore
 
     stores = {source.name: ObjectStore(source.url, source.options) for source in settings.sources}
-    registry = CollectorRegistry()
-    registry.register(StatusCollector(status))
-    health = Health(registry, status.to_json, status.reasons, lambda: True)
+    health = Health(registry_of(status), status.to_json, status.reasons, lambda: True)
     with settings.gateway.client() as client, serving(health, settings.health) as port, showing(status, ERRORS):
         log = BridgeLog(settings.log)
         log.info("bridge_started", name=settings.name, sources=len(settings.sources), health_port=port)

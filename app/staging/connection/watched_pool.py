@@ -36,3 +36,9 @@ class WatchedPool(sa.pool.QueuePool):
         finally:
             with self._asking_lock:
                 self._asking -= 1
+
+
+def watched_pool(engine: sa.Engine) -> WatchedPool:
+    """Return the pool of an engine of `open_engine`."""
+    assert isinstance(engine.pool, WatchedPool)
+    return engine.pool

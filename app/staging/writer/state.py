@@ -17,7 +17,7 @@ from app.observability.api_metrics import (
     WAITING_REQUESTS,
     WRITER_FAILS,
 )
-from app.staging.connection.watched_pool import WatchedPool
+from app.staging.connection.watched_pool import watched_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,11 @@ def export_writer_state(engine: sa.Engine, state: WriterState) -> None:
     WRITER_FAILS.set(float(state.failure is not None))
     if state.last_commit_seconds is not None:
         LAST_COMMIT.set(time.time() - state.last_commit_seconds)
-    pool = engine.pool
-    if isinstance(pool, WatchedPool):
-        DATABASE_CONNECTIONS.labels("in_use").set(pool.checkedout())
-        DATABASE_CONNECTIONS.labels("idle").set(pool.checkedin())
-        DATABASE_CONNECTIONS_LIMIT.set(pool.limit)
-        DATABASE_WAITING.set(pool.waiting)
+    pool = watched_pool(engine)
+    DATABASE_CONNECTIONS.labels("in_use").set(pool.checkedout())
+    DATABASE_CONNECTIONS.labels("idle").set(pool.checkedin())
+    DATABASE_CONNECTIONS_LIMIT.set(pool.limit)
+    DATABASE_WAITING.set(pool.waiting)
 
 
 def _age(now: float, moment: float | None) -> float | None:

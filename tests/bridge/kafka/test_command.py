@@ -14,6 +14,7 @@ from app.bridge.kafka.settings import read_settings
 from app.cli.main import app
 from tests.api.calls import Gateway
 from tests.bridge.kafka.running import register, row, settings_text, staged
+from tests.support.expositions import check_recorded
 from tests.support.kafka import MockCluster, Record
 from tests.support.processes import started
 from tests.support.waiting import wait_until
@@ -90,6 +91,11 @@ def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(
         assert httpx.get(f"{health}/readyz").json()["partitions"] == {"running": 1}
         lag = '_lag_records{partition="0",topic="c_killed"} 0.0'
         wait_until(lambda: lag in httpx.get(f"{health}/metrics").text, within=20, what="the lag is known")
+        healthy = httpx.get(f"{health}/metrics").text
+        cluster.produce("c_killed", [Record(b'{"id": "no number"}')])
+        stopped = '_partition_stopped{partition="0",topic="c_killed"} 1.0'
+        wait_until(lambda: stopped in httpx.get(f"{health}/metrics").text, within=20, what="the partition stops")
+        check_recorded("kafka_bridge", healthy, {"stopped": httpx.get(f"{health}/metrics").text})
         process.terminate()
         assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "bridge_ended"
         assert process.wait(20) == 0

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.mirror.mirrors import Zone, events, kill_all, run_once, running_mirror
+from tests.support.expositions import check_recorded
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -76,11 +77,22 @@ def test_a_mirror_follows_a_zone_in_one_version_per_file_and_stops_cleanly(zone:
         assert "remedy: Stop the process" in rejected.stderr
 
         [started] = [event for event in events(log) if event["event"] == "mirror_started"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{started['metrics_port']}/metrics", timeout=20) as answer:
-            metrics = answer.read().decode()
+
+        def served() -> str:
+            with urllib.request.urlopen(f"http://127.0.0.1:{started['metrics_port']}/metrics", timeout=20) as answer:
+                return str(answer.read().decode())
+
+        metrics = served()
         assert "mirrorgate_mirror_files_total 7.0" in metrics
         assert 'mirrorgate_mirror_tables{state="in_step"} 1.0' in metrics
         assert 'mirrorgate_mirror_oldest_pending_seconds{state="behind"} 0.0' in metrics
+        assert "mirrorgate_mirror_spark_up 1.0" in metrics
+
+        zone.root.rename(zone.root.with_name("away"))
+        wait_until(lambda: "mirrorgate_mirror_waiting 1.0" in served(), within=30, what="the zone is missed")
+        check_recorded("mirror", metrics, {"away": served()})
+        zone.root.with_name("away").rename(zone.root)
+        wait_until(lambda: "mirrorgate_mirror_waiting 0.0" in served(), within=30, what="the zone is back")
 
         mirror.send_signal(signal.SIGTERM)
         assert mirror.wait(20) == 0, log.read_text()

@@ -15,7 +15,7 @@ from app.domain.publication.failure import Failure
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.observability.metrics_port import MetricsAddress
-from app.observability.mirror_metrics import serve_mirror_metrics
+from app.observability.mirror_metrics import MirrorView, serve_mirror_metrics
 from app.published.table_folders import PublishedTable, list_tables
 from spark_jobs.mirroring.folder_changes import Stamp, stamps_of
 from spark_jobs.mirroring.table_states import TableStates
@@ -144,9 +144,9 @@ def test_a_table_without_a_version_is_known_not_to_have_one() -> None:
 
 
 def test_a_taken_metrics_port_is_a_setting_to_correct() -> None:
-    assert serve_mirror_metrics(MetricsAddress("127.0.0.1", None), tuple) is None
+    assert serve_mirror_metrics(MetricsAddress("127.0.0.1", None), MirrorView()) is None
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured) as rejected:
-        serve_mirror_metrics(MetricsAddress(*taken.getsockname()), tuple)
+        serve_mirror_metrics(MetricsAddress(*taken.getsockname()), MirrorView())
     assert "MIRRORGATE_MIRROR_METRICS_PORT" in rejected.value.detail
 
 

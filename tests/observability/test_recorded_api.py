@@ -1,0 +1,185 @@
+"""What a real API exposes, healthy and with each fault that an alert is about, is what the recordings have."""
+
+import resource
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from app.api import application
+from app.api.limits.memory_budget import Allowance, MemoryBudget
+from app.domain.model.table import Table
+from app.domain.publication.failure import Failure
+from app.errors import Code
+from app.ingest import backlog
+from app.observability.api_metrics import RESOURCE_LOW
+from app.observability.resource_watch import ResourceWatch
+from app.settings import Settings
+from app.staging.ledger.failures import clear_failures, record_failure
+from app.staging.ledger.leases import give_up_lease, renew_lease
+from app.staging.mirror.reports import store_reports
+from app.staging.tables.registry import quarantine_table
+from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.support.expositions import check_recorded, help_of, series_of
+from tests.support.gateway_parts import current
+from tests.support.http.server import served
+from tests.support.mirror_reports import STOPPED, report_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.waiting import wait_until
+
+TABLE: Final = "sales.orders"
+MAX_ROWS: Final = 10
+NO_DATABASE: Final = "postgresql://nobody@127.0.0.1:1/none"
+
+
+def settings_of(database_url: str) -> Settings:
+    return Settings(
+        database_url=SecretStr(database_url),
+        admin_key=SecretStr(ADMIN_KEY),
+        max_backlog_rows=MAX_ROWS,
+        database_seconds=2.0,
+    )
+
+
+@pytest.fixture
+def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+    monkeypatch.setattr(backlog, "READ_SECONDS", 0.02)
+    with served(settings_of(database_url)) as address, Gateway.at(address, ADMIN_KEY) as client:
+        yield client
+
+
+class Scene:
+    """A gateway with one mirrored table and one live drain, to which faults are done and undone."""
+
+    def __init__(self, gateway: Gateway, engine: sa.Engine) -> None:
+        self.gateway = gateway
+        self.engine = engine
+        columns = [{"name": "id", "type": "int64", "nullable": False}]
+        wanted = {"key_columns": ["id"], "columns": columns, "options": {"dead_letters": "accept"}}
+        gateway.put(f"/v1/tables/{TABLE}", json=wanted).raise_for_status()
+        self.owned = Owned(self.table, *claim_by(engine, self.table.table_id))
+        self.beat()
+        self.post("1")
+        self.publish()
+        self.report()
+        ResourceWatch(low=RESOURCE_LOW).check()
+        self.wait_for('mirrorgate_backlog_limit_ratio{table="sales.orders"}', 0)
+        self.healthy = self.metrics()
+
+    @property
+    def table(self) -> Table:
+        return current(self.engine, TABLE)
+
+    def post(self, *keys: str, **parameters: str) -> int:
+        return self.gateway.arcion(*(insert(TABLE, id=key) for key in keys), **parameters).status_code
+
+    def publish(self) -> None:
+        for file in plan(self.engine, self.owned, limit=1_000):
+            publish(self.engine, self.owned, file)
+
+    def beat(self, *, clock: float | None = None, waits_for: str | None = None) -> None:
+        with self.engine.begin() as connection:
+            renew_lease(connection, self.owned.worker, 3_600, clock=clock or time.time(), waits_for=waits_for)
+
+    def report(self, **fields: Any) -> None:
+        store_reports(self.engine, [report_of(self.engine, self.table, **fields)])
+
+    def metrics(self) -> str:
+        return self.gateway.get("/metrics").raise_for_status().text
+
+    def wait_for(self, series: str, value: float) -> str:
+        def found() -> str | None:
+            text = self.metrics()
+            return text if f"{series} {value}" in text else None
+
+        return wait_until(found, within=10, what=f"{series} is {value}")
+
+
+def faults_of_tables(scene: Scene) -> Iterator[tuple[str, str]]:
+    engine = scene.engine
+    with engine.begin() as connection:
+        quarantine_table(connection, scene.table.table_id, "foreign_file: 00000000000000000002.parquet")
+    yield "quarantined", scene.metrics()
+    sql.run(engine, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
+
+    for _ in range(3):
+        with engine.begin() as connection:
+            record_failure(connection, scene.table, Failure(Code.STORAGE_FAILED, "ENOSPC", "Free space."))
+    yield "failing", scene.metrics()
+    with engine.begin() as connection:
+        clear_failures(connection, [scene.table.table_id])
+
+    assert scene.post("x", on_reject="dead_letter") == 202
+    yield "dead_letters", scene.metrics()
+    sql.run(engine, "DELETE FROM mirrorgate.dead_letters")
+
+    scene.post("2")
+    sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at - interval '20 minutes'")
+    yield "lag", scene.metrics()
+    sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at + interval '80 minutes'")
+    yield "future", scene.metrics()
+    sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at - interval '60 minutes'")
+
+    scene.post(*map(str, range(3, MAX_ROWS + 1)))
+    yield "backlog_nearly_full", scene.wait_for('mirrorgate_backlog_limit_ratio{table="sales.orders"}', 0.9)
+    scene.post("0")
+    yield "backlog_full", scene.wait_for('mirrorgate_backlog_limit_ratio{table="sales.orders"}', 1.0)
+
+    scene.publish()
+    scene.wait_for('mirrorgate_backlog_limit_ratio{table="sales.orders"}', 0)
+    sql.run(engine, "UPDATE mirrorgate.landing_files SET published_at = published_at - interval '20 minutes'")
+    yield "mirror_behind", scene.metrics()
+    scene.report(**STOPPED)
+    yield "mirror_stopped", scene.metrics()
+    files = sql.value(engine, "SELECT max(number) FROM mirrorgate.landing_files WHERE state = 'published'")
+    scene.report(version=files - 1, file_number=files, last_file=files)
+
+
+def faults_of_drains(scene: Scene) -> Iterator[tuple[str, str]]:
+    scene.beat(waits_for="landing_zone_away")
+    yield "drain_waiting", scene.metrics()
+    scene.beat(clock=time.time() - 60)
+    yield "clock", scene.metrics()
+    with scene.engine.begin() as connection:
+        give_up_lease(connection, scene.owned.worker)
+    yield "no_drain", scene.metrics()
+    scene.beat()
+
+
+def faults_of_processes(scene: Scene) -> Iterator[tuple[str, str]]:
+    with sql.locked(scene.engine, "LOCK TABLE mirrorgate.staged_blocks IN SHARE ROW EXCLUSIVE MODE"):
+        assert scene.post("99") == 503
+        yield "not_writing", scene.wait_for("mirrorgate_writer_failing", 1)
+    assert scene.post("99") == 202
+    scene.wait_for("mirrorgate_writer_failing", 0)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, hard))
+    try:
+        ResourceWatch(low=RESOURCE_LOW).check()
+        yield "resource_low", scene.metrics()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        ResourceWatch(low=RESOURCE_LOW).check()
+
+    with served(settings_of(NO_DATABASE)) as address, Gateway.at(address, ADMIN_KEY) as lonely:
+        yield "no_database", lonely.get("/metrics").raise_for_status().text
+
+    budget = MemoryBudget(Allowance(2, 100), Allowance(2, 100))
+    budget.reserve(None, 0, 95)
+    yield "memory", scene.metrics()
+    budget.release(None, 0, 95)
+
+
+def test_the_api_exposes_what_is_recorded_healthy_and_with_each_fault(gateway: Gateway, engine: sa.Engine) -> None:
+    scene = Scene(gateway, engine)
+    faults = dict([*faults_of_tables(scene)])
+    faults |= dict([*faults_of_drains(scene), *faults_of_processes(scene)])
+    check_recorded("api", scene.healthy, faults)
+    assert all(" " in text and not text.endswith(".") for text in help_of(scene.healthy).values())
+    assert not [name for name, _ in series_of(scene.healthy) if name.endswith("_created")]
