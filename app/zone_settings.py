@@ -11,5 +11,9 @@ from app.settings import Settings
 
 def zone_address(settings: Settings) -> ZoneAddress:
     """Return the address of the configured landing zone. Raise Misconfigured when none is set."""
-    options = StorageOptions(endpoint=settings.storage_endpoint, api_version=settings.storage_api_version)
-    return ZoneAddress(settings.require_landing_zone(), options)
+    return ZoneAddress(settings.require_landing_zone(), storage_options(settings))
+
+
+def storage_options(settings: Settings) -> StorageOptions:
+    """Return how OneLake and ADLS Gen2 are reached."""
+    return StorageOptions(endpoint=settings.storage_endpoint, api_version=settings.storage_api_version)

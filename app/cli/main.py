@@ -11,6 +11,10 @@ from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.bridge.objects import objects as bridge_objects
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
+from app.cli.fabric import create as fabric_create
+from app.cli.fabric import lifecycle as fabric_lifecycle
+from app.cli.fabric.doctor import doctor as fabric_doctor
+from app.cli.fabric.status import status as fabric_status
 from app.cli.layouts import commands as layout_commands
 from app.cli.mirror import maintenance
 from app.cli.mirror.difference import diff
@@ -103,6 +107,17 @@ mirror.command("health")(health)
 mirror.command("optimize")(maintenance.optimize)
 mirror.command("vacuum")(maintenance.vacuum)
 app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)
+
+fabric = typer.Typer(
+    help="Create, start, stop and examine the mirrored database in Microsoft Fabric that reads the landing zone.",
+    no_args_is_help=True,
+)
+fabric.command("create")(fabric_create.create)
+fabric.command("start")(fabric_lifecycle.start)
+fabric.command("stop")(fabric_lifecycle.stop)
+fabric.command("status")(fabric_status)
+fabric.command("doctor")(fabric_doctor)
+app.add_typer(fabric, name="fabric", rich_help_panel=_TO_RUN)
 
 key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)
 key_commands.command("create")(keys.create_key)

@@ -16,6 +16,11 @@ from app.fabric.status import DatabaseState, DatabaseStatus, TableMirroring, par
 from app.fabric.transport import FabricRejected, Transport
 
 _POLL_SECONDS: Final = 5.0
+_REMEDIES: Final = {
+    "mirrored database": "Create it with `mirrorgate fabric create`, or check the name or id. A workspace on a paused "
+    "capacity does not list its items: resume the capacity."
+}
+"""Remedies for names that are not found."""
 _NAME_IN_USE: Final = "ItemDisplayNameAlreadyInUse"
 
 
@@ -173,7 +178,11 @@ class FabricClient:
             entries = self._pages("GET", path, "value")
             found = [str(one["id"]) for one in entries if str(one.get("displayName", "")).casefold() == name.casefold()]
             if not found:
-                raise Misconfigured(Code.FABRIC_NOT_FOUND, f"this identity sees no {kind} of the name {name}")
+                raise Misconfigured(
+                    Code.FABRIC_NOT_FOUND,
+                    f"this identity sees no {kind} of the name {name}",
+                    remedy=_REMEDIES.get(kind),
+                )
             if len(found) > 1:
                 raise Misconfigured(
                     Code.FABRIC_NOT_FOUND,

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
-from uuid import uuid4
 
 from tests.support.fabric.service import FabricService
 from tests.support.http.stand_in import StandIn, serving
@@ -25,6 +24,7 @@ class Fabric:
         self.environment = {
             "MIRRORGATE_FABRIC_API": api,
             "SSL_CERT_FILE": str(authority_file),
+            "REQUESTS_CA_BUNDLE": str(authority_file),
             "IDENTITY_ENDPOINT": identity,
             "IDENTITY_HEADER": IDENTITY_HEADER,
             "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential",
@@ -54,8 +54,7 @@ def served(service: FabricService, context: ssl.SSLContext, authority_file: Path
             query = dict(parse_qsl(urlsplit(self.path).query))
             if self.headers["X-IDENTITY-HEADER"] != IDENTITY_HEADER:
                 return self.answer(401, b"{}")
-            token, ends = f"token-{uuid4()}", int(time.time()) + 3600
-            service.tokens[token] = query["resource"].rstrip("/")
+            token, ends = service.issue(query["resource"]), int(time.time()) + 3600
             body = {"access_token": token, "expires_on": str(ends), "resource": query["resource"]}
             content = json.dumps({**body, "token_type": "Bearer"}).encode()
             return self.answer(200, content, Content_Type="application/json")

@@ -105,6 +105,8 @@ class FabricService:
     databases: dict[str, Database] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     """The audience of each token that is valid."""
+    storage_tokens: set[str] = field(default_factory=set)
+    """Tokens for OneLake, to be shared with its endpoint."""
     seen: list[tuple[str, str]] = field(default_factory=list)
     """Method and path of each request, in the order of arrival."""
     planned: dict[str, deque[Answer]] = field(default_factory=dict)
@@ -112,6 +114,14 @@ class FabricService:
     address: str = ""
     _operations: dict[str, tuple[int, Answer | None]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def issue(self, audience: str) -> str:
+        """Return a new token for an audience."""
+        token = f"token-{uuid4()}"
+        self.tokens[token] = audience.rstrip("/")
+        if self.tokens[token] == STORAGE_AUDIENCE:
+            self.storage_tokens.add(token)
+        return token
 
     def plan(self, call: str, *answers: Answer) -> None:
         self.planned.setdefault(call, deque()).extend(answers)

@@ -1,0 +1,247 @@
+"""`mirrorgate fabric` against Fabric's API and OneLake over sockets, in this process; Ctrl-C in another one."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.cli import main as cli
+from app.fabric import DatabaseState
+from app.fabric.remedies import STATES
+from tests.support.fabric.endpoint import Fabric
+from tests.support.fabric.service import WORKSPACE_ID, Database, table
+from tests.support.onelake.endpoint import ITEM, OneLake, Trust, served
+from tests.support.processes import REPOSITORY
+
+ZONE = f"abfss://{WORKSPACE_ID}@onelake.dfs.fabric.microsoft.com/{ITEM[0]}/Files/LandingZone"
+FILE = "00000000000000000001.parquet"
+
+
+@dataclass
+class Terminal:
+    """Runs `mirrorgate fabric …` in this process."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        self.capsys.readouterr()
+        self.monkeypatch.setattr("sys.stdin", io.StringIO())  # nobody answers a question
+        self.monkeypatch.setattr("sys.argv", ["mirrorgate", "fabric", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        output, errors = self.capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, output, errors
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json")[1])
+
+
+@pytest.fixture
+def terminal(fabric: Fabric, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("MIRRORGATE_FABRIC_WORKSPACE", "Sales workspace")
+    monkeypatch.setenv("MIRRORGATE_FABRIC_DATABASE", "orders")
+    return Terminal(monkeypatch, capsys)
+
+
+@pytest.fixture
+def onelake(fabric: Fabric, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake]:
+    """The storage of the database that is created next."""
+    fabric.service.next_ids.append(ITEM[0])
+    with served(OneLake(tokens=fabric.service.storage_tokens), trust) as endpoint:
+        monkeypatch.setenv("MIRRORGATE_STORAGE_ENDPOINT", endpoint.address)
+        yield endpoint
+
+
+def running(fabric: Fabric) -> Database:
+    database = fabric.service.add("orders")
+    database.polls = 0
+    return database
+
+
+def publish(onelake: OneLake, *paths: str) -> None:
+    for path in paths:
+        onelake.tree.write_inside(f"{onelake.landing_zone}/{path}", b"{}")
+
+
+def test_create_prints_the_landing_zone_and_a_repeat_changes_nothing(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake
+) -> None:
+    status, output, _ = terminal.run("create", "--name", "orders", "--retention-days", "7")
+    assert (status, output.splitlines()[:2]) == (
+        0,
+        [f"created the mirrored database orders ({ITEM[0]})", f"landing zone: {ZONE}"],
+    )
+    status, output, _ = terminal.run("create", "--name", "orders")
+    assert (status, output.splitlines()[0]) == (
+        0,
+        f"the mirrored database orders ({ITEM[0]}) exists; nothing was changed",
+    )
+    assert "retention in days: 7" in output
+    assert terminal.json("create", "--name", "orders") == {
+        "id": ITEM[0],
+        "name": "orders",
+        "workspace_id": WORKSPACE_ID,
+        "created": False,
+        "landing_zone": ZONE,
+        "tables": ZONE.replace("Files/LandingZone", "Tables"),
+    }
+
+
+def test_create_rejects_a_name_that_another_kind_of_mirroring_has(fabric: Fabric, terminal: Terminal) -> None:
+    database = fabric.service.add("orders")
+    database.parts[0]["payload"] = "eyJwcm9wZXJ0aWVzIjogeyJzb3VyY2UiOiB7InR5cGUiOiAiU25vd2ZsYWtlIn19fQ=="
+    status, _, errors = terminal.run("create", "--name", "orders")
+    assert status == 1
+    assert "its source is Snowflake, not open mirroring" in errors
+
+
+def test_start_names_the_tables_that_are_not_prepared(fabric: Fabric, terminal: Terminal, onelake: OneLake) -> None:
+    fabric.service.add("orders", "Initialized").polls = 0
+    assert "fabric_not_prepared: there is no table yet" in terminal.run("start")[2]
+    publish(onelake, "a/_gateway.json", "b/_metadata.json")
+    status, _, errors = terminal.run("start")
+    assert status == 1
+    assert "fabric_not_prepared: a: no _metadata.json; b: no data file" in errors
+    assert "startMirroring" not in fabric.service.calls()
+
+
+def test_start_waits_until_the_database_runs_and_a_repeat_changes_nothing(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake
+) -> None:
+    database = fabric.service.add("orders", "Initialized")
+    database.polls = 0
+    publish(onelake, "a/_metadata.json", f"a/{FILE}", "s.schema/b/_metadata.json", f"s.schema/b/_ProcessedFiles/{FILE}")
+    assert terminal.run("start")[:2] == (0, "orders is running (Running)\n")
+    assert terminal.run("start")[:2] == (0, "orders is running already; nothing was changed (Running)\n")
+    assert database.started == 1
+
+
+def test_start_with_force_needs_no_table(fabric: Fabric, terminal: Terminal) -> None:
+    fabric.service.add("orders", "Stopped").polls = 0
+    assert terminal.json("start", "--force")["state"] == "running"
+
+
+def test_start_of_a_paused_database_asks_first(fabric: Fabric, terminal: Terminal) -> None:
+    fabric.service.add("orders", "Paused").polls = 0
+    status, _, errors = terminal.run("start", "--force")
+    assert status == 1
+    assert "Resume replication" in errors
+    assert terminal.run("start", "--force", "--yes")[0] == 0
+
+
+def test_stop_explains_and_asks_and_a_repeat_changes_nothing(fabric: Fabric, terminal: Terminal) -> None:
+    running(fabric)
+    status, _, errors = terminal.run("stop")
+    assert status == 1
+    assert "from its first file again" in errors
+    assert "stopMirroring" not in fabric.service.calls()
+    assert terminal.run("stop", "--yes")[:2] == (0, "orders is stopped (Stopped)\n")
+    assert terminal.run("stop", "--yes")[:2] == (0, "orders does not run; nothing was changed (Stopped)\n")
+
+
+def test_status_shows_tables_and_the_remedy_of_a_failed_one(fabric: Fabric, terminal: Terminal) -> None:
+    database = running(fabric)
+    database.tables = [table("orders", rows=12345)]
+    status, output, _ = terminal.run("status")
+    assert status == 0
+    assert output.startswith("Running: Fabric reads the landing zone\n")
+    assert "dbo.orders  Replicating  12,345  2,469,000" in output
+    fault = {"errorCode": "SchemaMergeFailure", "message": "The column has another type."}
+    database.tables.append(table("lines", "Failed", error=fault))
+    status, output, _ = terminal.run("status")
+    assert status == 1
+    assert "dbo.lines: Failed: SchemaMergeFailure: The column has another type." in output
+    assert "mirrorgate tables repair" in output
+    assert [one["failed"] for one in terminal.json("status")["tables"]] == [False, True]
+
+
+@pytest.mark.parametrize("raw", ["Paused", "Stopped", "Failed", "Initialized", "Resuming"])
+def test_status_of_a_database_that_does_not_run_says_what_to_do(fabric: Fabric, terminal: Terminal, raw: str) -> None:
+    fabric.service.add("orders", raw)
+    state = DatabaseState.UNKNOWN if raw == "Resuming" else DatabaseState(raw.lower())
+    status, output, _ = terminal.run("status")
+    assert status == 1
+    assert output.startswith(f"{raw}: {STATES[state].meaning}")
+    assert f"remedy: {STATES[state].remedy}" in output
+
+
+def findings(terminal: Terminal) -> dict[str, tuple[str, str, str]]:
+    return {one["check"]: (one["outcome"], one["detail"], one["remedy"]) for one in terminal.json("doctor")}
+
+
+def test_doctor_finds_nothing_wrong_with_a_running_database(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake
+) -> None:
+    running(fabric)
+    publish(onelake, "a/_metadata.json")
+    assert {name: found[0] for name, found in findings(terminal).items()} == {
+        "fabric_token": "ok",
+        "fabric_workspace": "ok",
+        "fabric_capacity": "ok",
+        "fabric_database": "ok",
+        "fabric_rights": "ok",
+        "fabric_definition": "ok",
+        "fabric_landing_zone": "ok",
+        "fabric_mirroring": "ok",
+    }
+
+
+def test_doctor_names_every_problem_with_its_remedy(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = running(fabric)
+    database.status = "Paused"
+    fabric.service.capacity_state = "Inactive"
+    fabric.service.role = "Viewer"
+    monkeypatch.setenv("MIRRORGATE_LANDING_ZONE", ZONE.replace(ITEM[0], "11111111-2222-3333-4444-555555555555"))
+    found = findings(terminal)
+    unsafe = {name for name, one in found.items() if one[0] == "unsafe"}
+    assert unsafe == {"fabric_capacity", "fabric_rights", "fabric_landing_zone", "fabric_mirroring"}
+    assert all(found[name][2] for name in unsafe)
+    assert "Resume replication" in found["fabric_mirroring"][2]
+
+
+def test_doctor_shows_the_first_missing_step(fabric: Fabric, terminal: Terminal) -> None:
+    assert findings(terminal)["fabric_database"][0] == "unsafe"
+    fabric.service.role = "None"
+    assert list(findings(terminal)) == ["fabric_database"]
+    terminal.monkeypatch.setenv("IDENTITY_HEADER", "wrong")
+    assert list(findings(terminal)) == ["fabric_token"]
+
+
+def test_every_state_has_an_explanation_and_a_row_in_the_docs() -> None:
+    page = (REPOSITORY / "docs" / "fabric.md").read_text()
+    for state in DatabaseState:
+        assert STATES[state].meaning
+        assert f"| *{state.replace('_', ' ').capitalize()}* |" in page
+
+
+def test_ctrl_c_ends_a_watch_without_a_traceback(fabric: Fabric) -> None:
+    fabric.service.add("orders", "Paused")
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from app.cli.__main__ import main; main()"
+    names = ["--workspace", "Sales workspace", "--database", "orders"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "fabric", "status", "--watch", "--json", *names],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["raw"] == "Paused"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == ""
