@@ -813,8 +813,10 @@ CREATE INDEX console_sessions_by_subject ON mirrorgate.console_sessions USING bt
 
 -- What the tables did in each minute, for the plots of the console; idle tables are left out.
 CREATE TABLE mirrorgate.history (
-    -- Minute in which the sample was taken.
+    -- Minute that the sample is for; one process claims it.
     minute timestamp with time zone NOT NULL,
+    -- When the sample was taken.
+    sampled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     -- Seconds since the sample before, in which the accepted and published rows were counted.
     seconds double precision NOT NULL,
     -- Landing rows of all tables that were accepted since the sample before.

@@ -142,7 +142,10 @@ def pace_of(max_delay: float) -> tuple[float, float]:
 
 def _retention_limits(settings: Settings) -> RetentionLimits:
     return RetentionLimits(
-        settings.retention_days * 86_400, settings.retention_bytes, audit_seconds=settings.audit_days * 86_400
+        settings.retention_days * 86_400,
+        settings.retention_bytes,
+        audit_seconds=settings.audit_days * 86_400,
+        history_seconds=settings.history_days * 86_400,
     )
 
 

@@ -15,6 +15,7 @@ from app.api.auth.authenticator import Authenticator
 from app.api.auth.tokens import token_verifier
 from app.api.cached_answer import CachedAnswer
 from app.api.gateway import Gateway
+from app.api.history_sampler import HistorySampler
 from app.api.limits.rate_limits import RateLimiter
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
@@ -63,6 +64,10 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         probe_threads = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
         stack.callback(probe_threads.shutdown)
         authenticator = _start_authenticator(settings, engine, audit_writer, stack)
+        if settings.console:
+            sampler = HistorySampler(engine)
+            sampler.start()
+            stack.callback(sampler.close)
         stack.enter_context(ResourceWatch(low=RESOURCE_LOW))
         API_PROCESSES.set(1)
         yield Gateway(

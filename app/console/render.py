@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from app.console import text
 from app.console.assets import address
@@ -21,6 +22,15 @@ def render(name: str, view: object, chrome: Chrome, *, now: datetime | None = No
     """Return the page or fragment of a template, filled with `view`; `now` is what ages are relative to."""
     moment = now or datetime.now(UTC)
     return environment().get_template(name).render(view=view, chrome=chrome, now=moment).encode()
+
+
+def prose(words: str) -> Markup:
+    """Return a text with what stands between backticks as code. Every part is escaped."""
+    parts = words.split("`")
+    if len(parts) % 2 == 0:
+        return Markup.escape(words)
+    forms = (Markup("{}"), Markup("<code>{}</code>"))
+    return Markup("").join(forms[index % 2].format(part) for index, part in enumerate(parts))
 
 
 @cache
@@ -41,6 +51,7 @@ def environment() -> Environment:
         "duration": text.duration,
         "exact": text.exact,
         "percent": text.percent,
+        "prose": prose,
     }
     made.filters |= filters
     made.globals |= {"asset": address, "ago": text.ago}

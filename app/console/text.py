@@ -11,6 +11,7 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _POWERS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**4, "k"))
 NONE: Final = "–"
+_NARROW: Final = "\u00a0"
 
 
 def count(number: float | None) -> str:
@@ -68,5 +69,5 @@ def exact(moment: datetime) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage, such as `4.2 %`."""
-    return NONE if share is None else f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+    """Return a share as a percentage, such as `42 %`."""
+    return NONE if share is None else f"<1{_NARROW}%" if 0 < share < 0.01 else f"{100 * share:.0f}{_NARROW}%"

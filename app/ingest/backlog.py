@@ -71,6 +71,10 @@ class BacklogWatch:
         """Return the backlog of all tables together as a share of its limit."""
         return self._total.share(self._seen.all)
 
+    def shares(self) -> Mapping[TableLife, float]:
+        """Return the backlog of each table that lags, as a share of its limit."""
+        return {life: self._limit.share(backlog) for life, backlog in self._seen.tables.items()}
+
     def fullest_share(self) -> float:
         """Return the largest share of its limit that any backlog has."""
         seen = self._seen

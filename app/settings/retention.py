@@ -19,6 +19,10 @@ class RetentionSettings(BaseModel):
             "oldest first.",
         ),
     ] = 64 * 2**30
+    history_days: Annotated[
+        float,
+        Field(gt=0, le=31, description="Days to keep the history of rates and lag that the console plots."),
+    ] = 2.0
     audit_days: Annotated[
         float,
         Field(gt=0, description="Days to keep audit events: operations on keys, registrations and rejections."),

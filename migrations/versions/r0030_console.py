@@ -42,6 +42,7 @@ COMMENT ON COLUMN mirrorgate.console_sessions.expires_at IS
 
 CREATE TABLE mirrorgate.history (
     minute timestamptz PRIMARY KEY,
+    sampled_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     seconds double precision NOT NULL CHECK (seconds > 0),
     accepted_rows bigint NOT NULL DEFAULT 0,
     published_rows bigint NOT NULL DEFAULT 0,
@@ -56,7 +57,9 @@ CREATE TABLE mirrorgate.history (
 COMMENT ON TABLE mirrorgate.history IS
     'What the tables did in each minute, for the plots of the console; idle tables are left out.';
 COMMENT ON COLUMN mirrorgate.history.minute IS
-    'Minute in which the sample was taken.';
+    'Minute that the sample is for; one process claims it.';
+COMMENT ON COLUMN mirrorgate.history.sampled_at IS
+    'When the sample was taken.';
 COMMENT ON COLUMN mirrorgate.history.seconds IS
     'Seconds since the sample before, in which the accepted and published rows were counted.';
 COMMENT ON COLUMN mirrorgate.history.accepted_rows IS

@@ -1,14 +1,14 @@
 /* The script of every page. Pages work without it: it refreshes their live parts, and closes the menu.
  *
- * An element with `hx-trigger="refresh"` is a live part. Every 5 seconds, while the page is visible, it gets the event
- * `refresh`, and htmx replaces what has changed in it. The header says whether the numbers are live.
+ * An element with `hx-trigger="refresh"` is a live part. Every 5 seconds, or `data-every`, while the page is visible,
+ * it gets the event `refresh`, and htmx changes what is new in it. The header says whether the numbers are live.
  */
 "use strict";
 (() => {
-  const EVERY_MS = 5000;
+  const EVERY_SECONDS = 5;
   const live = document.getElementById("live");
+  const refreshed = new WeakMap();
   const parts = () => document.querySelectorAll("[hx-trigger~='refresh']");
-  let lost = false;
 
   const show = (state, text) => {
     if (!live || live.dataset.liveState === state) return;
@@ -18,21 +18,40 @@
 
   const refresh = () => {
     if (document.hidden || !window.htmx) return;
+    const now = performance.now();
     parts().forEach((part) => {
-      // A part with an open form or a selection in it is left alone, so that nothing moves under the reader's hands.
+      // Nothing moves under the reader's hands: a part in which somebody types or has opened a form waits.
       if (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return;
+      if (part.querySelector("details.action[open]")) return;
+      const every = Number(part.dataset.every || EVERY_SECONDS) * 1000;
+      if (now - (refreshed.get(part) ?? 0) < every - 500) return;
+      refreshed.set(part, now);
       window.htmx.trigger(part, "refresh");
     });
   };
 
+  const badge = () => {
+    const count = Number(document.querySelector("[data-alerts]")?.dataset.alerts ?? NaN);
+    const link = document.querySelector(".sections a[href='/console']");
+    if (!link || Number.isNaN(count)) return;
+    link.querySelector(".badge")?.remove();
+    if (!count) return;
+    const made = document.createElement("span");
+    made.className = "badge";
+    made.title = "Things that need attention";
+    made.textContent = count;
+    link.append(" ", made);
+  };
+
   if (live && parts().length) {
     show("on", "Live");
-    setInterval(refresh, EVERY_MS);
-    document.addEventListener("visibilitychange", () => document.hidden || refresh());
-    const fail = () => { lost = true; show("lost", "Not live: the gateway does not answer"); };
+    parts().forEach((part) => refreshed.set(part, performance.now()));
+    setInterval(refresh, EVERY_SECONDS * 1000);
+    document.addEventListener("visibilitychange", refresh);
+    const fail = () => show("lost", "Not live: the gateway does not answer");
     document.addEventListener("htmx:error", fail);
     document.addEventListener("htmx:response:error", fail);
-    document.addEventListener("htmx:after:swap", () => { lost = false; show("on", "Live"); });
+    document.addEventListener("htmx:after:swap", () => { show("on", "Live"); badge(); });
     window.addEventListener("offline", fail);
   }
 

@@ -1,10 +1,13 @@
-"""The overview: is the gateway well, and what needs attention first."""
+"""The overview: is the gateway well, what needs attention first, how much passed, and how fast."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.console.views.attention import Trouble
+from app.console.views.plots import PlotView
 from app.domain.preflight.readiness import OK
+from app.staging.attention.glances import Glance
 
 _LABELS: Final = {
     "api": "API",
@@ -29,13 +32,74 @@ class PartView:
 
 
 @dataclass(frozen=True, slots=True)
+class TotalsView:
+    """Rows of the tables that the user may see, in their present generations."""
+
+    tables: int
+    states: tuple[tuple[str, int], ...]
+    """The numbers of tables by state, `active` first."""
+    accepted: int
+    staged: int
+    published: int
+    pending: int
+    oldest_seconds: float
+    processed: int | None
+    """None if Fabric reported about none of the tables."""
+    reported: int
+    """The number of tables that Fabric reported about."""
+    letters: int
+
+
+@dataclass(frozen=True, slots=True)
 class OverviewView:
     """The overview as its template prints it."""
 
     parts: tuple[PartView, ...]
+    troubles: tuple[Trouble, ...]
+    totals: TotalsView
+    drains: int | None
+    backlog_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlotsView:
+    """The plots of a page, which change once a minute."""
+
+    plots: tuple[PlotView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewPageView:
+    """The whole page: its parts are refreshed separately."""
+
+    live: OverviewView
+    plots: PlotsView
 
 
 def parts_of(parts: Mapping[str, str]) -> tuple[PartView, ...]:
     """Return the parts of the gateway as `/statusz` names them, those with trouble first."""
     views = [PartView(_LABELS.get(name, name.capitalize()), state == OK, state) for name, state in parts.items()]
     return tuple(sorted(views, key=lambda part: part.ok))
+
+
+def totals_of(glances: Sequence[Glance]) -> TotalsView:
+    """Add up tables at a glance."""
+    states: dict[str, int] = {"active": 0}
+    for glance in glances:
+        shown = "failing" if glance.failure_code is not None else glance.state
+        states[shown] = states.get(shown, 0) + 1
+    processed = [glance.processed_rows for glance in glances if glance.processed_rows is not None]
+    accepted = sum(glance.accepted_rows for glance in glances)
+    pending = sum(glance.pending_rows for glance in glances)
+    return TotalsView(
+        tables=len(glances),
+        states=tuple((state, number) for state, number in states.items() if number),
+        accepted=accepted,
+        staged=accepted,
+        published=accepted - pending,
+        pending=pending,
+        oldest_seconds=max((glance.oldest_seconds for glance in glances), default=0.0),
+        processed=sum(processed) if processed else None,
+        reported=len(processed),
+        letters=sum(glance.waiting_letters for glance in glances),
+    )

@@ -41,7 +41,7 @@ class DatabaseFacts:
 def judge_database(facts: DatabaseFacts) -> list[Finding]:
     """Return the findings about the server in a fixed order."""
     return [
-        *_durability(facts),
+        *judge_durability(facts.fsync, facts.full_page_writes, facts.synchronous_commit),
         _version(facts),
         _writable(facts),
         *_connections(facts),
@@ -63,9 +63,10 @@ def judge_clock(check: str, behind_seconds: float, other: str) -> Finding:
     )
 
 
-def _durability(facts: DatabaseFacts) -> Iterator[Finding]:
+def judge_durability(fsync: str, full_page_writes: str, commit: str) -> Iterator[Finding]:
+    """Judge whether a crash of its machine loses what Postgres has acknowledged; `commit` is `synchronous_commit`."""
     lost = "a crash of its machine can lose or damage what was acknowledged"
-    for name, value in (("fsync", facts.fsync), ("full_page_writes", facts.full_page_writes)):
+    for name, value in (("fsync", fsync), ("full_page_writes", full_page_writes)):
         yield judged(
             f"postgres_{name}",
             Outcome.UNSAFE,
@@ -73,7 +74,6 @@ def _durability(facts: DatabaseFacts) -> Iterator[Finding]:
             bad=None if value == "on" else f"{name} is {value}: {lost}",
             remedy=f"Set {name} = on in postgresql.conf and restart Postgres.",
         )
-    commit = facts.synchronous_commit
     yield judged(
         "postgres_synchronous_commit",
         Outcome.UNSAFE,

@@ -22,6 +22,7 @@ from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_ses
 from app.staging.connection.database import translated_errors
 from app.staging.ledger.leases import forget_dead_workers
 from app.staging.mirror.reports import forget_silent_mirrors
+from app.staging.retention.history import purge_history
 from app.staging.retention.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
@@ -65,6 +66,8 @@ class RetentionLimits:
     """Payloads are dropped earlier, oldest first, if they take more room than this."""
     audit_seconds: float = 90 * 86_400.0
     """Audit events are kept this long."""
+    history_seconds: float = 2 * 86_400.0
+    """Samples for the plots of the console are kept this long."""
     quiet_seconds: float = 60.0
     """A partition closed so recently is left alone: a transaction that began before can still write into it."""
     detach_seconds: float = 30.0
@@ -212,6 +215,7 @@ class _Round:
             purge_ended_positions(connection)
             purge_former_secrets(connection)
             purge_sessions(connection)
+            purge_history(connection, older_than_seconds=self._limits.history_seconds)
             forget_dead_workers(connection)
             forget_silent_mirrors(connection, keep)
 

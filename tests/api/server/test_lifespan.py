@@ -20,6 +20,7 @@ OWN_THREADS = (
     "backlog-watch",
     "columnar-reader",
     "group-commit",
+    "history-sampler",
     "issuer-keys",
     "probe",
     "resource-watch",

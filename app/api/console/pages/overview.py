@@ -1,13 +1,27 @@
-"""`/console`: the health of the gateway, what needs attention, totals and plots."""
+"""`/console`: what needs attention, totals, plots and the health of the gateway, with the parts that are refreshed."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
 from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser
-from app.api.gateway import GatewayDep
+from app.api.gateway import Gateway, GatewayDep
 from app.api.routes.probes import gateway_status
-from app.console.views.overview import OverviewView, parts_of
-from app.domain.access.rights import Right
+from app.console.views.attention import troubles
+from app.console.views.overview import OverviewPageView, OverviewView, PlotsView, parts_of, totals_of
+from app.console.views.plots import HOUR_MINUTES, hour_plots
+from app.domain.access.rights import Principal, Right
+from app.domain.model.names import TableName
+from app.domain.preflight.database_findings import judge_durability
+from app.domain.preflight.finding import Finding
+from app.domain.preflight.machine_findings import judge_space
+from app.staging.attention.glances import Durability, Glance, durability, glances
+from app.staging.connection.database import Connection, translated_errors
+from app.staging.retention.history import history
 
 router = APIRouter()
 
@@ -15,9 +29,64 @@ router = APIRouter()
 @router.get("/console")
 def overview(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Show the overview."""
-    user.require(Right.READ)
-    return page(request, "overview.html", _view(gateway), user.chrome("overview"))
+    principal = user.require(Right.READ)
+    with translated_errors(), gateway.engine.begin() as connection:
+        seen, settings = _visible(connection, principal), durability(connection)
+        plots = _plots(connection, principal, seen)
+    live = _live(gateway, seen, settings)
+    chrome = user.chrome("overview", alerts=len(live.troubles))
+    return page(request, "overview.html", OverviewPageView(live, plots), chrome)
 
 
-def _view(gateway: GatewayDep) -> OverviewView:
-    return OverviewView(parts_of(gateway_status(gateway).parts))
+@router.get("/console/fragments/overview")
+def live_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+    """Return the part of the overview that changes all the time."""
+    principal = user.require(Right.READ)
+    with translated_errors(), gateway.engine.begin() as connection:
+        seen, settings = _visible(connection, principal), durability(connection)
+    return page(request, "overview_live.html", _live(gateway, seen, settings), user.chrome("overview"))
+
+
+@router.get("/console/fragments/overview-plots")
+def plots_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+    """Return the plots of the overview, which change once a minute."""
+    principal = user.require(Right.READ)
+    with translated_errors(), gateway.engine.begin() as connection:
+        seen = [] if principal.oversees_every_table else _visible(connection, principal)
+        plots = _plots(connection, principal, seen)
+    return page(request, "plots.html", plots, user.chrome("overview"))
+
+
+def _visible(connection: Connection, principal: Principal) -> list[Glance]:
+    """Return the tables that the user may see."""
+    found = glances(connection)
+    if principal.oversees_every_table:
+        return found
+    return [glance for glance in found if principal.may_touch(TableName.parse(glance.name))]
+
+
+def _plots(connection: Connection, principal: Principal, seen: Sequence[Glance]) -> PlotsView:
+    ids = None if principal.oversees_every_table else [glance.table_id for glance in seen]
+    return PlotsView(hour_plots(history(connection, HOUR_MINUTES, table_ids=ids), datetime.now(UTC)))
+
+
+def _live(gateway: Gateway, seen: Sequence[Glance], settings: Durability) -> OverviewView:
+    status, backlog = gateway_status(gateway), gateway.ingest.backlog
+    shares = backlog.shares() if backlog is not None else {}
+    total = backlog.total_share() if backlog is not None else 0.0
+    return OverviewView(
+        parts=parts_of(status.parts),
+        troubles=troubles(seen, status.parts, shares, total, _findings(gateway, settings)),
+        totals=totals_of(seen),
+        drains=status.drains,
+        backlog_share=max([total, *shares.values()]),
+    )
+
+
+def _findings(gateway: Gateway, settings: Durability) -> Iterator[Finding]:
+    """Yield the findings about Postgres, and about the disk of a landing zone on this machine."""
+    yield from judge_durability(settings.fsync, settings.full_page_writes, settings.synchronous_commit)
+    zone = gateway.settings.landing_zone
+    if zone is not None and "://" not in zone and (folder := Path(zone)).is_dir():
+        free = shutil.disk_usage(folder).free
+        yield judge_space("disk_space", str(folder), free, min_free=gateway.settings.min_free_bytes)

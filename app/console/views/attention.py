@@ -1,0 +1,243 @@
+"""What needs attention first: each trouble with what is wrong, why, what to do, and where.
+
+Troubles that stop data come first. Many tables with the same trouble become one entry, so that the list stays short.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+from urllib.parse import quote
+
+from app.console import text
+from app.domain.model.table import TableLife
+from app.domain.preflight.finding import Finding, Outcome
+from app.domain.preflight.readiness import OK
+from app.errors import Code
+from app.errors.catalogue import CATALOGUE
+from app.staging.attention.glances import Glance
+
+MAX_EACH: Final = 5
+"""Tables with the same trouble that are named; the others are counted."""
+
+NEAR_LIMIT: Final = 0.8
+"""The share of its limit from which a backlog needs attention."""
+
+_MAX_WHY: Final = 400
+
+Severity = Literal["bad", "warn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that needs attention."""
+
+    severity: Severity
+    chip: str
+    title: str
+    why: str
+    remedy: str
+    link: str | None = None
+    link_label: str = "Open"
+    since: datetime | None = None
+
+
+_PARTS: Final[Mapping[str, tuple[str, str]]] = {
+    "database": ("Postgres does not answer", "Check that Postgres runs and that MIRRORGATE_DATABASE_URL reaches it."),
+    "writer": ("Changes are not staged", "Read the API's log; Postgres does not commit, or takes long."),
+    "drain": ("Nothing is published", "Start a drain with `mirrorgate drain`, or read the log of the one that runs."),
+    "mirror": ("A mirror has an error", "Open the tables, and read what Fabric or the Delta mirror reports."),
+    "fabric": (
+        "Fabric does not mirror",
+        "Look at `mirrorgate fabric status`, and resume the capacity if it is paused.",
+    ),
+    "clock": ("Clocks disagree", "Synchronize the clocks of all machines, for example with chrony."),
+}
+"""Title and remedy for each part of the gateway that is not named by a table."""
+
+
+def troubles(
+    glances: Sequence[Glance],
+    parts: Mapping[str, str],
+    shares: Mapping[TableLife, float],
+    total_share: float,
+    findings: Iterable[Finding],
+) -> tuple[Trouble, ...]:
+    """Return what needs attention, what stops data first.
+
+    `parts` are those of `/statusz`, `shares` the backlogs as shares of their limits, `findings` those about the
+    machine and Postgres.
+    """
+    found = [
+        *_of_parts(parts),
+        *_of_findings(findings),
+        *_shortened(_quarantined(glances), "quarantined", "quarantined"),
+        *_shortened(_failing(glances), "failing", "failing"),
+        *_backlogs(glances, shares, total_share),
+        *_shortened(_fabric(glances), "Fabric error", "fabric-error"),
+        *_shortened(_letters(glances), "dead letters", "dead-letters", "/console/dead-letters"),
+        *_paused(glances),
+    ]
+    return tuple(sorted(found, key=lambda trouble: trouble.severity != "bad"))
+
+
+def _of_parts(parts: Mapping[str, str]) -> Iterator[Trouble]:
+    for name, state in parts.items():
+        if state != OK and name in _PARTS:
+            title, remedy = _PARTS[name]
+            severity: Severity = "warn" if name in ("clock", "mirror") else "bad"
+            yield Trouble(severity, name, title, _sentence(state), remedy, "/console/doctor", "Doctor")
+
+
+def _of_findings(findings: Iterable[Finding]) -> Iterator[Trouble]:
+    for finding in findings:
+        if finding.outcome is not Outcome.OK:
+            is_unsafe = finding.outcome is Outcome.UNSAFE
+            title = "Postgres can lose acknowledged changes" if is_unsafe else "A disk is nearly full"
+            yield Trouble(
+                "bad" if is_unsafe else "warn",
+                finding.check.replace("_", " "),
+                title,
+                _sentence(finding.detail),
+                finding.remedy or "",
+                "/console/doctor",
+                "Doctor",
+            )
+
+
+def _quarantined(glances: Sequence[Glance]) -> list[Trouble]:
+    return [
+        Trouble(
+            "bad",
+            "quarantined",
+            glance.name,
+            glance.state_reason or "The table was stopped.",
+            _remedy_in(glance.state_reason),
+            address(glance.name),
+        )
+        for glance in glances
+        if glance.state == "quarantined"
+    ]
+
+
+def _failing(glances: Sequence[Glance]) -> list[Trouble]:
+    return [
+        Trouble(
+            "bad",
+            "failing",
+            glance.name,
+            f"{glance.failure_code}: {glance.failure_detail} ({glance.failure_tries} tries in a row)"[:_MAX_WHY],
+            glance.failure_remedy or "",
+            address(glance.name),
+            since=glance.failing_since,
+        )
+        for glance in glances
+        if glance.failure_code is not None
+    ]
+
+
+def _backlogs(glances: Sequence[Glance], shares: Mapping[TableLife, float], total: float) -> Iterator[Trouble]:
+    remedy = "Check that the drain keeps up, and give it more executors; a full backlog answers 429 `backlog_full`."
+    if total >= NEAR_LIMIT:
+        why = f"All tables together have {text.percent(total)} of what may wait."
+        yield Trouble(_full(total), "backlog", "The backlog of all tables is nearly full", why, remedy)
+    near = [
+        Trouble(
+            _full(share),
+            "backlog",
+            glance.name,
+            f"{text.percent(share)} of the limit of its backlog; the oldest batch has waited for "
+            f"{text.duration(glance.oldest_seconds)}.",
+            remedy,
+            address(glance.name),
+        )
+        for glance in glances
+        if (share := shares.get((glance.table_id, glance.generation), 0.0)) >= NEAR_LIMIT
+    ]
+    yield from _shortened(near, "backlog", "lagging")
+
+
+def _fabric(glances: Sequence[Glance]) -> list[Trouble]:
+    return [
+        Trouble(
+            "bad",
+            "Fabric error",
+            glance.name,
+            glance.fabric_error[:_MAX_WHY],
+            "Read the monitoring page of the mirrored database in Fabric; repair the table if a file is at fault.",
+            address(glance.name),
+        )
+        for glance in glances
+        if glance.fabric_error
+    ]
+
+
+def _letters(glances: Sequence[Glance]) -> list[Trouble]:
+    with_letters = sorted((glance for glance in glances if glance.waiting_letters), key=lambda g: -g.waiting_letters)
+    return [
+        Trouble(
+            "warn",
+            "dead letters",
+            glance.name,
+            f"{text.count(glance.waiting_letters)} rejected messages wait.",
+            "Read why they were rejected, then correct and replay them, or discard them.",
+            f"/console/dead-letters?table={quote(glance.name, safe='')}",
+            "Dead letters",
+            since=glance.oldest_letter_at,
+        )
+        for glance in with_letters
+    ]
+
+
+def _paused(glances: Sequence[Glance]) -> Iterator[Trouble]:
+    paused = [glance for glance in glances if glance.state == "paused"]
+    if paused:
+        names = ", ".join(glance.name for glance in paused[:MAX_EACH])
+        more = f" and {len(paused) - MAX_EACH} more" if len(paused) > MAX_EACH else ""
+        waiting = sum(glance.pending_rows for glance in paused)
+        yield Trouble(
+            "warn",
+            "paused",
+            f"{len(paused)} paused {'table' if len(paused) == 1 else 'tables'}",
+            f"{names}{more}: {text.count(waiting)} rows wait. An operator paused them.",
+            "Resume them when the reason is gone; changes are accepted until the backlog is full.",
+            "/console/tables?state=paused",
+            "Tables",
+        )
+
+
+def _shortened(found: Sequence[Trouble], chip: str, state: str, path: str | None = None) -> Iterator[Trouble]:
+    """Yield the first troubles of a kind, and one that counts the others."""
+    yield from found[:MAX_EACH]
+    if len(found) > MAX_EACH:
+        more = found[MAX_EACH:]
+        names = ", ".join(trouble.title for trouble in more[:MAX_EACH])
+        yield Trouble(
+            more[0].severity,
+            chip,
+            f"{len(more)} more tables",
+            f"{names}{', …' if len(more) > MAX_EACH else ''}",
+            "Start with those above; the cause is often the same.",
+            path or f"/console/tables?state={state}",
+            "All of them",
+        )
+
+
+def address(table: str) -> str:
+    """Return the path of a table's page."""
+    return f"/console/tables/{quote(table, safe='')}"
+
+
+def _full(share: float) -> Severity:
+    return "bad" if share >= 1 else "warn"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:_MAX_WHY] + ("" if text.endswith((".", "!")) else ".")
+
+
+def _remedy_in(reason: str | None) -> str:
+    """Return the remedy of the error code that a reason begins with."""
+    code = (reason or "").partition(":")[0]
+    known = code in Code._value2member_map_
+    return CATALOGUE[Code(code)].remedy if known else "Find out why, then release the table with its generation."

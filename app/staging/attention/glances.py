@@ -1,0 +1,83 @@
+"""One row for each live table: its state and trouble, its totals, its lag, its dead letters and what Fabric says.
+
+*Staged* equals *accepted*, because one transaction writes both, and *published* is what is accepted and not pending.
+The status of a table counts each of them from its own source (`app.staging.tables.status`).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from app.domain.model.table import Generation, TableId
+from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
+
+SELECT_GLANCES = sa.text(f"""
+    SELECT t.table_id, t.name, t.generation, t.state, t.state_reason,
+        c.accepted_rows, coalesce(b.rows, 0)::bigint AS pending_rows,
+        coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
+        coalesce(d.letters, 0) AS waiting_letters, d.oldest AS oldest_letter_at,
+        m.processed_rows, m.error AS fabric_error,
+        CASE WHEN {IS_FAILING} THEN f.code END AS failure_code, f.detail AS failure_detail,
+        f.remedy AS failure_remedy, f.tries AS failure_tries, f.since AS failing_since
+    FROM mirrorgate.tables t
+    JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
+    LEFT JOIN LATERAL (
+        SELECT sum(row_count) AS rows, min(staged_at) AS oldest FROM mirrorgate.staged_blocks
+        WHERE table_id = t.table_id AND generation = t.generation AND first_sequence > c.published_through
+    ) b ON c.last_sequence > c.published_through
+    LEFT JOIN (
+        SELECT table_id, generation, count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
+        WHERE state = 'waiting' GROUP BY table_id, generation) d
+        ON d.table_id = t.table_id AND d.generation = t.generation
+    LEFT JOIN mirrorgate.mirror_states m ON m.table_id = t.table_id AND m.generation = t.generation
+    LEFT JOIN mirrorgate.table_failures f ON f.table_id = t.table_id AND f.generation = t.generation
+    WHERE t.state <> 'dropped' ORDER BY t.folded_name""")  # noqa: S608  # constant text
+"""Read each live table at a glance."""
+
+SELECT_DURABILITY = sa.text("""
+    SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+        current_setting('synchronous_commit') AS synchronous_commit""")
+"""Read the settings of Postgres on which the safety of acknowledged changes depends."""
+
+
+class Glance(NamedTuple):
+    """A live table at a glance. The failure is set only while the table is failing."""
+
+    table_id: TableId
+    name: str
+    generation: Generation
+    state: str
+    state_reason: str | None
+    accepted_rows: int
+    pending_rows: int
+    oldest_seconds: float
+    waiting_letters: int
+    oldest_letter_at: datetime | None
+    processed_rows: int | None
+    fabric_error: str | None
+    failure_code: str | None
+    failure_detail: str | None
+    failure_remedy: str | None
+    failure_tries: int | None
+    failing_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What Postgres does at a crash of its machine, as `SHOW` prints it."""
+
+    fsync: str
+    full_page_writes: str
+    synchronous_commit: str
+
+
+def glances(connection: sa.Connection) -> list[Glance]:
+    """Return all live tables by name, read in one statement."""
+    return [Glance(*row) for row in connection.execute(SELECT_GLANCES, {"tries": FAILING_AFTER})]
+
+
+def durability(connection: sa.Connection) -> Durability:
+    """Return the settings of the server, as this session has them."""
+    return Durability(*connection.execute(SELECT_DURABILITY).one())

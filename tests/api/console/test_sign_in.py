@@ -1,0 +1,195 @@
+"""Signing in to the console: sessions, their cookies, their ends, and the forms of other sites."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from app.api.console.attempts import ATTEMPTS_PER_SECOND, AttemptLimit
+from app.api.console.sessions import SESSION_COOKIE
+from app.api.middleware.request_entry import MAX_SIGN_IN_BYTES
+from app.api.server.page_headers import POLICY
+from app.errors import Code, TemporarilyUnavailable
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.conftest import ClientWith
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def browser(gateway: Gateway, api_address: str) -> Iterator[httpx.Client]:
+    """Give a client without a key that keeps cookies."""
+    with httpx.Client(base_url=api_address, trust_env=False) as client:
+        yield client
+
+
+def sign_in(browser: httpx.Client, key: str = ADMIN_KEY, **fields: str) -> httpx.Response:
+    return browser.post("/console/sign-in", data={"key": key, **fields})
+
+
+def csrf_of(browser: httpx.Client) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', browser.get("/console").raise_for_status().text)
+    assert found is not None
+    return found[1]
+
+
+def test_a_key_opens_a_session_in_a_cookie_that_no_script_and_no_other_site_uses(browser: httpx.Client) -> None:
+    assert browser.get("/console").headers["location"] == "/console/sign-in?next=/console"
+    answer = sign_in(browser, next="/console?x=1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console?x=1")
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/console"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie  # this server speaks plain HTTP on the machine itself
+    page = browser.get("/console").raise_for_status()
+    assert "<h1>Overview</h1>" in page.text
+    assert page.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["//evil.example", "https://evil.example", "/\\evil", "/docs", "/console/../docs", "/consolex", "/console//x"],
+)
+def test_signing_in_leads_to_the_console_only(browser: httpx.Client, target: str) -> None:
+    assert sign_in(browser, next=target).headers["location"] == "/console"
+    assert "evil" not in browser.get("/console/sign-in", params={"next": target}).text
+
+
+def test_a_wrong_key_is_rejected_audited_and_never_shown(browser: httpx.Client, gateway: Gateway) -> None:
+    answer = sign_in(browser, ADMIN_KEY[:-1] + "!")
+    assert (answer.status_code, SESSION_COOKIE in browser.cookies) == (401, False)
+    assert ADMIN_KEY[:-1] not in answer.text
+    assert "This key is not valid" in answer.text
+
+    def audited() -> bool:
+        events = gateway.get("/v1/audit", params={"rejected": True}).json()["events"]
+        return any(event["action"] == "POST /console/sign-in" and event["status"] == 401 for event in events)
+
+    wait_until(audited, within=10, what="the rejected try is in the audit")
+    assert [event["action"] for event in gateway.get("/v1/audit", params={"rejected": False}).json()["events"]] == []
+
+
+def test_each_sign_in_makes_a_new_session_and_ends_the_one_before(browser: httpx.Client, api_engine: sa.Engine) -> None:
+    planted = "A" * 43
+    browser.cookies.set(SESSION_COOKIE, planted, path="/console")
+    sign_in(browser)
+    first = browser.cookies[SESSION_COOKIE]
+    assert first != planted
+    sign_in(browser)
+    second = browser.cookies[SESSION_COOKIE]
+    assert second != first
+    old = {"Cookie": f"{SESSION_COOKIE}={first}"}
+    assert (
+        httpx.get(f"{browser.base_url}/console", headers=old, trust_env=False).headers["location"].endswith("ended=1")
+    )
+    with api_engine.connect() as connection:
+        stored = connection.execute(sa.text("SELECT s::text FROM mirrorgate.console_sessions s")).scalars().all()
+    assert len(stored) == 1
+    assert second not in stored[0]
+
+
+def test_signing_out_ends_the_session_and_is_audited(browser: httpx.Client, gateway: Gateway) -> None:
+    sign_in(browser)
+    token = browser.cookies[SESSION_COOKIE]
+    assert browser.post("/console/sign-out", data={"csrf": csrf_of(browser)}).status_code == 303
+    again = httpx.get(f"{browser.base_url}/console", headers={"Cookie": f"{SESSION_COOKIE}={token}"}, trust_env=False)
+    assert again.status_code == 303
+    events = gateway.get("/v1/audit", params={"rejected": False}).json()["events"]
+    assert [event["action"] for event in events] == ["sign_in", "sign_out"]
+
+
+def test_a_form_needs_the_token_of_its_session_and_an_origin_of_this_server(browser: httpx.Client) -> None:
+    sign_in(browser)
+    csrf = csrf_of(browser)
+    for data, headers in (
+        ({}, {}),
+        ({"csrf": "0" * 64}, {}),
+        ({"csrf": csrf}, {"Sec-Fetch-Site": "cross-site"}),
+        ({"csrf": csrf}, {"Sec-Fetch-Site": "same-site"}),
+        ({"csrf": csrf}, {"Origin": "https://evil.example"}),
+        ({"csrf": csrf}, {"Origin": "null"}),
+    ):
+        answer = browser.post("/console/sign-out", data=data, headers=headers)
+        assert (answer.status_code, "<h1>" in answer.text) == (403, True)
+    assert browser.post("/console/sign-in", data={"key": ADMIN_KEY}, headers={"Origin": "https://x"}).status_code == 403
+    own = {"Origin": str(browser.base_url).rstrip("/")}
+    assert browser.post("/console/theme", data={"csrf": csrf, "theme": "dark"}, headers=own).status_code == 303
+    assert 'data-theme="dark"' in browser.get("/console").text
+
+
+def test_a_deleted_or_rotated_key_is_signed_out(browser: httpx.Client, gateway: Gateway) -> None:
+    for end in ("delete", "rotate"):
+        made = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["*"]}).raise_for_status().json()
+        sign_in(browser, made["key"])
+        browser.get("/console").raise_for_status()
+        if end == "delete":
+            gateway.delete(f"/v1/keys/{made['key_id']}").raise_for_status()
+        else:
+            gateway.post(f"/v1/keys/{made['key_id']}/rotate", json={"overlap_seconds": 0}).raise_for_status()
+        wait_until(lambda: browser.get("/console").status_code == 303, within=20, what=f"the session ends ({end})")
+
+
+def test_a_key_without_the_right_to_read_sees_a_page_that_says_so(
+    browser: httpx.Client, client_with: ClientWith, gateway: Gateway
+) -> None:
+    key = gateway.post("/v1/keys", json={"rights": ["ingest"], "tables": ["a.*"]}).json()["key"]
+    sign_in(browser, key)
+    answer = browser.get("/console")
+    assert answer.status_code == 403
+    assert "without the right <code>read</code>" in answer.text
+    assert "/console/keys" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/console/none", 303),
+        ("GET", "/console/assets/none.js", 404),
+        ("DELETE", "/console", 405),
+        ("GET", "/console/%00", 400),
+        ("GET", "/console/sign-in", 200),
+        ("POST", "/console/sign-in", 415),
+        ("GET", "/console/assets/console.css", 200),
+    ],
+)
+def test_every_answer_has_the_headers_of_a_page(browser: httpx.Client, method: str, path: str, status: int) -> None:
+    answer = browser.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert "application/problem+json" not in answer.headers.get("content-type", "")
+
+
+def test_unknown_pages_are_problem_pages_with_a_remedy(browser: httpx.Client) -> None:
+    sign_in(browser)
+    answer = browser.get("/console/none")
+    assert answer.status_code == 404
+    assert "What to do" in answer.text
+    assert 'aria-label="Console"' in answer.text
+
+
+def test_an_unauthenticated_body_is_small(browser: httpx.Client) -> None:
+    assert sign_in(browser, "x" * MAX_SIGN_IN_BYTES).status_code == 413
+
+
+def test_a_live_part_without_a_session_tells_the_script_to_load_the_page(browser: httpx.Client) -> None:
+    answer = browser.get("/console/fragments/overview", headers={"HX-Request": "true"})
+    assert (answer.status_code, answer.headers["hx-refresh"]) == (401, "true")
+
+
+def test_a_link_of_another_site_loads_the_page_again_so_that_the_cookie_is_sent(browser: httpx.Client) -> None:
+    answer = browser.get("/console/tables/a.b", headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.status_code == 200
+    assert 'content="0;url=/console/tables/a.b"' in answer.text
+
+
+def test_tries_of_one_address_are_limited() -> None:
+    now = 0.0
+    limit = AttemptLimit(lambda: now)
+    for _ in range(round(ATTEMPTS_PER_SECOND)):
+        limit.check("10.0.0.1")
+    with pytest.raises(TemporarilyUnavailable, match=Code.RATE_LIMITED):
+        limit.check("10.0.0.1")
+    limit.check("10.0.0.2")
+    now = 1.0
+    limit.check("10.0.0.1")
