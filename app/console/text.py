@@ -25,8 +25,8 @@ def short_count(number: float | None) -> str:
         return NONE
     for power, letter in _POWERS:
         if abs(number) >= power:
-            unit = 1_000 if letter == "k" else power
-            return f"{number / unit:.3g}{letter}" if abs(number) / unit < 1_000 else f"{number / unit:,.0f}{letter}"
+            value = number / (1_000 if letter == "k" else power)
+            return f"{value:.3g}{letter}" if abs(value) < 999.5 else f"{value:,.0f}{letter}"
     return f"{round(number):,}" if number >= 10 or number == round(number) else f"{number:.1f}"
 
 

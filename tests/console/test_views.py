@@ -93,8 +93,10 @@ def test_a_minute_without_a_sample_is_a_gap_in_a_plot() -> None:
         (text.short_count(4_500_000), "4.5M"), (text.short_count(0.25), "0.2"), (text.short_count(None), "–"),
         (text.size(1023), "1023 B"), (text.size(1536), "1.5 KiB"), (text.duration(0.2), "0 s"),
         (text.duration(3_605), "1 h"), (text.duration(7_530), "2 h 5 min"), (text.duration(90_000), "1 d 1 h"),
-        (text.ago(NOW - timedelta(seconds=65), NOW), "1 min 5 s ago"), (text.ago(NOW + timedelta(hours=1), NOW), "in 1 h"),
-        (text.exact(NOW), "2026-01-01 12:30:20 UTC"), (text.percent(0.004), "<1\u00a0%"), (text.percent(0.42), "42\u00a0%"),
+        (text.ago(NOW - timedelta(seconds=65), NOW), "1 min 5 s ago"),
+        (text.ago(NOW + timedelta(hours=1), NOW), "in 1 h"),
+        (text.exact(NOW), "2026-01-01 12:30:20 UTC"), (text.percent(0.004), "<1\u00a0%"),
+        (text.percent(0.42), "42\u00a0%"),
     ],
 )  # fmt: skip
 def test_numbers_and_times_are_short(shown: str, expected: str) -> None:

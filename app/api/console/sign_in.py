@@ -57,10 +57,12 @@ async def sign_in(request: Request, gateway: GatewayDep) -> Response:
     check_origin(request)
     form = await read_form(request)
     target = safe_next(form.raw("next"))
-    _attempts.check(request.client.host if request.client else "")
+    address = request.client.host if request.client else ""
+    _attempts.check(address)
     try:
         token = await asyncio.to_thread(_start, gateway, form.raw("key").strip(), request.cookies.get(SESSION_COOKIE))
     except RejectedInput as error:
+        _attempts.note_failure(address)
         return _rejected(request, gateway, target, form.raw("key").strip(), error)
     answer = see_other(target)
     set_session_cookie(request, answer, token)
@@ -139,7 +141,7 @@ def _rejected(request: Request, gateway: Gateway, target: str, key: str, error: 
         error="This key is not valid.",
         remedy="Check that you copied all of it, mg_<id>_<secret>, and that it is neither expired nor deleted.",
     )
-    return page(request, "sign_in.html", view, anonymous_chrome(request), status=STATUS[error.kind])
+    return page(request, "sign_in.html", view, anonymous_chrome(request), status=int(STATUS[error.kind]))
 
 
 def _referrer_path(request: Request) -> str:

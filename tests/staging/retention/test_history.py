@@ -14,11 +14,8 @@ from tests.support.samples.schemas import schema_of
 def next_minute(engine: sa.Engine) -> None:
     """Let the stored samples be one minute older."""
     with engine.begin() as connection:
-        connection.execute(
-            sa.text(
-                "UPDATE mirrorgate.history SET minute = minute - interval '1 min', sampled_at = sampled_at - '1 min'"
-            )
-        )
+        for column in ("minute", "sampled_at"):
+            connection.execute(sa.text(f"UPDATE mirrorgate.history SET {column} = {column} - interval '1 min'"))
 
 
 def sampled(engine: sa.Engine, table_id: TableId | None = None) -> Sample:
