@@ -93,7 +93,7 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
                     answers_ready(plan.address, plan.port, plan.certificate)
                     and (plan.mirror_folder is None or mirror_file.exists())  # changes do not wait for a remote target
                 ),
-                on_ready=lambda: print_ready(plan.url),
+                on_ready=lambda: _announce(console, plan),
                 on_trouble=lambda child: _warn(console, child),
             )
 
@@ -112,6 +112,14 @@ def _other_folders(plan: UpPlan) -> dict[str, Path]:
     """Return the landing zone and the mirror's target, as far as they are folders, by name of their check."""
     zone = {} if plan.zone.is_remote else {"zone_space": Path(plan.zone.location)}
     return zone | ({} if plan.mirror_folder is None else {"mirror_space": plan.mirror_folder})
+
+
+def _announce(console: Console, plan: UpPlan) -> None:
+    """Print that the gateway serves, and for people where the console is and where its key is, never the key."""
+    print_ready(plan.url)
+    if plan.settings.console:
+        key = f"{PREFIX}ADMIN_KEY" if plan.settings.admin_key is not None else plan.data_dir / ADMIN_KEY_FILE
+        console.print(f"console {plan.url}/console; sign in with the key in {key}", markup=False, soft_wrap=True)
 
 
 def _warn(console: Console, child: Child) -> None:
