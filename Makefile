@@ -13,7 +13,7 @@ PYTHON ?=
 # More arguments for mirrorgate up, the demo, pytest, the benchmarks, the fuzzer or chaos.
 ARGS ?=
 # Tests run side by side, those of one file one after the other: they wait more than they work. PARALLEL= for one by one.
-PARALLEL ?= --numprocesses 4 --dist loadfile
+PARALLEL ?= --numprocesses 4
 # How long to fuzz.
 SECONDS ?= 60
 # What the two ways to read bodies are compared on.

@@ -1,9 +1,13 @@
 """Shared fixtures: one private Postgres per session, one migrated template database cloned per test."""
 
+import gc
 import itertools
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,13 +16,40 @@ import sqlalchemy as sa
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
-from tests.support import hypothesis_profile as _  # noqa: F401  # loads the profile
 from tests.support.postgres.databases import create_database, database_in, emptied
+from tests.support.suite import hypothesis_profile as _  # noqa: F401  # loads the profile
+from tests.support.suite.distribution import LongFirst, long_first
 
 _NUMBERS = itertools.count(1)
 
 for size in ("COLUMNS", "LINES"):  # pytest-xdist gives them to its workers; tests of commands set their own
     os.environ.pop(size, None)
+
+# Tests start hundreds of processes: each would compile the program again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell starts what it runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # processes that tests interrupt inherit it
+
+gc.set_threshold(50_000, 20, 50)  # with Python's own, a twentieth of the run is searching for garbage
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFirst | None:
+    return LongFirst(config, log) if config.option.dist == "load" else None  # what --numprocesses alone means
+
+
+@pytest.hookimpl(trylast=True)  # once those that are not asked for have gone
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        long_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """Keep all that was imported and collected out of each later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import yaml
@@ -57,8 +58,9 @@ class Example:
         return f"{self.operation} {self.content_type} {self.name}"
 
 
+@cache
 def load_contract() -> dict[str, Any]:
-    contract: dict[str, Any] = yaml.safe_load(CONTRACT.read_text(encoding="utf-8"))
+    contract: dict[str, Any] = yaml.load(CONTRACT.read_text(encoding="utf-8"), yaml.CSafeLoader)  # 15 times as fast
     return contract
 
 

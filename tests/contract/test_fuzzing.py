@@ -50,7 +50,7 @@ def address(database_url: str, engine: sa.Engine, tmp_path: Path, monkeypatch: p
 def fuzz(address: str, folder: Path, *options: str) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIGURATION), "run", str(CONTRACT)]
     command += ["--url", address, "--header", f"Authorization: Bearer {ADMIN_KEY}", "--no-color", "--warnings", "off"]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     ran = subprocess.run(
         [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
     )

@@ -17,7 +17,7 @@ def rendered() -> str:
 
 @pytest.fixture(scope="module")
 def contract(rendered: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(rendered)
+    loaded: dict[str, Any] = yaml.load(rendered, yaml.CSafeLoader)
     return loaded
 
 

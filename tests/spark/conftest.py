@@ -25,8 +25,9 @@ NewWorker = Callable[..., DrainCycle]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = str(Path(__file__).parent)
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(folder):
             item.add_marker(pytest.mark.spark)
 
 

@@ -1,0 +1,1 @@
+"""How the suite itself runs: its shares, its Hypothesis profile."""
