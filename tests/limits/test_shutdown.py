@@ -65,10 +65,11 @@ def staged_rows(engine: sa.Engine) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.usefixtures("settings")
-def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new(
-    engine: sa.Engine, port: int, processes: int, monkeypatch: pytest.MonkeyPatch
+def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new_and_a_folder_that_is_set_for_counts_stays(
+    engine: sa.Engine, port: int, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"{PREFIX}API_PROCESSES", str(processes))
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     with ExitStack() as stack:
         process, address = stack.enter_context(running(port))
         idle = stack.enter_context(connected(address))
@@ -90,19 +91,11 @@ def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new(
             assert client.is_closed()
         assert process.wait(30) == 0
     assert staged_rows(engine) == 4
+    assert [*tmp_path.glob("*.db")]
 
 
 @pytest.mark.usefixtures("settings")
-def test_api_processes_whose_parent_is_killed_give_the_port_back(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"{PREFIX}API_PROCESSES", "2")
-    with running(port) as (process, _):
-        process.kill()
-        process.wait()
-        wait_until(lambda: not listens(port), within=30, what="nobody listens any more")
-
-
-@pytest.mark.usefixtures("settings")
-def test_what_api_processes_count_in_goes_with_them_or_with_the_next_start(
+def test_killed_api_processes_give_the_port_back_and_what_they_count_in_goes_with_the_next_start(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"{PREFIX}API_PROCESSES", "2")
@@ -121,16 +114,6 @@ def test_what_api_processes_count_in_goes_with_them_or_with_the_next_start(
         process.terminate()
         assert process.wait(30) == 0
     assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.usefixtures("settings")
-def test_a_folder_that_is_set_for_counts_stays(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"{PREFIX}API_PROCESSES", "2")
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    with running(port) as (process, _):
-        process.terminate()
-        assert process.wait(30) == 0
-    assert [*tmp_path.glob("*.db")]
 
 
 @pytest.mark.usefixtures("settings")

@@ -13,6 +13,9 @@ from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.processes import REPOSITORY
 from tests.support.samples.schemas import schema_of
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of the three JVMs, which live for seconds: compile little."""
+
 
 @pytest.mark.slow
 def test_the_drain_publishes_under_spark_submit_on_a_cluster_of_two_workers(
@@ -34,6 +37,7 @@ def test_the_drain_publishes_under_spark_submit_on_a_cluster_of_two_workers(
         str(submit),
         "--master",
         "local-cluster[2,1,1024]",
+        *("--driver-java-options", QUICK_START, "--conf", f"spark.executor.extraJavaOptions={QUICK_START}"),
         str(REPOSITORY / "spark_jobs" / "drain.py"),
         "--once",
     ]
