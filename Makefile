@@ -50,7 +50,7 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 	$(BIN)/lint-imports
 	$(RUN) pytest $(PARALLEL) $(ARGS)
 
-check-all: check ## What check does, then the tests that take minutes
+check-all: check helm-tools ## What check does, then the tests that take minutes
 	$(RUN) pytest -m thorough $(ARGS)
 
 bench: .venv ## Measure every figure and its limit (ARGS="--quick" takes three minutes)

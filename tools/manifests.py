@@ -18,7 +18,6 @@ from tools.helm import REPOSITORY, find_program
 
 CHART: Final = REPOSITORY / "deploy" / "helm" / "mirrorgate"
 MANIFESTS: Final = REPOSITORY / "deploy" / "k8s"
-ALERTS: Final = REPOSITORY / "deploy" / "prometheus" / "alerts.yaml"
 NAMESPACE: Final = "mirrorgate"
 BEGIN: Final = "<!-- Written by `make manifests`. -->\n"
 END: Final = "<!-- End of what `make manifests` wrote. -->\n"
@@ -27,10 +26,10 @@ _ORDER: Final = ("configuration", "volumes", "migrate", "api", "drain", "disrupt
 
 
 def chart_digest() -> str:
-    """Return the SHA-256 of everything in the chart that rendering reads."""
+    """Return the SHA-256 of everything in the chart that rendering with the default values reads."""
     digest = hashlib.sha256()
     for path in sorted(CHART.rglob("*")):
-        if path.is_file() and "ci" not in path.relative_to(CHART).parts and path.suffix != ".md":
+        if path.is_file() and path.parent.name not in ("ci", "files") and path.suffix != ".md":
             digest.update(f"{path.relative_to(CHART)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -99,8 +98,6 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    if ALERTS.exists():
-        (CHART / "files" / "alerts.yaml").write_bytes(ALERTS.read_bytes())
     (CHART / "README.md").write_text(readme(), encoding="utf-8")
     for old in MANIFESTS.glob("*.yaml"):
         old.unlink()
