@@ -872,3 +872,26 @@ CREATE TABLE mirrorgate.block_traces (
     CONSTRAINT trace_context_is_w3c CHECK ((traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-01$'::text))
 );
 CREATE INDEX block_traces_by_age ON mirrorgate.block_traces USING btree (staged_at);
+
+-- Troubles that API processes have found, for MIRRORGATE_ALERT_URL.
+CREATE TABLE mirrorgate.alerts (
+    -- What the alert is about.
+    kind text NOT NULL,
+    -- Name of the table, or of the part of the gateway.
+    subject text NOT NULL,
+    -- critical or warning.
+    severity text NOT NULL,
+    -- Error code of the cause.
+    code text NOT NULL,
+    -- What is wrong.
+    detail text NOT NULL,
+    -- What to do.
+    remedy text NOT NULL,
+    -- When the trouble was first seen.
+    since timestamp with time zone NOT NULL,
+    -- Code with which it was last told; null if it was never told.
+    told_code text,
+    CONSTRAINT alerts_pkey PRIMARY KEY (kind, subject),
+    CONSTRAINT alert_kind_is_known CHECK ((kind = ANY (ARRAY['part'::text, 'table_quarantined'::text, 'table_failing'::text, 'fabric_table'::text, 'dead_letters'::text, 'backlog'::text]))),
+    CONSTRAINT alert_severity_is_known CHECK ((severity = ANY (ARRAY['critical'::text, 'warning'::text])))
+);

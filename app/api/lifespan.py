@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
+from app.api.alerting.messages import Webhook
+from app.api.alerting.watch import AlertWatch
 from app.api.auth.authenticator import Authenticator
 from app.api.auth.tokens import token_verifier
 from app.api.cached_answer import CachedAnswer
@@ -63,6 +65,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         stack.callback(ingest.close)
         probe_threads = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
         stack.callback(probe_threads.shutdown)
+        _start_alerts(settings, engine, backlog, stack)
         authenticator = _start_authenticator(settings, engine, audit_writer, stack)
         if settings.console:
             sampler = HistorySampler(engine)
@@ -112,6 +115,14 @@ def _running_backlog_watch(settings: Settings) -> Iterator[BacklogWatch]:
     finally:
         watch.close()
         engine.dispose()
+
+
+def _start_alerts(settings: Settings, engine: Engine, backlog: BacklogWatch, stack: ExitStack) -> None:
+    if settings.alert_url is not None:
+        webhook = Webhook(settings.alert_url, settings.alert_secret)
+        watch = AlertWatch(engine, webhook, settings.alert_after_seconds, backlog)
+        watch.start()
+        stack.callback(watch.close)
 
 
 def _open_mirror(settings: Settings, stack: ExitStack) -> MirrorRows | None:

@@ -5,8 +5,9 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from app.cli import dead_letters, keys, landing_zone, processes
-from app.cli.audit import audit
+from app.cli import dead_letters, processes
+from app.cli.administration import alerts, keys, landing_zone
+from app.cli.administration.audit import audit
 from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.bridge.objects import objects as bridge_objects
 from app.cli.console import ERRORS, say
@@ -78,6 +79,10 @@ letters.command("show")(dead_letters.show_letter)
 letters.command("replay")(dead_letters.replay)
 letters.command("discard")(dead_letters.discard)
 app.add_typer(letters, name="dead-letters", rich_help_panel=_TO_USE)
+
+alert_commands = typer.Typer(help="Try the webhook for alerts.", no_args_is_help=True)
+alert_commands.command("test")(alerts.test)
+app.add_typer(alert_commands, name="alerts", rich_help_panel=_TO_ADMINISTER)
 
 layouts = typer.Typer(help="Store, list, show and delete layouts of Replicate messages.", no_args_is_help=True)
 layouts.command("list")(layout_commands.list_layouts)

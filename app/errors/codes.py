@@ -121,6 +121,7 @@ class Code(StrEnum):
     ISSUER_UNAVAILABLE = "issuer_unavailable"
     SHUTTING_DOWN = "shutting_down"
     NOT_READY = "not_ready"
+    ALERT_NOT_SENT = "alert_not_sent"
     BAD_SETTING = "bad_setting"
     PUBLIC_WITHOUT_KEY = "public_without_key"
     PUBLIC_WITHOUT_TLS = "public_without_tls"

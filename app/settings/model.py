@@ -21,7 +21,7 @@ from app.settings.landing_zone import LandingZoneSettings
 from app.settings.limits import BacklogLimits, RequestLimits
 from app.settings.mirror import MirrorSettings
 from app.settings.names import PREFIX, RenamedVariables
-from app.settings.operation import OperationSettings
+from app.settings.operation import AlertSettings, OperationSettings
 from app.settings.retention import RetentionSettings
 
 SUBJECTS: Final[Mapping[str, type[BaseModel]]] = {
@@ -35,6 +35,7 @@ SUBJECTS: Final[Mapping[str, type[BaseModel]]] = {
     "Drain": DrainSettings,
     "Mirror": MirrorSettings,
     "Retention": RetentionSettings,
+    "Alerts": AlertSettings,
     "Logs and start": OperationSettings,
 }
 """The settings by subject, in the order of docs/settings.md."""
@@ -43,6 +44,7 @@ SUBJECTS: Final[Mapping[str, type[BaseModel]]] = {
 class Settings(
     BaseSettings,
     OperationSettings,
+    AlertSettings,
     RetentionSettings,
     MirrorSettings,
     DrainSettings,

@@ -1,9 +1,9 @@
-"""Settings of logs, traces and the checks at the start."""
+"""Settings of logs, traces, alerts and the checks at the start."""
 
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, SecretStr, field_validator
 
 
 class LogFormat(StrEnum):
@@ -70,4 +70,31 @@ class OperationSettings(BaseModel):
     def _http_address(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("http://", "https://")):
             raise ValueError("must be an address such as http://127.0.0.1:4318")
+        return value
+
+
+class AlertSettings(BaseModel):
+    """Where alerts go, and how long a trouble must last before it is told."""
+
+    alert_url: Annotated[
+        SecretStr | None,
+        Field(
+            description="Address that gets a POST with JSON when a table is quarantined or keeps failing, dead letters "
+            "wait, Fabric stops, no drain runs, or a backlog is nearly full, and when that is over. Its member `text` "
+            "makes it fit Slack, Mattermost and Google Chat. Unset: no alerts."
+        ),
+    ] = None
+    alert_secret: Annotated[
+        SecretStr | None,
+        Field(description="Signs each alert: `X-Signature: sha256=<HMAC-SHA256 of the body>`. Unset: no signature."),
+    ] = None
+    alert_after_seconds: Annotated[
+        float, Field(ge=0, description="How long a trouble must last before it is told, in seconds.")
+    ] = 60.0
+
+    @field_validator("alert_url")
+    @classmethod
+    def _alert_address(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("http://", "https://")):
+            raise ValueError("must be an address that begins with https:// or http://")
         return value

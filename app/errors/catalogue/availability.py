@@ -34,6 +34,11 @@ AVAILABILITY: Final[Mapping[Code, Entry]] = {
     Code.NOT_READY: Entry(
         Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See which part it is with GET /statusz."
     ),
+    Code.ALERT_NOT_SENT: Entry(
+        Kind.UNAVAILABLE,
+        "The webhook of MIRRORGATE_ALERT_URL did not take a message.",
+        "Check the address with `mirrorgate alerts test`; the gateway sends the alerts again.",
+    ),
     Code.INTERNAL: Entry(
         Kind.BROKEN,
         "An unexpected error occurred in the gateway.",

@@ -27,6 +27,9 @@ class AdvisoryLock(IntEnum):
     LAYOUTS = 7_246_011_005
     """Let one transaction at a time change layouts, so that each change has one audit event."""
 
+    ALERTS = 7_246_011_006
+    """Let one API process at a time look for alerts and tell them. Held by a session."""
+
 
 LOCK_FOR_TRANSACTION: Final = sa.text("SELECT pg_advisory_xact_lock(:number)")
 """Wait for a lock, and hold it until the transaction ends."""

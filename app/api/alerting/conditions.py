@@ -1,0 +1,74 @@
+"""Turns what is known of the gateway into alerts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from app.domain.model.table import TableLife
+from app.domain.preflight.alerts import Alert, AlertKind, Severity
+from app.domain.preflight.readiness import OK
+from app.staging.attention.glances import Glance
+
+NEAR_LIMIT: Final = 0.8
+"""The share of its limit from which a backlog is an alert."""
+
+_PART_REMEDIES: Final[Mapping[str, str]] = {
+    "drain": "Read the log of the drain, or start one with `mirrorgate drain`.",
+    "mirror": "`mirrorgate status` names the tables.",
+    "fabric": "See `mirrorgate fabric status`; resume the capacity if it is paused.",
+    "clock": "Synchronize the clocks of all machines.",
+}
+"""What to do about each part that alerts name. Those of tables have alerts of their own."""
+
+_BACKLOG_REMEDY: Final = "Check that the drain keeps up; a full backlog answers 429 `backlog_full`."
+
+
+def conditions(
+    glances: Sequence[Glance], parts: Mapping[str, str], shares: Mapping[TableLife, float], total_share: float
+) -> Iterator[Alert]:
+    """Yield an alert for each trouble. `parts` are those of `/statusz`, `shares` backlogs as shares of their limits."""
+    for part, remedy in _PART_REMEDIES.items():
+        if (state := parts.get(part, OK)) != OK:
+            severity = Severity.WARNING if part == "clock" else Severity.CRITICAL
+            yield Alert(AlertKind.PART, part, severity, f"{part}_not_ok", _sentence(state), remedy)
+    if total_share >= NEAR_LIMIT:
+        yield _backlog("all tables", total_share)
+    for glance in glances:
+        yield from _of_table(glance)
+        share = shares.get((glance.table_id, glance.generation), 0.0)
+        if share >= NEAR_LIMIT:
+            yield _backlog(glance.name, share)
+
+
+def _of_table(glance: Glance) -> Iterator[Alert]:
+    name, critical, warning = glance.name, Severity.CRITICAL, Severity.WARNING
+    if glance.state == "quarantined":
+        reason = glance.state_reason or ""
+        remedy = f"Correct the cause, then run `mirrorgate tables release {name}`."
+        yield Alert(AlertKind.TABLE_QUARANTINED, name, critical, _code_in(reason), _sentence(reason), remedy)
+    if glance.failure_code is not None:
+        detail = _sentence(glance.failure_detail or "")
+        remedy = glance.failure_remedy or ""
+        yield Alert(AlertKind.TABLE_FAILING, name, critical, glance.failure_code, detail, remedy)
+    if glance.fabric_error is not None:
+        detail, remedy = _sentence(glance.fabric_error), "Fabric stopped this table; see docs/fabric.md."
+        yield Alert(AlertKind.FABRIC_TABLE, name, critical, "fabric_error", detail, remedy)
+    if glance.waiting_letters:
+        detail = "Rejected changes wait for a decision."
+        remedy = f"Run `mirrorgate dead-letters list {name}`, then replay or discard them."
+        yield Alert(AlertKind.DEAD_LETTERS, name, warning, "dead_letters_waiting", detail, remedy)
+
+
+def _backlog(subject: str, share: float) -> Alert:
+    severity = Severity.CRITICAL if share >= 1 else Severity.WARNING
+    code = "backlog_full" if share >= 1 else "backlog_near_limit"
+    return Alert(AlertKind.BACKLOG, subject, severity, code, "The backlog is near its limit.", _BACKLOG_REMEDY)
+
+
+def _code_in(reason: str) -> str:
+    """Return the code at the beginning of a quarantine's reason."""
+    code, colon, _ = reason.partition(":")
+    return code if colon and code.replace("_", "").isalnum() else "quarantined"
+
+
+def _sentence(text: str) -> str:
+    return text if not text or text.endswith(".") else f"{text}."

@@ -1,0 +1,121 @@
+"""The thread that looks for alerts and tells them. One API process of the gateway does it at a time."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from app.api.alerting.conditions import conditions
+from app.api.alerting.messages import Webhook
+from app.domain.preflight.alerts import Alert, AlertKind, AlertPlan, KnownAlert, Severity, message_of, plan_alerts
+from app.domain.preflight.readiness import judge_gateway
+from app.errors import Code, MirrorgateError
+from app.ingest import BacklogWatch
+from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
+from app.staging.attention.alerts import alerts_claimed, known_alerts, store_alerts
+from app.staging.attention.glances import glances
+from app.staging.connection.database import Engine, installation_id, translated_errors
+from app.staging.tables.gateway_status import gateway_facts
+
+log = structlog.get_logger()
+
+LOOK_SECONDS: Final = 10.0
+_DATABASE_AWAY: Final = Alert(
+    AlertKind.PART,
+    "database",
+    Severity.CRITICAL,
+    Code.DATABASE_UNAVAILABLE,
+    "An API process cannot read Postgres.",
+    "Check that Postgres runs and that MIRRORGATE_DATABASE_URL reaches it.",
+)
+
+
+@dataclass
+class AlertWatch:
+    """Looks every LOOK_SECONDS. What it has told is in Postgres; only that Postgres is away, the process remembers."""
+
+    engine: Engine
+    webhook: Webhook
+    after_seconds: float
+    backlog: BacklogWatch
+    clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    gateway: str = ""
+    """The installation's id, once Postgres has told it."""
+    _away: Mapping[str, KnownAlert] = field(default_factory=dict)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="alert-watch", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread and wait for it."""
+        self._stopping.set()
+        self._thread.join()
+
+    def look(self) -> None:
+        """Look once, and tell what is due. A message that is not taken is sent again at the next look."""
+        try:
+            with translated_errors(), alerts_claimed(self.engine) as is_mine:
+                if is_mine:
+                    self._look()
+        except MirrorgateError as error:
+            if error.code is Code.ALERT_NOT_SENT:
+                raise
+            self._tell_away([_DATABASE_AWAY])
+        else:
+            self._tell_away([])
+
+    def _look(self) -> None:
+        with self.engine.begin() as connection:
+            self.gateway = str(installation_id(connection))
+            known = known_alerts(connection)
+            parts = judge_gateway(gateway_facts(connection))
+            tables = glances(connection)
+        found = conditions(tables, parts, self.backlog.shares(), self.backlog.total_share())
+        plan = plan_alerts(known, found, self.clock(), after_seconds=self.after_seconds)
+        self._store([*plan.begun, *plan.changed], plan.forgotten)
+        if self._tell(plan):
+            self._store(_told(plan.firing), [over.alert.key for over in plan.resolved])
+
+    def _tell_away(self, found: Sequence[Alert]) -> None:
+        """Tell that Postgres is away, or back again, from what this process remembers."""
+        plan = plan_alerts(self._away, found, self.clock(), after_seconds=self.after_seconds)
+        kept = {known.alert.key: known for known in (*self._away.values(), *plan.begun)} if found else {}
+        if self._tell(plan):
+            kept |= {known.alert.key: known for known in _told(plan.firing)}
+        self._away = kept
+
+    def _tell(self, plan: AlertPlan) -> bool:
+        """Send what is due; return whether anything was. Raises TemporarilyUnavailable `alert_not_sent`."""
+        if not plan.firing and not plan.resolved:
+            return False
+        self.webhook.send(message_of(plan, gateway=self.gateway, now=self.clock()))
+        ALERTS.labels("firing").inc(len(plan.firing))
+        ALERTS.labels("resolved").inc(len(plan.resolved))
+        return True
+
+    def _store(self, kept: Sequence[KnownAlert], forgotten: Sequence[str]) -> None:
+        if kept or forgotten:
+            with translated_errors(), self.engine.begin() as connection:
+                store_alerts(connection, kept, forgotten)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            try:
+                self.look()
+            except MirrorgateError as error:
+                ALERTS_NOT_SENT.inc()
+                log.warning("alerts_not_sent", code=error.code, detail=error.detail)
+            except Exception as error:  # noqa: BLE001  # the thread must survive what no one foresaw
+                log.critical("alert_watch_failed", error=type(error).__name__)
+
+
+def _told(firing: Sequence[KnownAlert]) -> list[KnownAlert]:
+    return [replace(known, told_code=known.alert.code) for known in firing]

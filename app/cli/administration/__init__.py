@@ -1,0 +1,5 @@
+"""Commands of administrators.
+
+`keys` and `audit` call the API. `landing_zone` opens the database and the zone directly, because the API never sees
+the zone. `alerts` calls the webhook that the API sends alerts to.
+"""

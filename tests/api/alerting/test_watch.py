@@ -1,0 +1,170 @@
+"""Alerts of a real gateway reach a real receiver, signed, once among several API processes."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from app.api.alerting.messages import Webhook
+from app.api.alerting.watch import AlertWatch
+from app.cli.main import app
+from app.domain.publication.backlog import BacklogLimit
+from app.errors import Code, TemporarilyUnavailable
+from app.ingest import BacklogWatch
+from app.staging.attention.alerts import alerts_claimed
+from app.staging.connection.database import open_engine
+from tests.support.http.stand_in import StandIn
+
+SECRET = "only-for-tests"
+
+
+@dataclass
+class Receiver:
+    """A webhook: what it got, and what it answers."""
+
+    address: str = ""
+    status: int = 204
+    bodies: list[bytes] = field(default_factory=list)
+    signatures: list[str] = field(default_factory=list)
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return the alerts of all messages, and forget them."""
+        found = [alert for body in self.bodies for alert in json.loads(body)["alerts"]]
+        self.bodies.clear()
+        return found
+
+    def told(self) -> list[tuple[str, str, str]]:
+        return [(alert["status"], alert["subject"], alert["code"]) for alert in self.alerts()]
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    found = Receiver()
+
+    class Handler(StandIn):
+        def respond(self) -> None:
+            found.bodies.append(self.body())
+            found.signatures.append(self.headers["X-Signature"] or "")
+            self.answer(found.status, b"")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        found.address = f"http://127.0.0.1:{server.server_port}/hook?token=hidden"
+        try:
+            yield found
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+class Clock:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def watch_of(engine: sa.Engine, receiver: Receiver, clock: Clock | None = None, after: float = 0.0) -> AlertWatch:
+    webhook = Webhook(SecretStr(receiver.address), SecretStr(SECRET))
+    backlog = BacklogWatch(engine, BacklogLimit(1, 1, 1), BacklogLimit(1, 1))
+    return AlertWatch(engine, webhook, after, backlog, clock or Clock())
+
+
+def run(engine: sa.Engine, statement: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.text(statement))
+
+
+@pytest.fixture
+def quarantined(engine: sa.Engine) -> sa.Engine:
+    run(
+        engine,
+        "WITH t AS (INSERT INTO mirrorgate.tables (name, folded_name, state, state_reason) "
+        "VALUES ('s.a', 's.a', 'quarantined', 'foreign_file: a file is foreign') RETURNING table_id) "
+        "INSERT INTO mirrorgate.table_counters (table_id) SELECT table_id FROM t",
+    )
+    return engine
+
+
+def test_a_quarantined_table_and_a_missing_drain_are_told_once_and_when_they_are_over(
+    quarantined: sa.Engine, receiver: Receiver
+) -> None:
+    watch = watch_of(quarantined, receiver)
+    watch.look()
+    assert receiver.told() == [("firing", "drain", "drain_not_ok"), ("firing", "s.a", "foreign_file")]
+    watch_of(quarantined, receiver).look()  # of another API process, or after a restart
+    assert receiver.told() == []
+    run(quarantined, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
+    watch.look()
+    assert receiver.told() == [("resolved", "s.a", "foreign_file")]
+
+
+def test_a_message_is_signed_over_its_body(quarantined: sa.Engine, receiver: Receiver) -> None:
+    watch_of(quarantined, receiver).look()
+    digest = hmac.new(SECRET.encode(), receiver.bodies[0], hashlib.sha256).hexdigest()
+    assert receiver.signatures == [f"sha256={digest}"]
+
+
+def test_a_receiver_that_fails_gets_the_same_alerts_again(quarantined: sa.Engine, receiver: Receiver) -> None:
+    watch, receiver.status = watch_of(quarantined, receiver), 500
+    with pytest.raises(TemporarilyUnavailable) as caught:
+        watch.look()
+    assert caught.value.code is Code.ALERT_NOT_SENT
+    assert "hidden" not in str(caught.value)
+    first, receiver.status = receiver.alerts(), 200
+    watch.look()
+    assert receiver.alerts() == first
+
+
+def test_one_process_at_a_time_tells(quarantined: sa.Engine, receiver: Receiver) -> None:
+    with alerts_claimed(quarantined) as is_mine:
+        assert is_mine
+        watch_of(quarantined, receiver).look()
+    assert receiver.told() == []
+
+
+def test_a_trouble_that_does_not_last_is_not_told(quarantined: sa.Engine, receiver: Receiver) -> None:
+    clock = Clock()
+    watch = watch_of(quarantined, receiver, clock, after=60)
+    watch.look()
+    run(quarantined, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
+    clock.now += timedelta(seconds=61)
+    watch.look()
+    assert receiver.told() == [("firing", "drain", "drain_not_ok")]
+
+
+def test_a_process_without_postgres_tells_that_and_when_it_is_back(quarantined: sa.Engine, receiver: Receiver) -> None:
+    watch = watch_of(quarantined, receiver)
+    away = open_engine("postgresql://nobody@127.0.0.1:1/none")
+    watch.engine = away
+    watch.look()
+    watch.look()
+    assert receiver.told() == [("firing", "database", "database_unavailable")]
+    watch.engine = quarantined
+    watch.look()
+    assert ("resolved", "database", "database_unavailable") in receiver.told()
+    away.dispose()
+
+
+def test_the_command_sends_a_test_message(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRRORGATE_ALERT_URL", receiver.address)
+    assert CliRunner().invoke(app, ["alerts", "test"], catch_exceptions=False).exit_code == 0
+    assert json.loads(receiver.bodies[0])["text"].startswith("TEST:")
