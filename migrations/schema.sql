@@ -34,10 +34,15 @@ END $$;
 CREATE FUNCTION mirrorgate.note_incomplete_images() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
+DECLARE
+    kept boolean := coalesce(OLD.options ->> 'partial_updates' = 'complete', false)
+        OR coalesce(OLD.options ->> 'row_images' = 'on', false);
+    keeps boolean := coalesce(NEW.options ->> 'partial_updates' = 'complete', false)
+        OR coalesce(NEW.options ->> 'row_images' = 'on', false);
 BEGIN
     IF NEW.generation <> OLD.generation THEN
         NEW.images_complete := true;
-    ELSIF NEW.options ->> 'partial_updates' IS DISTINCT FROM OLD.options ->> 'partial_updates' THEN
+    ELSIF keeps <> kept THEN
         NEW.images_complete := NOT EXISTS (
             SELECT FROM mirrorgate.table_counters WHERE table_id = NEW.table_id AND last_sequence > 0);
     END IF;
@@ -106,7 +111,7 @@ CREATE TABLE mirrorgate.tables (
     any_letter_case boolean DEFAULT false NOT NULL,
     -- An operator asked the next owner to write _gateway.json of the folder again.
     rewrite_marker boolean DEFAULT false NOT NULL,
-    -- Whether partial_updates had its present value before the first batch, so that no row lacks a row image.
+    -- Whether the table has kept row images, or none, since the first batch, so that no row lacks a row image.
     images_complete boolean DEFAULT true NOT NULL,
     CONSTRAINT tables_pkey PRIMARY KEY (table_id),
     CONSTRAINT dropping_has_a_plan CHECK (((state = 'dropping'::text) = (drop_plan IS NOT NULL))),

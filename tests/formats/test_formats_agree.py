@@ -8,11 +8,14 @@ import pyarrow as pa
 from hypothesis import given, note, reject
 from hypothesis import strategies as st
 
+from app.domain.model.change import Change, Operation
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
-from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.errors import Code, RejectedInput
 from app.formats.replicate.messages import decode_replicate
@@ -22,10 +25,12 @@ from tests.support.forms.form import NAME, Form, schema
 from tests.support.forms.replicate import described
 from tests.support.forms.source_histories import History, SourceTable, State, histories
 
+COMPLETE = TableOptions(partial_updates=PartialUpdates.COMPLETE)
+KEEP = TableOptions(row_images=RowImages.ON)
 
-def landed(history: History, form: Form, *, complete: bool = False) -> list[dict[str, Any]]:
-    """Return the rows of all transactions, one batch for each. With `complete`, row images fill the gaps."""
-    options = TableOptions(partial_updates=PartialUpdates.COMPLETE) if complete else TableOptions()
+
+def staged(history: History, form: Form, options: TableOptions) -> tuple[pa.Table, ImageOverlay]:
+    """Return the rows of all transactions, one batch for each, and the row images that they leave."""
     rules = RowRules(schema(history.table), options)
     place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
     overlay = ImageOverlay(Table(*place, rules.schema, options), {})
@@ -34,8 +39,27 @@ def landed(history: History, form: Form, *, complete: bool = False) -> list[dict
         rows, layer = overlay.complete(form.rows(history.table, events, rules))
         overlay.adopt(layer, BatchSequence(number))
         batches.append(rows.batch)
-    found: list[dict[str, Any]] = pa.Table.from_batches(batches, rules.schema.arrow).to_pylist()
+    return pa.Table.from_batches(batches, rules.schema.arrow), overlay
+
+
+def landed(history: History, form: Form, *, complete: bool = False) -> list[dict[str, Any]]:
+    """Return the rows of all transactions. With `complete`, row images fill the gaps."""
+    rows, _ = staged(history, form, COMPLETE if complete else TableOptions())
+    found: list[dict[str, Any]] = rows.to_pylist()
     return found
+
+
+def state_of_images(overlay: ImageOverlay, table: SourceTable) -> State:
+    """Return the rows that the images are read as."""
+    images = [decode_image(image.image) for image in overlay.written.values() if image is not None]
+    names = overlay.table.schema.names
+    after = [{names[at]: value for at, value in image.items()} for image in images]
+    rows = landing_rows(
+        [Change(at, Operation.SNAPSHOT, None, values, "", "") for at, values in enumerate(after)],
+        overlay.table.schema,
+    )
+    state = [tuple(row[name] for name in table.types) for row in rows.batch.to_pylist()]
+    return {table.key(values): values for values in state}
 
 
 def applied(rows: Sequence[Mapping[str, Any]], table: SourceTable) -> State:
@@ -85,6 +109,14 @@ def test_metadata_declares_the_schema_that_the_table_is_registered_with(history:
     [entry] = decode_replicate(json.dumps([described(history.table)]).encode()).metadata
     types = {name: "string" if of == "json" else of for name, of in history.table.types.items()}
     assert entry.schema == schema(SourceTable(types, history.table.keys))
+
+
+@given(name=st.sampled_from(FULL_FORMS), history=histories())
+def test_row_images_that_full_images_leave_are_the_sources_state(name: str, history: History) -> None:
+    landed_whole(history)
+    rows, overlay = staged(history, FORMS[name], KEEP)
+    assert rows.to_pylist() == landed(history, FORMS[name])
+    assert state_of_images(overlay, history.table) == history.state
 
 
 @given(name=st.sampled_from(FULL_FORMS), history=histories())

@@ -84,7 +84,7 @@ def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> Ta
 def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
     """Drop the folder and start a new generation under the new name.
 
-    With `partial_updates=complete`, every row lands again from its row image. Otherwise the source must load the table
+    If the table keeps row images, every row lands again from its row image. Otherwise the source must load the table
     again.
     """
     return operation.rename(wanted.name)

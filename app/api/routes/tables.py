@@ -136,7 +136,7 @@ def get_files(
     responses=problems(401, 403, 404, 422, 503),
 )
 def get_row_image_count(table: TablePath, gateway: GatewayDep, principal: Reader) -> RowImagesModel:
-    """Return how many rows have an image from which partial updates are completed."""
+    """Return how many rows have a row image, from which partial updates are completed."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = visible_table(connection, table, principal)
         count = count_row_images(connection, found.table_id, found.generation)

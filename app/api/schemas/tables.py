@@ -17,6 +17,7 @@ from app.domain.model.table_options import (
     OutOfRange,
     PartialUpdates,
     Reload,
+    RowImages,
     SourceOrder,
 )
 
@@ -114,6 +115,9 @@ class OptionsModel(Model):
     columns: dict[str, ColumnOverrideModel] = {}
     """Overrides for single columns, by name."""
 
+    row_images: RowImages = RowImages.OFF
+    """Whether the newest row of each key is kept, as `partial_updates=complete` does too."""
+
 
 class TableOptionsModel(OptionsModel):
     """All options of a table with their current values."""
@@ -198,7 +202,7 @@ class FilesModel(Model):
 
 
 class RowImagesModel(Model):
-    """How many rows have an image from which partial updates are completed."""
+    """How many rows have a row image."""
 
     table: str
     generation: int

@@ -149,9 +149,11 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
 
 
 def _notes(table: DeclaredTable, present: PresentTable) -> list[str]:
-    if table.options.partial_updates is present.options.partial_updates:
-        return []
-    return ["changing partial_updates deletes all row images of the table"]
+    if present.options.keeps_images and not table.options.keeps_images:
+        return ["without row_images=on and partial_updates=complete the table loses all its row images"]
+    if table.options.keeps_images and not present.options.keeps_images:
+        return ["rows that the table has already get a row image with their next change or load"]
+    return []
 
 
 def _columns_wanted(table: DeclaredTable, present: PresentTable) -> tuple[Column, ...]:

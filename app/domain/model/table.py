@@ -69,7 +69,7 @@ class Table:
     cdc_started: bool = False
     """True if changes other than snapshot rows were accepted in this generation."""
     images_complete: bool = False
-    """True if `partial_updates=complete` was set before the first batch of this generation: each row has an image."""
+    """True if every row of this generation has a row image: they were kept from its first batch."""
     arcion_catalog: str | None = None
     """The catalog whose messages feed this table, set by the first message with a catalog."""
     any_letter_case: bool = False

@@ -45,6 +45,13 @@ class PartialUpdates(OptionValue):
     COMPLETE = "complete"
 
 
+class RowImages(OptionValue):
+    """Whether the gateway keeps the newest row of each key, see decision 0067."""
+
+    OFF = "off"
+    ON = "on"
+
+
 class IncompleteInserts(OptionValue):
     """What happens to an insert without a nullable column: it lands NULL there, or is rejected."""
 
@@ -156,6 +163,12 @@ class TableOptions:
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
     out_of_range: OutOfRange = OutOfRange.REJECT
     columns: Mapping[str, ColumnOverride] = field(default_factory=dict)
+    row_images: RowImages = RowImages.OFF
+
+    @property
+    def keeps_images(self) -> bool:
+        """True if the table keeps a row image of each row: completing partial updates needs one too."""
+        return self.row_images is RowImages.ON or self.partial_updates is PartialUpdates.COMPLETE
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "TableOptions":
@@ -240,7 +253,7 @@ class TableOptions:
                 detail = f"column {column.name!r} is {column.type} and cannot become {self.columns[column.name].type}"
                 raise _rejection(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
         if not schema.key_columns:
-            for name, value in (("partial_updates", "complete"), ("insert_marker", "upsert"), ("reload", "upsert")):
+            for name, value in _NEED_KEYS.items():
                 if getattr(self, name) == value:
                     raise bad_option(f"{name}={value} needs key columns", name)
         if self.initial_load is InitialLoad.WITHOUT_MARKER and self.insert_marker is InsertMarker.UPSERT:
@@ -259,8 +272,8 @@ class TableOptions:
             raise bad_option(
                 "initial_load=without_marker can only be set at a table's first registration", "initial_load"
             )
-        if present.partial_updates is PartialUpdates.COMPLETE is self.partial_updates:
-            detail = "cannot change while partial_updates=complete keeps source values in row images"
+        if present.keeps_images and self.keeps_images:
+            detail = "cannot change while row images keep source values"
             for name in ("source_timezone", "binary_encoding"):
                 if getattr(self, name) != getattr(present, name):
                     raise bad_option(f"{name} {detail}", name)
@@ -277,8 +290,11 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
-_NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range")
+_NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range", "row_images")
 """Options that an earlier release running beside this one does not know."""
+
+_NEED_KEYS: Final = {"partial_updates": "complete", "row_images": "on", "insert_marker": "upsert", "reload": "upsert"}
+"""Values of options that need key columns."""
 
 CHOSEN_AT_CREATION: Final = frozenset({"initial_load", "seed_file"})
 """Options whose default is chosen when a table is created, by `of_new_table`; later it keeps what it has."""

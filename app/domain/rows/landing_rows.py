@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from app.domain.model.change import Change, SourceValue
 from app.domain.model.input_limits import MAX_CELLS, check_cells
-from app.domain.model.table_options import PartialUpdates
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
 from app.domain.rows.row_builder import RowBuilder
@@ -63,7 +62,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-    if options.partial_updates is PartialUpdates.COMPLETE:
+    if options.keeps_images:
         return _landing_rows(changes, batch, _images(builder, batch, rules), builder)
     return _landing_rows(changes, _in_landing_order(batch, builder.key_changes, rules), None, builder)
 
@@ -79,7 +78,7 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
     if sum(len(request.shapes) for request in requests) * len(rules.schema.columns) > MAX_CELLS:
         return None
     rows = shaped_rows(requests, rules)
-    if rows and rules.options.partial_updates is PartialUpdates.COMPLETE:
+    if rows and rules.options.keeps_images:
         rows = rows.with_nulls()  # images have the values as Python objects
     arrays = fitting_columns(rows, rules) if rows else None
     if rows is None or arrays is None:
@@ -94,7 +93,7 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
 def _each(
     requests: Sequence[ShapedChanges], rows: ShapedRows, batch: pa.RecordBatch, rules: RowRules
 ) -> Iterator[LandingRows]:
-    has_images = rules.options.partial_updates is PartialUpdates.COMPLETE
+    has_images = rules.options.keeps_images
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns]) if has_images else []
     start = first = 0
     for request, end, has_snapshots in zip(requests, rows.ends, rows.has_snapshots, strict=True):

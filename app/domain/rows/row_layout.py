@@ -264,7 +264,7 @@ class _Planner:
 
         The same applies to columns that the source did not have when the change was written.
         """
-        if not self._completes:
+        if not self._options.keeps_images:
             return ()
         names: Collection[str] = ()
         if self._shape.operation is Operation.INSERT:

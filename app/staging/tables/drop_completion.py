@@ -16,7 +16,7 @@ from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import BatchSequence, Epoch, Generation, Table
-from app.domain.model.table_options import InitialLoad, PartialUpdates
+from app.domain.model.table_options import InitialLoad
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.landing_rows import landing_rows
@@ -95,7 +95,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
         connection.execute(DELETE_SOURCES, keys)
     else:
         renewed = _begin_generation(connection, table, plan, marker_first=marker_first)
-        if plan.action is DropAction.RENAME and renewed.options.partial_updates is PartialUpdates.COMPLETE:
+        if plan.action is DropAction.RENAME and renewed.options.keeps_images:
             landed_again = _stage_from_images(connection, table.generation, renewed)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
     record_event(connection, table, "drain", COMPLETIONS[plan.action], details=asdict(finished))

@@ -225,7 +225,7 @@ def _set_rules(
     connection.execute(UPDATE_RULES, parameters)
     if options.sources != table.options.sources:
         set_sources(connection, table.table_id, name, options)
-    if options.partial_updates is not table.options.partial_updates:
+    if options.keeps_images is not table.options.keeps_images:
         clear_row_images(connection, table.table_id)
 
 

@@ -20,6 +20,7 @@ from app.domain.model.table_options import (
     InitialLoad,
     NewColumns,
     PartialUpdates,
+    RowImages,
     TableOptions,
 )
 from app.domain.model.table_schema import TableSchema, evolve
@@ -127,9 +128,14 @@ def test_a_new_table_gets_the_first_load_of_the_gateway_unless_the_file_names_on
     assert "option seed_file: false" in named.added
 
 
-def test_forgetting_row_images_is_told() -> None:
-    plan = planned(declared(IDS), present(IDS, partial_updates=PartialUpdates.COMPLETE))
-    assert plan.notes == ("changing partial_updates deletes all row images of the table",)
+def test_beginning_and_ceasing_to_keep_row_images_is_told() -> None:
+    completing, keeping = {"partial_updates": PartialUpdates.COMPLETE}, {"row_images": RowImages.ON}
+    forgotten = ("without row_images=on and partial_updates=complete the table loses all its row images",)
+    begun = ("rows that the table has already get a row image with their next change or load",)
+    for options in (completing, keeping):
+        assert planned(declared(IDS), present(IDS, **options)).notes == forgotten
+        assert planned(declared(IDS, **options), present(IDS)).notes == begun
+    assert planned(declared(IDS, **completing), present(IDS, **keeping)).notes == ()
 
 
 @pytest.mark.parametrize(

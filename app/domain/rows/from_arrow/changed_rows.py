@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from app.domain.model.change import Operation
 from app.domain.model.input_limits import UNLIMITED
-from app.domain.model.table_options import PartialUpdates, SourceOrder
+from app.domain.model.table_options import SourceOrder
 from app.domain.model.table_schema import Column
 from app.domain.rows.from_arrow.arrow_images import source_rows
 from app.domain.rows.from_arrow.columns import (
@@ -73,7 +73,7 @@ def changed_rows(
     reserve(typed_bytes(given, rules.schema))
     typed = _typed(given, frozenset(used), deletes, layouts, operations, rules, max_value_bytes)
     images = None
-    if rules.options.partial_updates is PartialUpdates.COMPLETE:
+    if rules.options.keeps_images:
         images = _images(typed, layouts, operations, rules)
     return LandingRows(typed, typed.num_rows, starts_cdc=True, images=images)
 

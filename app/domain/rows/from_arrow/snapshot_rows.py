@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.input_limits import UNLIMITED
-from app.domain.model.table_options import InsertMarker, PartialUpdates, Reload
+from app.domain.model.table_options import InsertMarker, Reload
 from app.domain.model.table_schema import Column
 from app.domain.rows.from_arrow.arrow_images import source_rows
 from app.domain.rows.from_arrow.columns import (
@@ -56,7 +56,7 @@ def snapshot_rows(
         raise RejectedInput.of(tuple(problems))
     markers = pa.repeat(pa.scalar(int(marker), pa.int32()), given.num_rows)
     typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
-    images = _images(typed, marker, rules) if rules.options.partial_updates is PartialUpdates.COMPLETE else None
+    images = _images(typed, marker, rules) if rules.options.keeps_images else None
     return LandingRows(typed, typed.num_rows, has_snapshots=True, images=images)
 
 

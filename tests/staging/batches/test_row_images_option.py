@@ -1,0 +1,98 @@
+"""`row_images=on`: the newest row of each key is kept, and what lands stays the same."""
+
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.model.table import Table
+from app.domain.model.table_options import BinaryEncoding, PartialUpdates, RowImages, TableOptions
+from app.errors import Code
+from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.rejections import rejected
+from tests.support.samples.changes import delete, insert, update, upsert
+from tests.support.samples.images import COMPLETE, staged_batches, stored_images
+from tests.support.samples.schemas import schema_of
+
+KEEP = TableOptions(row_images=RowImages.ON)
+SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"])
+ADA = insert({"id": 1, "name": "Ada", "total": "1.5"})
+BOB = insert({"id": 2, "name": "Bob", "total": None})
+
+
+@pytest.fixture
+def table(engine: sa.Engine) -> Table:
+    return registered(engine, "t", SCHEMA, KEEP)
+
+
+def test_every_operation_leaves_the_newest_row_of_its_key(engine: sa.Engine, table: Table) -> None:
+    stage(
+        engine,
+        [typed(table, [ADA, BOB, insert({"id": 3, "name": "Cy", "total": 3})])],
+        [typed(table, [update({"id": 1}, {"id": 1, "name": "Eve", "total": 2})])],
+        [typed(table, [delete({"id": 2}), upsert({"id": 4, "name": "Di", "total": 4})])],
+        [typed(table, [update({"id": 3, "name": "Cy", "total": 3}, {"id": 5, "name": "Cy", "total": 3})])],
+    )
+    assert stored_images(engine, table) == {
+        b"1": {"id": 1, "name": "Eve", "total": 2},
+        b"4": {"id": 4, "name": "Di", "total": 4},
+        b"5": {"id": 5, "name": "Cy", "total": 3},
+    }
+    assert current(engine, "t").images_complete
+
+
+def test_partial_updates_are_still_rejected(engine: sa.Engine, table: Table) -> None:
+    stage(engine, [typed(table, [ADA])])
+    with rejected() as rejection:
+        typed(table, [update(None, {"id": 1, "name": "Eve"})])
+    assert rejection.code is Code.INCOMPLETE_UPDATE
+
+
+def test_images_survive_when_partial_updates_begin_or_cease_to_be_completed(engine: sa.Engine, table: Table) -> None:
+    stage(engine, [typed(table, [ADA])])
+    both = registered(engine, "t", None, replace(KEEP, partial_updates=PartialUpdates.COMPLETE))
+    assert both.images_complete
+    stage(engine, [typed(both, [update(None, {"id": 1, "name": "Eve"})])])
+    assert staged_batches(engine, both)[-1][0]["total"] is not None
+    assert registered(engine, "t", None, KEEP).images_complete
+    assert registered(engine, "t", None, COMPLETE).images_complete
+    assert [image["name"] for image in stored_images(engine, table).values()] == ["Eve"]
+
+
+def test_a_column_that_an_insert_did_not_give_is_still_unknown_when_partial_updates_are_completed_later(
+    engine: sa.Engine, table: Table
+) -> None:
+    stage(engine, [typed(table, [insert({"id": 1, "name": "Ada"})])])
+    both = registered(engine, "t", None, replace(KEEP, partial_updates=PartialUpdates.COMPLETE))
+    with rejected() as rejection:
+        stage(engine, [typed(both, [update(None, {"id": 1, "name": "Eve"})])])
+    assert [column for _, _, _, column in rejection.places] == ["total"]
+
+
+def test_images_that_begin_after_the_first_batch_are_recorded_as_incomplete_until_the_table_begins_anew(
+    engine: sa.Engine,
+) -> None:
+    table = registered(engine, "t", SCHEMA)
+    stage(engine, [typed(table, [ADA])])
+    table = registered(engine, "t", None, KEEP)
+    assert not table.images_complete
+    stage(engine, [typed(table, [BOB])])
+    assert stored_images(engine, table).keys() == {b"2"}
+    assert stored_images(engine, registered(engine, "t", None, TableOptions())) == {}
+
+
+def test_images_can_begin_before_the_first_batch(engine: sa.Engine) -> None:
+    registered(engine, "t", SCHEMA)
+    assert registered(engine, "t", None, KEEP).images_complete
+
+
+def test_encodings_stay_while_images_are_kept(engine: sa.Engine, table: Table) -> None:
+    with rejected() as rejection:
+        registered(engine, table.name.table, None, replace(KEEP, binary_encoding=BinaryEncoding.BASE64))
+    assert rejection.code is Code.BAD_OPTION
+
+
+def test_a_table_without_keys_keeps_no_images(engine: sa.Engine) -> None:
+    with rejected() as rejection:
+        registered(engine, "keyless", schema_of({"id": "int64"}), KEEP)
+    assert rejection.code is Code.BAD_OPTION
