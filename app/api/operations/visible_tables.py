@@ -1,10 +1,11 @@
-"""Finds a table by its name, for a caller who may see it."""
+"""Finds tables that a caller may see: one by its name, or all of them at a glance."""
 
 from app.api.auth.dependencies import visible_name
 from app.domain.access.rights import Principal
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
+from app.staging.attention.glances import Glance, glances
 from app.staging.connection.database import Connection
 from app.staging.tables.registry import find_table
 
@@ -20,3 +21,11 @@ def found_table(connection: Connection, name: TableName) -> Table:
 def visible_table(connection: Connection, text: str, principal: Principal) -> Table:
     """Return the live table of this name if the caller may see it. Raises RejectedInput `bad_name`, `unknown_table`."""
     return found_table(connection, visible_name(text, principal))
+
+
+def visible_glances(connection: Connection, principal: Principal) -> list[Glance]:
+    """Return the live tables that the caller may see, by name, read in one statement."""
+    found = glances(connection)
+    if principal.oversees_every_table:
+        return found
+    return [glance for glance in found if principal.may_touch(TableName.parse(glance.name))]

@@ -1,22 +1,11 @@
 """The overview over HTTP: what needs attention, what a key may see, hostile texts, and its size at many tables."""
 
-from collections.abc import Iterator
-
 import httpx
-import pytest
 import sqlalchemy as sa
 
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import Gateway
 
 HOSTILE = "landing_folder_lost: <script>alert(1)</script>\"'><img src=x onerror=alert(2)> `<b>x</b>`"
-
-
-@pytest.fixture
-def browser(gateway: Gateway, api_address: str) -> Iterator[httpx.Client]:
-    """Give a signed-in administrator."""
-    with httpx.Client(base_url=api_address, trust_env=False) as client:
-        assert client.post("/console/sign-in", data={"key": ADMIN_KEY}).status_code == 303
-        yield client
 
 
 def quarantine(engine: sa.Engine, reason: str, names: str = "%") -> None:

@@ -10,16 +10,16 @@ from fastapi import APIRouter, Request, Response
 from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser
 from app.api.gateway import Gateway, GatewayDep
+from app.api.operations.visible_tables import visible_glances
 from app.api.routes.probes import gateway_status
 from app.console.views.attention import troubles
 from app.console.views.overview import OverviewPageView, OverviewView, PlotsView, parts_of, totals_of
 from app.console.views.plots import HOUR_MINUTES, hour_plots
 from app.domain.access.rights import Principal, Right
-from app.domain.model.names import TableName
 from app.domain.preflight.database_findings import judge_durability
 from app.domain.preflight.finding import Finding
 from app.domain.preflight.machine_findings import judge_space
-from app.staging.attention.glances import Durability, Glance, durability, glances
+from app.staging.attention.glances import Durability, Glance, durability
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.retention.history import history
 
@@ -31,7 +31,7 @@ def overview(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respon
     """Show the overview."""
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
-        seen, settings = _visible(connection, principal), durability(connection)
+        seen, settings = visible_glances(connection, principal), durability(connection)
         plots = _plots(connection, principal, seen)
     live = _live(gateway, seen, settings)
     chrome = user.chrome("overview", alerts=len(live.troubles))
@@ -43,7 +43,7 @@ def live_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respo
     """Return the part of the overview that changes all the time."""
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
-        seen, settings = _visible(connection, principal), durability(connection)
+        seen, settings = visible_glances(connection, principal), durability(connection)
     return page(request, "overview_live.html", _live(gateway, seen, settings), user.chrome("overview"))
 
 
@@ -52,17 +52,9 @@ def plots_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Resp
     """Return the plots of the overview, which change once a minute."""
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
-        seen = [] if principal.oversees_every_table else _visible(connection, principal)
+        seen = [] if principal.oversees_every_table else visible_glances(connection, principal)
         plots = _plots(connection, principal, seen)
     return page(request, "plots.html", plots, user.chrome("overview"))
-
-
-def _visible(connection: Connection, principal: Principal) -> list[Glance]:
-    """Return the tables that the user may see."""
-    found = glances(connection)
-    if principal.oversees_every_table:
-        return found
-    return [glance for glance in found if principal.may_touch(TableName.parse(glance.name))]
 
 
 def _plots(connection: Connection, principal: Principal, seen: Sequence[Glance]) -> PlotsView:

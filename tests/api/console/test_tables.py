@@ -1,0 +1,110 @@
+"""The list of tables over HTTP: search, states, order and pages, what a key may see, and the size at 1,000 tables."""
+
+import re
+
+import httpx
+import sqlalchemy as sa
+
+from tests.api.calls import Gateway
+from tests.api.console.conftest import SignIn
+
+TABLES = """
+    WITH made AS (
+        INSERT INTO mirrorgate.tables (name, folded_name)
+        SELECT name, name FROM (SELECT 'crm_' || lpad(n::text, 4, '0') || '.opportunities_of_region' AS name
+            FROM generate_series(1, 1000) n) names
+        RETURNING table_id, name),
+    counted AS (
+        INSERT INTO mirrorgate.table_counters (table_id, last_sequence, accepted_changes, accepted_rows)
+        SELECT table_id, 1, 5, 5 FROM made),
+    typed AS (
+        INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
+        SELECT table_id, 1, 1, '{id}', '[{"name": "id", "type": "int64", "nullable": false}]' FROM made)
+    SELECT min(table_id) FROM made"""
+BLOCKS = """
+    INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, staged_at)
+    SELECT table_id, 1, 1, 1, 1, '{5}', '{5}', 5, 5, 100, sha256(''),
+        clock_timestamp() - make_interval(secs => table_id % 100) FROM mirrorgate.tables"""
+
+
+def names(page: str) -> list[str]:
+    """Return the names of the listed tables in order."""
+    return re.findall(r'<th scope="row"><a href="[^"]*"><bdi>([^<]*)</bdi>', page)
+
+
+def chips(page: str) -> dict[str, int]:
+    """Return the numbers of the chips by their label."""
+    found = re.findall(r'<a class="filter"[^>]*>([^<]*) <span class="number">([\d,]*)</span>', page)
+    return {label: int(number.replace(",", "")) for label, number in found}
+
+
+def listed(browser: httpx.Client, **query: str) -> str:
+    """Return the page of a query, whose refreshed part must list the same."""
+    page = browser.get("/console/tables", params=query).raise_for_status().text
+    refresh = re.search(r'hx-get="([^"]*)"', page)
+    assert refresh is not None
+    part = browser.get(refresh[1].replace("&amp;", "&")).raise_for_status().text
+    assert "<html" not in part
+    assert (names(part), chips(part)) == (names(page), chips(page))
+    return page
+
+
+def test_tables_are_found_by_name_state_and_order(
+    browser: httpx.Client, gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    for table, number in (("sales.orders", 3), ("sales.items", 1), ("HR.People", 2)):
+        gateway.register(table, {"id": "int64"}, ["id"]).raise_for_status()
+        gateway.rows(table, *({"id": key} for key in range(number))).raise_for_status()
+    gateway.post("/v1/tables/sales.items/pause", params={"generation": 1}).raise_for_status()
+    with api_engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = 'landing_folder_lost: gone'"
+                " WHERE name = 'HR.People'"
+            )
+        )
+        connection.execute(
+            sa.text("UPDATE mirrorgate.staged_blocks SET staged_at = staged_at - interval '1 hour' WHERE row_count = 1")
+        )
+    page = listed(browser)
+    assert names(page) == ["HR.People", "sales.items", "sales.orders"]
+    assert chips(page) == {"All": 3, "Active": 1, "Quarantined": 1, "Lagging": 1, "Paused": 1}
+    assert "landing_folder_lost</span>" in page
+    assert names(listed(browser, q="  SALES  or ")) == ["sales.orders"]
+    assert names(listed(browser, state="quarantined")) == ["HR.People"]
+    assert names(listed(browser, state="lagging", q="items")) == ["sales.items"]
+    assert names(listed(browser, sort="lag"))[0] == "sales.items"
+    assert names(listed(browser, sort="rows")) == ["sales.orders", "HR.People", "sales.items"]
+    page = listed(browser, sort="rows", order="reverse", q="s")
+    assert names(page) == ["sales.items", "sales.orders"]
+    assert 'aria-sort="ascending"><a href="/console/tables?q=s&amp;sort=rows">' in page
+    assert '<input type="hidden" name="order" value="reverse">' in page
+    assert names(listed(browser, page="-1", state="none", sort="none")) == ["HR.People", "sales.items", "sales.orders"]
+    page = listed(browser, q='"><script>alert(1)</script>\u202e')
+    assert ("No table matches." in page, "<script>alert" in page) == (True, False)
+
+
+def test_a_key_sees_its_own_tables_only(sign_in: SignIn, gateway: Gateway) -> None:
+    for table in ("sales.orders", "hr.people"):
+        gateway.register(table, {"id": "int64"}, ["id"]).raise_for_status()
+    page = listed(sign_in("read", tables=["sales.*"]))
+    assert names(page) == ["sales.orders"]
+    assert "hr.people" not in page
+    assert chips(page) == {"All": 1, "Active": 1}
+    assert sign_in("ingest").get("/console/tables").status_code == 403
+    assert "There is no table that you may see." in listed(sign_in("read", tables=["none.*"]))
+
+
+def test_a_thousand_tables_are_a_small_page(browser: httpx.Client, api_engine: sa.Engine) -> None:
+    with api_engine.begin() as connection:
+        connection.execute(sa.text(TABLES))
+        connection.execute(sa.text(BLOCKS))
+    page = listed(browser)
+    assert (len(names(page)), chips(page)["All"]) == (100, 1000)
+    assert "1 to 100 of 1,000" in page
+    assert len(page.encode()) < 200_000
+    assert names(listed(browser, page="10"))[-1] == "crm_1000.opportunities_of_region"
+    assert names(listed(browser, page="999", q="crm_000")) == [
+        f"crm_000{number}.opportunities_of_region" for number in range(1, 10)
+    ]
