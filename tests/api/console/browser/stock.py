@@ -1,0 +1,124 @@
+"""A gateway with tables in every state, rejected messages, keys and an hour of history, for tours and screenshots."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+import sqlalchemy as sa
+
+from app.domain.publication.failure import Failure
+from app.errors import Code
+from app.staging.ledger.failures import record_failure
+from app.staging.ledger.leases import renew_lease
+from app.staging.tables.registry import quarantine_table
+from tests.api.calls import Gateway
+from tests.support.gateway_parts import current
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, plan, publish
+
+ORDERS: Final = {"order_id": "int64", "customer": "string", "placed_at": "timestamp", "total": "decimal(12,2)"}
+HOUR: Final = """
+    INSERT INTO mirrorgate.history (minute, sampled_at, seconds, accepted_rows, published_rows, pending_rows,
+        oldest_seconds, table_ids, table_accepted_rows, table_published_rows, table_pending_rows, table_oldest_seconds)
+    SELECT minute, minute, 60, accepted, published, pending, oldest,
+        ARRAY[:table_id], ARRAY[accepted], ARRAY[published], ARRAY[pending], ARRAY[oldest]
+    FROM (
+        SELECT date_trunc('minute', now()) - make_interval(mins => ago) AS minute,
+            (90000 + 30000 * sin(ago / 7.0) + 9000 * sin(ago * 2.3))::bigint AS accepted,
+            (90000 + 30000 * sin((ago + 1) / 7.0) + 5000 * sin(ago * 1.9))::bigint AS published,
+            (4000 + 3500 * sin(ago / 5.0))::bigint AS pending, 2 + 2.3 * (1 + sin(ago / 5.0)) AS oldest
+        FROM generate_series(1, 59) AS ago) samples
+    ON CONFLICT DO NOTHING"""
+"""An hour of history in which one table does everything."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts that others choose and the console shows."""
+
+    reason: str = "foreign_file: 00000000000000000007.parquet is not ours"
+    failure: str = "No space left on device (ENOSPC)"
+    column: str = "note"
+    value: str = "not a number"
+    producer: str = "orders-erp"
+    pattern: str = "sales.*"
+
+
+@dataclass(frozen=True)
+class Stock:
+    """Fills an empty gateway by its own API, and by Postgres what only a drain does."""
+
+    gateway: Gateway
+    engine: sa.Engine
+    texts: Texts = Texts()
+
+    def fill(self, name: Callable[[str], str] = lambda name: name) -> None:
+        """Make tables whose names are those that `name` returns."""
+        for table in ("sales.orders", "sales.customers", "hr.people", "stock.levels", "web.clicks"):
+            self.register(name(table))
+            self.send(name(table), 40)
+        with self.engine.begin() as connection:
+            quarantine_table(connection, current(self.engine, name("hr.people")).table_id, self.texts.reason)
+        self.publish(name("sales.orders"))
+        self.publish(name("sales.customers"))
+        self.fail(name("stock.levels"))
+        self.pause(name("web.clicks"))
+        self.reject(name("sales.orders"))
+        self.send_by_a_producer(name("sales.customers"))
+        self.make_keys()
+        self.remember_an_hour(name("sales.orders"))
+
+    def register(self, table: str) -> None:
+        columns = {**ORDERS, self.texts.column: "string"}
+        done(self.gateway.register(table, columns, ["order_id"], dead_letters="accept"))
+
+    def send(self, table: str, rows: int, first: int = 0) -> None:
+        done(self.gateway.rows(table, *(self.row(first + number) for number in range(rows))))
+
+    def row(self, number: int) -> dict[str, Any]:
+        return {
+            "order_id": number,
+            "customer": f"C-{number % 7:03}",
+            "placed_at": "2026-01-15T09:30:00Z",
+            "total": f"{19 + number}.90",
+            self.texts.column: None,
+        }
+
+    def publish(self, table: str) -> None:
+        found = current(self.engine, table)
+        owned = Owned(found, *claim_by(self.engine, found.table_id))
+        with self.engine.begin() as connection:
+            renew_lease(connection, owned.worker, 3_600)
+        for file in plan(self.engine, owned, ALL_IN_ONE_FILE):
+            publish(self.engine, owned, file)
+
+    def fail(self, table: str) -> None:
+        failure = Failure(Code.STORAGE_FAILED, self.texts.failure, "Free space on the volume of the landing zone.")
+        for _ in range(3):
+            with self.engine.begin() as connection:
+                record_failure(connection, current(self.engine, table), failure)
+
+    def pause(self, table: str) -> None:
+        generation = self.gateway.status(table)["generation"]
+        done(self.gateway.post(f"/v1/tables/{table}/pause", params={"generation": generation}))
+
+    def reject(self, table: str) -> None:
+        wrong = [{**self.row(900 + number), "total": self.texts.value} for number in range(2)]
+        done(self.gateway.rows(table, *wrong, on_reject="dead_letter"))
+
+    def send_by_a_producer(self, table: str) -> None:
+        headers = {"Mirrorgate-Producer": self.texts.producer, "Mirrorgate-Producer-Sequence": "1"}
+        body = {"params": {"table": table}, "json": [self.row(500)], "headers": headers}
+        done(self.gateway.post("/v1/changes/rows", **body))
+
+    def make_keys(self) -> None:
+        for rights, tables in ((["ingest"], [self.texts.pattern]), (["read"], ["*"])):
+            done(self.gateway.post("/v1/keys", json={"rights": rights, "tables": tables}))
+
+    def remember_an_hour(self, table: str) -> None:
+        sql.run(self.engine, HOUR, table_id=current(self.engine, table).table_id)
+
+
+def done(answer: httpx.Response) -> None:
+    assert answer.is_success, answer.text[:500]

@@ -1,0 +1,83 @@
+"""Every page that the console leads to: accessible, readable on a phone, without complaints, also without scripts."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from playwright.sync_api import Browser
+
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.console.browser.stock import Stock
+from tests.api.console.browser.tour import LOOKS, Visit, tour
+from tests.api.console.browser.visitor import Visitor, visiting
+from tests.support.postgres.databases import clear
+
+
+@pytest.fixture(scope="module")
+def stocked(chromium: Browser, api_address: str, api_engine: sa.Engine) -> str:
+    """Fill the gateway once for all tests of this module, which change nothing; its address."""
+    with api_engine.begin() as connection:
+        clear(connection, restart_ids=False)
+    with Gateway.at(api_address, ADMIN_KEY) as gateway:
+        Stock(gateway, api_engine).fill()
+    return api_address
+
+
+@pytest.fixture(scope="module")
+def visits(chromium: Browser, stocked: str) -> Iterator[list[Visit]]:
+    with visiting(chromium, stocked) as visitor:
+        visitor.sign_in()
+        yield tour(visitor)
+
+
+def test_the_tour_begins_with_the_overview_and_sees_no_error_page(visits: list[Visit]) -> None:
+    assert visits[0].heading == "Overview"
+    assert [visit.path for visit in visits if not visit.title.endswith(" – Mirrorgate")] == []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_no_violation(visits: list[Visit], look: str) -> None:
+    assert {visit.path: visit.violations[look] for visit in visits if visit.violations[look]} == {}
+
+
+def test_no_page_scrolls_sideways_on_a_phone(visits: list[Visit]) -> None:
+    assert {visit.path: visit.overflow for visit in visits if visit.overflow} == {}
+
+
+def test_the_browser_complains_about_nothing(visits: list[Visit]) -> None:
+    assert {visit.path: visit.complaints for visit in visits if visit.complaints} == {}
+
+
+def test_every_page_says_the_same_without_scripts(chromium: Browser, stocked: str, visits: list[Visit]) -> None:
+    with visiting(chromium, stocked, java_script_enabled=False) as reader:
+        reader.sign_in()
+        for visit in visits:
+            assert reader.open(visit.path).status == visit.status
+            assert reader.page.locator("h1").inner_text() == visit.heading
+            assert reader.page.locator("#live").inner_text() == ""
+        assert reader.complaints == []
+
+
+def test_the_pages_before_a_session_are_as_good(chromium: Browser, stocked: str) -> None:
+    with visiting(chromium, stocked) as stranger:
+        for path in ("/console/sign-in", "/console/sign-in?ended=1"):
+            stranger.open(path)
+            check(stranger)
+        stranger.page.get_by_label("API key").fill("mg_wrong")
+        stranger.submit("Sign in")
+        check(stranger)
+
+
+def test_a_page_that_does_not_exist_is_as_good(chromium: Browser, stocked: str) -> None:
+    with visiting(chromium, stocked) as visitor:
+        visitor.sign_in()
+        assert visitor.open("/console/none").status == 404
+        check(visitor)
+
+
+def check(visitor: Visitor) -> None:
+    for colors, size in LOOKS.values():
+        visitor.show(colors=colors, size=size)
+        assert visitor.violations() == []
+    assert visitor.overflow() == []
+    assert visitor.complaints == []
