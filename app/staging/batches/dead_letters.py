@@ -17,6 +17,7 @@ from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.errors import Problem
+from app.staging.connection.page_turn import Turn
 
 INSERT_LETTER = sa.text("""
     INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,
@@ -76,6 +77,21 @@ SELECT_LETTERS = sa.text(f"""{_SELECT_LETTERS}
 SELECT_LETTER = sa.text(f"{_SELECT_LETTERS} WHERE {_OF_NAME} AND d.letter_id = :letter_id")
 """Read one letter of a table name."""
 
+_MATCHES = """
+    WHERE d.table_id = ANY(:table_ids) AND (CAST(:state AS text) IS NULL OR d.state = :state)
+      AND (CAST(:code AS text) IS NULL OR EXISTS (
+        SELECT FROM jsonb_array_elements(d.errors) e WHERE e ->> 'code' = :code))"""
+"""Select the letters of some tables that match a filter; a condition of two statements."""
+
+SELECT_OLDER = sa.text(f"{_SELECT_LETTERS} {_MATCHES} AND d.letter_id < :before ORDER BY d.letter_id DESC LIMIT :limit")
+"""Read matching letters before a letter, newest first."""
+
+SELECT_NEWER = sa.text(f"{_SELECT_LETTERS} {_MATCHES} AND d.letter_id > :after ORDER BY d.letter_id LIMIT :limit")
+"""Read matching letters after a letter, oldest first."""
+
+SELECT_ANY = sa.text(f"{_SELECT_LETTERS} WHERE d.letter_id = ANY(:letter_ids) ORDER BY d.letter_id")
+"""Read letters of any table."""
+
 SELECT_MESSAGE = sa.text("SELECT format, message, reading FROM mirrorgate.dead_letters WHERE letter_id = :letter_id")
 """Read the message of a letter, and how to decode it."""
 
@@ -126,6 +142,15 @@ class LockedLetter:
     table_id: TableId
     generation: Generation
     state: LetterState
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """The letters to list: of these tables, in this state, with this code among their errors; None matches any."""
+
+    table_ids: Sequence[TableId]
+    state: LetterState | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +223,21 @@ def list_letters(
     """Return up to `limit` letters after letter `after` of every table that has or had this name, in order."""
     parameters = {"folded_name": name.folded, "state": state, "after": after, "limit": limit}
     return [_letter(row) for row in connection.execute(SELECT_LETTERS, parameters)]
+
+
+def newest_letters(connection: sa.Connection, wanted: LetterFilter, turn: Turn, limit: int) -> list[StoredLetter]:
+    """Return up to `limit` matching letters of a page, newest first."""
+    parameters = {"table_ids": list(wanted.table_ids), "state": wanted.state, "code": wanted.code, "limit": limit}
+    if turn.after is not None:
+        rows = connection.execute(SELECT_NEWER, {**parameters, "after": turn.after}).all()
+        return [_letter(row) for row in reversed(rows)]
+    return [_letter(row) for row in connection.execute(SELECT_OLDER, {**parameters, "before": turn.older_than})]
+
+
+def find_letters(connection: sa.Connection, letter_ids: Collection[int]) -> list[StoredLetter]:
+    """Return the letters with these ids, of any table, in order; missing ones are left out."""
+    rows = connection.execute(SELECT_ANY, {"letter_ids": list(letter_ids)})
+    return [_letter(row) for row in rows]
 
 
 def find_letter(connection: sa.Connection, name: TableName, letter_id: int) -> StoredLetter | None:

@@ -4,6 +4,7 @@ A `Table` is a snapshot of one moment. Before a change depends on it, take the s
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -48,6 +49,11 @@ SELECT_BY_IDS = sa.text(_SELECT_TABLES + " AND t.table_id = ANY(:table_ids)")
 SELECT_ALL = sa.text(_SELECT_TABLES + " ORDER BY t.name")
 """Read all live tables by name."""
 
+SELECT_NAMED = sa.text("""
+    SELECT table_id, name, generation, state <> 'dropped' AS is_live FROM mirrorgate.tables
+    ORDER BY folded_name, table_id""")
+"""Read the names of all tables, also of dropped ones."""
+
 SELECT_DROPPED = sa.text("SELECT table_id FROM mirrorgate.tables WHERE state = 'dropped'")
 """List the dropped tables."""
 
@@ -64,6 +70,16 @@ QUARANTINE = sa.text("""
     UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason
     WHERE table_id = :table_id AND state = 'active'""")
 """Quarantine an active table."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """The name and the present generation of a table; a dropped one has none that lives."""
+
+    table_id: TableId
+    name: TableName
+    generation: Generation
+    is_live: bool
 
 
 def find_table(connection: sa.Connection, name: TableName) -> Table | None:
@@ -98,6 +114,14 @@ def find_tables_by_id(connection: sa.Connection, table_ids: Collection[TableId])
 def list_tables(connection: sa.Connection) -> list[Table]:
     """Return all live tables by name."""
     return [_table(row) for row in connection.execute(SELECT_ALL).mappings()]
+
+
+def named_tables(connection: sa.Connection) -> list[NamedTable]:
+    """Return the names of all tables, also of dropped ones, whose dead letters and events are still kept."""
+    return [
+        NamedTable(TableId(row.table_id), TableName.parse(row.name), Generation(row.generation), row.is_live)
+        for row in connection.execute(SELECT_NAMED)
+    ]
 
 
 def dropped_tables(connection: sa.Connection) -> set[TableId]:

@@ -1,0 +1,163 @@
+"""The pages of dead letters: who sees what, and replay, correction and discard with their outcomes and events."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.calls import Gateway, insert
+from tests.api.console.plain_browser import Browser, check_markup, signed_in
+
+PATH = "/console/dead-letters"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\n\u202eevil"
+COLUMNS = [{"name": "id", "type": "int64", "nullable": False}, {"name": "n", "type": "int32"}]
+
+
+@pytest.fixture
+def browser(gateway: Gateway, api_address: str) -> Iterator[Browser]:
+    """Give a signed-in administrator, and the tables `shop.items` and `hr.people`, which keep dead letters."""
+    for table in ("shop.items", "hr.people"):
+        declared = {"key_columns": ["id"], "columns": COLUMNS, "options": {"dead_letters": "accept"}}
+        gateway.put(f"/v1/tables/{table}", json=declared).raise_for_status()
+    with signed_in(api_address) as made:
+        yield made
+
+
+def leave(gateway: Gateway, table: str = "shop.items", **after: Any) -> int:
+    """Post a message that is kept as a dead letter; return its id."""
+    message = insert(table, **({"id": "1", "n": HOSTILE} | after))
+    gateway.arcion(message, on_reject="dead_letter").raise_for_status()
+    letters = gateway.get(f"/v1/tables/{table}/dead-letters").raise_for_status().json()["letters"]
+    return max(int(letter["id"]) for letter in letters)
+
+
+def test_the_list_says_why_and_a_letter_with_hostile_values_shows_them_only_when_asked(
+    browser: Browser, gateway: Gateway
+) -> None:
+    letter = leave(gateway)
+    page = browser.page(PATH)
+    check_markup(page)
+    assert f'<a href="{PATH}/{letter}">{letter}</a>' in page
+    assert "<code>bad_value</code>" in page
+    assert "(column n)" in page
+    one = browser.page(f"{PATH}/{letter}")
+    check_markup(one)
+    assert "alert(1)" not in one
+    assert "What to do:" in one
+    shown = browser.page(f"{PATH}/{letter}", message="1")
+    check_markup(shown)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
+    file = browser.get(f"{PATH}/{letter}/message")
+    assert (file.headers["content-disposition"][:10], file.headers["cache-control"]) == ("attachment", "no-store")
+    assert file.json()["after"]["n"] == HOSTILE
+
+
+def test_filters_and_pages_keep_each_other(browser: Browser, gateway: Gateway) -> None:
+    bad = [insert("shop.items", id=str(key), n="x") for key in range(51)]
+    gateway.arcion(*bad, on_reject="dead_letter").raise_for_status()
+    other = leave(gateway, "hr.people")
+    assert f'/{other}"' in browser.page(PATH)
+    for filters in ({"table": "SHOP"}, {"table": "shop.items", "code": "bad_value"}):
+        page = browser.page(PATH, **filters)
+        assert (f'/{other}"' in page, page.count('type="checkbox"')) == (False, 50)
+        older = re.search(r'rel="next" href="([^"]+)"', page)
+        assert older is not None
+        second = browser.page(older[1].replace("&amp;", "&"))
+        assert second.count('type="checkbox"') == 1
+        newer = re.search(r'rel="prev" href="([^"]+)"', second)
+        assert newer is not None
+        assert browser.page(newer[1].replace("&amp;", "&")).count('type="checkbox"') == 50
+    assert "No dead letters" in browser.page(PATH, code="null_key")
+    assert "No dead letters" in browser.page(PATH, state="discarded")
+    assert browser.get(PATH, params={"before": "x"}).status_code == 400
+
+
+def test_a_key_sees_letters_of_its_tables_and_without_admin_neither_messages_nor_actions(
+    browser: Browser, gateway: Gateway, api_address: str
+) -> None:
+    own, other = leave(gateway), leave(gateway, "hr.people")
+    key = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["shop.*"]}).json()["key"]
+    with signed_in(api_address, key) as reader:
+        page = reader.page(PATH)
+        assert (f'{PATH}/{own}"' in page, f'{PATH}/{other}"' in page, "checkbox" in page) == (True, False, False)
+        assert "alert(1)" not in reader.page(f"{PATH}/{own}", message="1")
+        assert reader.get(f"{PATH}/{own}/message").status_code == 403
+        assert reader.get(f"{PATH}/{other}").status_code == 404
+        for action in (f"{own}/replay", f"{own}/discard", "replay", "discard", "replay-table", "discard-table"):
+            fields = {"dead_letter": own, f"letter-{own}": "on", "table": "shop.items", "generation": 1, "through": own}
+            assert reader.submit(f"{PATH}/{action}", **fields).status_code == 403, action
+    key = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["shop.*"]}).json()["key"]
+    with signed_in(api_address, key) as part:
+        assert part.get(f"{PATH}/{other}/message").status_code == 404
+        assert part.submit(f"{PATH}/discard", **{f"letter-{other}": "on", "confirmed": "yes"}).text.count("<tr>") <= 1
+    assert "waiting" in browser.page(f"{PATH}/{other}")
+
+
+def test_a_letter_is_corrected_and_replayed_and_a_rejected_correction_is_kept_in_the_form(
+    browser: Browser, gateway: Gateway
+) -> None:
+    letter = leave(gateway)
+    again = browser.submit(f"{PATH}/{letter}/replay")
+    assert again.status_code == 422
+    assert "bad_value" in again.text
+    wrong = browser.submit(f"{PATH}/{letter}/replay", message='{"tableName": </textarea><b>')
+    assert wrong.status_code == 400
+    assert "&lt;/textarea&gt;&lt;b&gt;" in wrong.text
+    check_markup(wrong.text)
+    fixed = gateway.get(f"/v1/tables/shop.items/dead-letters/{letter}").json()
+    fixed["after"]["n"] = "7"
+    done = browser.submit(f"{PATH}/{letter}/replay", message=str(fixed).replace("'", '"').replace("None", "null"))
+    assert (done.status_code, done.url.path) == (200, f"{PATH}/{letter}")
+    assert "Done: the letter is replayed" in done.text
+    assert "corrected" in done.text
+    assert gateway.status("shop.items")["accepted"]["rows"] == 1
+    settled = browser.submit(f"{PATH}/{letter}/replay")
+    assert (settled.status_code, "dead_letter_settled" in settled.text) == (409, True)
+
+
+def test_selected_letters_are_replayed_or_after_a_question_discarded_each_with_its_outcome(
+    browser: Browser, gateway: Gateway
+) -> None:
+    letters = [leave(gateway, id=str(key)) for key in range(3)]
+    gateway.put(
+        "/v1/tables/shop.items",
+        json={"key_columns": ["id"], "columns": [COLUMNS[0], {"name": "n", "type": "int32"}]},
+    )
+    replayed = browser.submit(f"{PATH}/replay", **{f"letter-{letter}": "on" for letter in letters[:2]})
+    check_markup(replayed.text)
+    assert "0 of 2 done" in replayed.text
+    assert replayed.text.count("bad_value") == 2
+    asked = browser.submit(f"{PATH}/discard", **{f"letter-{letter}": "on" for letter in letters[:2]})
+    assert "Discard 2 dead letters?" in asked.text
+    assert gateway.status("shop.items")["dead_letters"]["waiting"] == 3
+    done = browser.submit(f"{PATH}/discard", confirmed="yes", **{f"letter-{letter}": "on" for letter in letters[:2]})
+    assert "2 of 2 done" in done.text
+    assert gateway.status("shop.items")["dead_letters"]["waiting"] == 1
+    events = gateway.get("/v1/tables/shop.items/events").json()["events"]
+    assert [event["actor"] for event in events if event["action"] == "dead letters discarded"] == [
+        "0000000000000001",
+        "0000000000000001",
+    ]
+    nothing = browser.submit(f"{PATH}/replay")
+    assert (nothing.status_code, "no dead letter is selected" in nothing.text) == (400, True)
+
+
+def test_all_letters_of_one_table_are_replayed_or_discarded_with_the_generation_typed_in(
+    browser: Browser, gateway: Gateway
+) -> None:
+    letters = [leave(gateway, id=str(key)) for key in range(2)]
+    page = browser.page(PATH, table="Shop.Items")
+    check_markup(page)
+    assert "Replay all of shop.items" in page
+    answer = browser.submit(f"{PATH}/replay-table", table="shop.items")
+    assert "0 replayed, 2 rejected again" in answer.text
+    wanted = {"table": "shop.items", "through": max(letters)}
+    assert browser.submit(f"{PATH}/discard-table", generation=2, **wanted).status_code == 409
+    assert "No dead letters" in browser.submit(f"{PATH}/discard-table", generation=1, **wanted).text
+
+
+def test_one_letter_is_discarded_only_with_its_id_typed_in(browser: Browser, gateway: Gateway) -> None:
+    letter = leave(gateway)
+    assert browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter + 1).status_code == 400
+    assert "Done: the letter is discarded" in browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter).text
