@@ -19,6 +19,8 @@ SECONDS ?= 60
 # What the two ways to read bodies are compared on.
 FORMAT ?= arcion
 INPUTS ?= 1000000
+# How long to soak.
+HOURS ?= 1
 # How long to torture, and the seed whose schedule to replay.
 MINUTES ?= 1
 SEED ?=
@@ -26,7 +28,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos openapi docs schema manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak openapi docs schema manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +70,9 @@ fuzz-paths: .venv ## Compare both paths of FORMAT (arcion, arcion-native, replic
 chaos: .venv ## Kill, stop and break the real parts under load for MINUTES (1), and check what lands
 	@SEED="$(SEED)" $(RUN) tests.chaos --minutes $(MINUTES) $(ARGS)
 
+soak: .venv ## Keep a steady load on a whole gateway for HOURS (1), and check that nothing grows
+	@$(RUN) tests.soak --hours $(HOURS) $(ARGS)
+
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi
 
@@ -103,7 +108,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
-	@rm -rf .venv build dist .bench .chaos .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist .bench .chaos .demo .fuzz .soak .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@rm -rf spark-warehouse metastore_db derby.log *.egg-info examples/typescript/build examples/typescript/node_modules
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
