@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from app.domain.access.rejections import CountedRejection
 from app.domain.model.names import TableName
 from app.observability.telemetry import current_request_id
+from app.staging.connection.page_turn import Turn
 
 INSERT_OPERATION = sa.text("""
     INSERT INTO mirrorgate.audit_events (request_id, subject, action, folded_name, details)
@@ -29,7 +30,7 @@ COUNT_REJECTIONS = sa.text("""
     DO UPDATE SET times = e.times + excluded.times""")
 """Add to the count of a rejection in its minute."""
 
-SELECT_AUDIT = sa.text("""
+_SELECT_EVENTS = """
     SELECT event_id, happened_at, request_id, subject, action, folded_name, generation, reason, status, code, times,
         details
     FROM (
@@ -39,7 +40,10 @@ SELECT_AUDIT = sa.text("""
         UNION ALL
         SELECT event_id, happened_at, request_id, actor, action, folded_name, generation, reason,
             CAST(NULL AS smallint), CAST(NULL AS text), CAST(1 AS bigint), details
-        FROM mirrorgate.table_events) e
+        FROM mirrorgate.table_events) e"""
+"""Read audit events and table events; the beginning of three statements."""
+
+SELECT_AUDIT = sa.text(f"""{_SELECT_EVENTS}
     WHERE event_id > :after
       AND (CAST(:since AS timestamptz) IS NULL OR happened_at >= date_trunc('minute', CAST(:since AS timestamptz)))
       AND (CAST(:until AS timestamptz) IS NULL OR happened_at < CAST(:until AS timestamptz))
@@ -48,6 +52,19 @@ SELECT_AUDIT = sa.text("""
       AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)
     ORDER BY event_id LIMIT :limit""")
 """Read a page of audit events and table events that match a filter."""
+
+_CONTAINS = """
+    WHERE (CAST(:subject AS text) IS NULL OR strpos(lower(subject), :subject) > 0)
+      AND (CAST(:table AS text) IS NULL OR strpos(folded_name, :table) > 0)
+      AND (CAST(:action AS text) IS NULL OR strpos(lower(action), :action) > 0)
+      AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)"""
+"""Select events by parts of their texts; a condition of two statements."""
+
+SELECT_OLDER = sa.text(f"{_SELECT_EVENTS} {_CONTAINS} AND event_id < :before ORDER BY event_id DESC LIMIT :limit")
+"""Read matching events before an event, newest first."""
+
+SELECT_NEWER = sa.text(f"{_SELECT_EVENTS} {_CONTAINS} AND event_id > :after ORDER BY event_id LIMIT :limit")
+"""Read matching events after an event, oldest first."""
 
 PURGE_AUDIT = sa.text("""
     DELETE FROM mirrorgate.audit_events WHERE event_id = ANY(ARRAY(
@@ -83,6 +100,16 @@ class AuditFilter:
     until: datetime | None = None
     subject: str | None = None
     table: TableName | None = None
+    rejected: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSearch:
+    """The events to find by parts of their texts, in any letter case; None matches everything."""
+
+    subject: str | None = None
+    table: str | None = None
+    action: str | None = None
     rejected: bool | None = None
 
 
@@ -138,6 +165,21 @@ def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, li
         "rejected": wanted.rejected,
     }
     return [AuditEvent(*row) for row in connection.execute(SELECT_AUDIT, parameters)]
+
+
+def newest_audit(connection: sa.Connection, wanted: AuditSearch, turn: Turn, limit: int) -> list[AuditEvent]:
+    """Return up to `limit` matching events of a page, newest first."""
+    parameters = {
+        "subject": None if wanted.subject is None else wanted.subject.lower(),
+        "table": None if wanted.table is None else wanted.table.casefold(),
+        "action": None if wanted.action is None else wanted.action.lower(),
+        "rejected": wanted.rejected,
+        "limit": limit,
+    }
+    if turn.after is not None:
+        rows = connection.execute(SELECT_NEWER, {**parameters, "after": turn.after}).all()
+        return [AuditEvent(*row) for row in reversed(rows)]
+    return [AuditEvent(*row) for row in connection.execute(SELECT_OLDER, {**parameters, "before": turn.older_than})]
 
 
 def purge_audit(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:

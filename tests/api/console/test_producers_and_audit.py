@@ -1,0 +1,125 @@
+"""The pages of producers and of the audit: who sees what, search, filters and pages, with hostile names."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from tests.api.calls import Gateway
+from tests.api.console.plain_browser import Browser, check_markup, signed_in
+from tests.support.waiting import wait_until
+
+HOSTILE = "<b>x</b>\"'&{{7*7}}"
+
+
+@pytest.fixture
+def browser(gateway: Gateway, api_address: str) -> Iterator[Browser]:
+    """Give a signed-in administrator and a table `shop.items`."""
+    gateway.register("shop.items", {"id": "int64"}, ["id"]).raise_for_status()
+    with signed_in(api_address) as made:
+        yield made
+
+
+def send(gateway: Gateway, producer: str, number: int = 1, position: str | None = None) -> None:
+    headers = {"Mirrorgate-Producer": producer, "Mirrorgate-Producer-Sequence": str(number)}
+    if position is not None:
+        headers["Mirrorgate-Producer-Position"] = position
+    gateway.post(
+        "/v1/changes/rows", json=[{"id": number}], params={"table": "shop.items"}, headers=headers
+    ).raise_for_status()
+
+
+def link_of(page: str, rel: str) -> str:
+    found = re.search(rf'rel="{rel}" href="([^"]+)"', page)
+    assert found is not None
+    return found[1].replace("&amp;", "&")
+
+
+def test_producers_have_their_last_number_position_and_age(browser: Browser, gateway: Gateway) -> None:
+    send(gateway, HOSTILE)
+    send(gateway, HOSTILE, 2, position="<i>lsn</i>")
+    page = browser.page("/console/producers")
+    check_markup(page)
+    assert "&lt;b&gt;x&lt;/b&gt;&#34;&#39;&amp;{{7*7}}" in page
+    assert "&lt;i&gt;lsn&lt;/i&gt;" in page
+    assert '<td class="num">2</td>' in page
+    assert "<time" in page
+    assert "No producers" in browser.page("/console/producers", q="nobody")
+    assert "{{7*7}}" in browser.page("/console/producers", q="X</B>")
+    assert browser.get("/console/producers", params={"q": "\0"}).status_code == 400
+
+
+def test_a_key_sees_its_own_producers_and_an_administrator_all(
+    browser: Browser, gateway: Gateway, api_address: str
+) -> None:
+    send(gateway, "of-the-administrator")
+    wanted = {"rights": ["ingest", "read"], "tables": ["*"]}
+    key = gateway.post("/v1/keys", json=wanted).json()["key"]
+    with Gateway.at(api_address, key) as sender:
+        send(sender, "of-the-key")
+    with signed_in(api_address, key) as other:
+        page = other.page("/console/producers")
+        assert ("of-the-key" in page, "of-the-administrator" in page) == (True, False)
+        assert "of-the-administrator" not in other.page("/console/producers", key="0", producer="")
+    page = browser.page("/console/producers")
+    assert ("of-the-key" in page, "of-the-administrator" in page) == (True, True)
+
+
+def test_producers_are_paged_both_ways_in_the_order_of_their_names(browser: Browser, gateway: Gateway) -> None:
+    for number in range(103):
+        send(gateway, f"p-{number:03}")
+    first = browser.page("/console/producers", q="p-")
+    second = browser.page(link_of(first, "next"))
+    third = browser.page(link_of(second, "next"))
+    names = [re.findall(r"p-\d{3}", page) for page in (first, second, third)]
+    assert [list(dict.fromkeys(each)) for each in names] == [
+        [f"p-{number:03}" for number in some] for some in (range(50), range(50, 100), range(100, 103))
+    ]
+    assert 'rel="next"' not in third
+    back = browser.page(link_of(third, "prev"))
+    assert re.findall(r"<bdi[^>]*>(p-\d{3})", back) == [f"p-{number:03}" for number in range(50, 100)]
+    assert 'rel="prev"' not in browser.page(link_of(back, "prev"))
+
+
+def test_the_audit_is_filtered_by_caller_table_action_and_outcome(browser: Browser, gateway: Gateway) -> None:
+    reason = quote(HOSTILE, safe="")
+    gateway.post("/v1/tables/shop.items/pause?generation=1").raise_for_status()
+    assert gateway.post(f"/v1/tables/shop.items/release?generation=1&reason={reason}").status_code >= 400
+    assert gateway.get("/v1/tables/shop.items", headers={"Authorization": "Bearer mg_wrong"}).status_code == 401
+    page = wait_until(
+        lambda: page if "unauthenticated" in (page := browser.page("/console/audit")) else None,
+        within=10,
+        what="the rejected call is in the audit",
+    )
+    check_markup(page)
+    assert page.index("unauthenticated") < page.index("sign_in")
+    actions = {
+        "pause": browser.page("/console/audit", action="PAUSE"),
+        "sign_in": browser.page("/console/audit", action="sign", outcome="done"),
+        "unauthenticated": browser.page("/console/audit", outcome="rejected"),
+    }
+    for wanted, filtered in actions.items():
+        rows = filtered.partition("<tbody>")[2]
+        assert wanted in rows
+        assert not any(other in rows for other in actions if other != wanted)
+    assert "No events" in browser.page("/console/audit", subject="nobody")
+    assert "pause" in browser.page("/console/audit", table="SHOP", subject="0000")
+    assert "&lt;b&gt;" in browser.page("/console/audit", subject=HOSTILE)
+
+
+def test_the_audit_needs_the_right_for_all_tables_and_has_pages(
+    browser: Browser, gateway: Gateway, api_address: str
+) -> None:
+    key = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["shop.*"]}).json()["key"]
+    with signed_in(api_address, key) as part:
+        assert part.get("/console/audit").status_code == 403
+        assert "/console/audit" not in part.page("/console")
+    for _ in range(26):
+        gateway.post("/v1/tables/shop.items/pause?generation=1").raise_for_status()
+        gateway.post("/v1/tables/shop.items/resume?generation=1").raise_for_status()
+    first = browser.page("/console/audit", table="shop.items")
+    assert first.count("<tr>") == 51
+    second = browser.page(link_of(first, "next"))
+    assert 2 <= second.count("<tr>") <= 6
+    assert browser.page(link_of(second, "prev")).count("<tr>") == 51
