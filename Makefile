@@ -28,7 +28,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak openapi docs schema manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak openapi docs schema dashboard manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,9 @@ docs: .venv ## Write the tables of docs/ that come from the code
 
 schema: .venv ## Write migrations/schema.sql from the migrations
 	@$(RUN) tools.schema
+
+dashboard: .venv ## Write deploy/grafana/dashboards/mirrorgate.json
+	@$(RUN) tools.dashboard
 
 manifests: .venv ## Render deploy/k8s from the Helm chart, and the table of its README
 	@$(RUN) tools.manifests $(ARGS)

@@ -115,11 +115,12 @@ def test_the_readme_shows_the_values_as_they_are() -> None:
     assert readme() == (CHART / "README.md").read_text(), "run make manifests"
 
 
-def test_the_chart_has_the_version_of_the_project_and_the_alerts_of_prometheus() -> None:
+def test_the_chart_has_the_version_of_the_project_the_alerts_and_the_dashboard() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert {chart["version"], chart["appVersion"]} == {project_table()["version"]}
-    # A link, which helm follows.
-    assert (CHART / "files" / "alerts.yaml").read_bytes() == (REPOSITORY / "deploy/prometheus/alerts.yaml").read_bytes()
+    for linked in ("prometheus/alerts.yaml", "grafana/dashboards/mirrorgate.json"):  # helm follows links
+        inside = CHART / "files" / Path(linked).name
+        assert inside.read_bytes() == (REPOSITORY / "deploy" / linked).read_bytes()
 
 
 def test_the_schema_accepts_the_default_values_and_describes_each_of_them() -> None:
@@ -194,6 +195,13 @@ def test_the_alerts_become_a_rule_of_the_operator() -> None:
     [rule] = of_kind(rendered("everything-values.yaml"), "PrometheusRule").values()
     alerts = yaml.safe_load((REPOSITORY / "deploy/prometheus/alerts.yaml").read_text())
     assert rule["spec"] == alerts
+
+
+def test_the_dashboard_becomes_a_config_map_for_the_sidecar_of_grafana() -> None:
+    found = of_kind(rendered("everything-values.yaml"), "ConfigMap")["mirrorgate-dashboard"]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    dashboard = (REPOSITORY / "deploy/grafana/dashboards/mirrorgate.json").read_text(encoding="utf-8")
+    assert found["data"]["mirrorgate.json"] == dashboard
 
 
 def test_workload_identity_reaches_the_drain_and_the_mirror_but_no_bridge() -> None:

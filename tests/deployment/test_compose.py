@@ -12,7 +12,7 @@ import yaml
 from app.settings import Settings
 from tests.project.facts import REPOSITORY, project_table
 
-FILES: Final = ("compose.yaml", "compose.onelake.yaml")
+FILES: Final = ("compose.yaml", "compose.onelake.yaml", "compose.observability.yaml")
 SETTINGS: Final = {f"MIRRORGATE_{name.upper()}" for name in Settings.model_fields}
 OF_CLIENTS: Final = {"MIRRORGATE_URL", "MIRRORGATE_API_KEY"}
 REQUIRED: Final = {
@@ -94,7 +94,18 @@ def test_the_file_for_onelake_demands_its_variables_and_mounts_no_folder() -> No
     assert drain["environment"].keys() == passed | {"MIRRORGATE_LANDING_ZONE"}
 
 
-@pytest.mark.parametrize("overrides", [[], ["compose.onelake.yaml"]])
+def test_prometheus_scrapes_the_ports_on_which_the_containers_serve_their_metrics() -> None:
+    jobs = yaml.safe_load((REPOSITORY / "deploy" / "prometheus" / "compose.yaml").read_text())["scrape_configs"]
+    targets = {target["names"][0]: target["port"] for job in jobs for target in job["dns_sd_configs"]}
+    assert targets.keys() < services("compose.yaml").keys()
+    drain = services("compose.observability.yaml")["drain"]["environment"]
+    assert int(drain["MIRRORGATE_DRAIN_METRICS_PORT"]) == targets["drain"]
+    assert services("compose.yaml")["api"]["ports"][0].endswith(f":{targets['api']}")
+    bridge = yaml.safe_load((REPOSITORY / "deploy" / "bridge" / "kafka.yaml").read_text())
+    assert bridge["health"]["port"] == targets["bridge"]
+
+
+@pytest.mark.parametrize("overrides", [[], ["compose.onelake.yaml"], ["compose.observability.yaml"]])
 def test_docker_compose_accepts_the_files(overrides: list[str]) -> None:
     if shutil.which("docker") is None or subprocess.run(["docker", "compose", "version"], check=False).returncode:
         pytest.skip("`docker compose` is missing")

@@ -164,11 +164,11 @@ def test_every_alert_has_a_fault() -> None:
 
 
 @needs_promtool
-def test_promtool_accepts_the_rules_and_the_scrape_configuration(tmp_path: Path) -> None:
+def test_promtool_accepts_the_rules_and_the_scrape_configurations(tmp_path: Path) -> None:
     shutil.copytree(ALERTS.parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / "mirrorgate.key").write_text("mg_…")
     promtool("check", "rules", tmp_path / "alerts.yaml")
-    promtool("check", "config", tmp_path / "prometheus.yaml")
+    promtool("check", "config", tmp_path / "prometheus.yaml", tmp_path / "compose.yaml")
 
 
 @needs_promtool
