@@ -112,7 +112,7 @@ def _quarantined(glances: Sequence[Glance]) -> list[Trouble]:
             "quarantined",
             glance.name,
             glance.state_reason or "The table was stopped.",
-            _remedy_in(glance.state_reason),
+            remedy_in(glance.state_reason),
             address(glance.name),
         )
         for glance in glances
@@ -236,7 +236,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:_MAX_WHY] + ("" if text.endswith((".", "!")) else ".")
 
 
-def _remedy_in(reason: str | None) -> str:
+def remedy_in(reason: str | None) -> str:
     """Return the remedy of the error code that a reason begins with."""
     code = (reason or "").partition(":")[0]
     known = code in Code._value2member_map_

@@ -23,6 +23,11 @@ SELECT_EVENTS = sa.text("""
     WHERE folded_name = :folded_name AND event_id > :after ORDER BY event_id LIMIT :limit""")
 """List the events of a name after an event id."""
 
+SELECT_NEWEST_EVENTS = sa.text("""
+    SELECT event_id, generation, happened_at, actor, action, reason, details FROM mirrorgate.table_events
+    WHERE folded_name = :folded_name AND event_id < :before ORDER BY event_id DESC LIMIT :limit""")
+"""List the events of a name before an event id, the newest first."""
+
 COMPLETIONS: Final[Mapping[DropAction, str]] = {action: f"{action} done" for action in DropAction}
 """The action of the event that completes a drop, recreate or rename."""
 
@@ -74,3 +79,9 @@ def list_events(connection: sa.Connection, name: TableName, *, after: int, limit
     """Return at most `limit` events of every table that had this name, in order, after event `after`."""
     parameters = {"folded_name": name.folded, "after": after, "limit": limit}
     return [TableEvent(*row) for row in connection.execute(SELECT_EVENTS, parameters)]
+
+
+def newest_events(connection: sa.Connection, name: TableName, *, before: int, limit: int) -> list[TableEvent]:
+    """Return at most `limit` events of every table that had this name, before event `before`, the newest first."""
+    parameters = {"folded_name": name.folded, "before": before, "limit": limit}
+    return [TableEvent(*row) for row in connection.execute(SELECT_NEWEST_EVENTS, parameters)]

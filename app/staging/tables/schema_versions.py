@@ -4,6 +4,8 @@ Invariant: a version never changes, so a staged block keeps its meaning however 
 """
 
 import json
+from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -25,6 +27,21 @@ SELECT_VERSION = sa.text("""
     SELECT key_columns, columns, bare FROM mirrorgate.schema_versions
     WHERE table_id = :table_id AND generation = :generation AND version = :version""")
 """Read a schema version."""
+
+SELECT_NEWEST_VERSIONS = sa.text("""
+    SELECT generation, version, created_at, key_columns, columns, bare FROM mirrorgate.schema_versions
+    WHERE table_id = :table_id ORDER BY generation DESC, version DESC LIMIT :limit""")
+"""List the schema versions of all generations of a table, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A schema version with the time of its registration."""
+
+    generation: Generation
+    version: SchemaVersion
+    created_at: datetime
+    schema: TableSchema
 
 
 def schema_of_version(
@@ -62,3 +79,12 @@ def insert_version(
     )
     in_files = schema_to_flatbuffer(schema.file_schema(marker_first=marker_first))
     append_block(connection, table_id, generation, set_data_schema(in_files))
+
+
+def newest_versions(connection: sa.Connection, table_id: TableId, *, limit: int) -> list[StoredVersion]:
+    """Return at most `limit` schema versions of a table, the newest first, those of earlier generations included."""
+    rows = connection.execute(SELECT_NEWEST_VERSIONS, {"table_id": table_id, "limit": limit}).mappings()
+    return [
+        StoredVersion(row["generation"], row["version"], row["created_at"], TableSchema.from_json(dict(row)))
+        for row in rows
+    ]

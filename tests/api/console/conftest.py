@@ -1,40 +1,34 @@
-"""A signed-in browser, and the tables that the pages show."""
+"""Browsers without a script that are signed in."""
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Protocol
 
-import httpx
 import pytest
 
 from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.console.plain_browser import Browser, signed_in
 
-SignIn = Callable[..., httpx.Client]
+
+class SignIn(Protocol):
+    """Makes browsers with a key of their own: `sign_in("read", tables=["sales.*"])`; without rights, with all."""
+
+    def __call__(self, *rights: str, tables: list[str] | None = None) -> Browser: ...
 
 
 @pytest.fixture
 def sign_in(gateway: Gateway, api_address: str) -> Iterator[SignIn]:
-    """Make browsers that are signed in with a key of these rights: `sign_in("read", tables=["sales.*"])`."""
     with ExitStack() as stack:
 
-        def signed_in(*rights: str, tables: list[str] | None = None) -> httpx.Client:
+        def browser(*rights: str, tables: list[str] | None = None) -> Browser:
             wanted = {"rights": list(rights), "tables": tables or ["*"]}
             key = gateway.post("/v1/keys", json=wanted).raise_for_status().json()["key"] if rights else ADMIN_KEY
-            client = stack.enter_context(httpx.Client(base_url=api_address, trust_env=False, timeout=30))
-            assert client.post("/console/sign-in", data={"key": key}).status_code == 303
-            return client
+            return stack.enter_context(signed_in(api_address, key))
 
-        yield signed_in
+        yield browser
 
 
 @pytest.fixture
-def browser(sign_in: SignIn) -> httpx.Client:
+def browser(sign_in: SignIn) -> Browser:
     """Give a signed-in administrator."""
     return sign_in()
-
-
-def csrf_of(page: str) -> str:
-    """Return the token for the forms of a page."""
-    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
-    assert found is not None
-    return found[1]

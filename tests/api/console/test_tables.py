@@ -2,11 +2,11 @@
 
 import re
 
-import httpx
 import sqlalchemy as sa
 
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
+from tests.api.console.plain_browser import Browser, check_markup
 
 TABLES = """
     WITH made AS (
@@ -39,20 +39,19 @@ def chips(page: str) -> dict[str, int]:
     return {label: int(number.replace(",", "")) for label, number in found}
 
 
-def listed(browser: httpx.Client, **query: str) -> str:
+def listed(browser: Browser, **query: str) -> str:
     """Return the page of a query, whose refreshed part must list the same."""
     page = browser.get("/console/tables", params=query).raise_for_status().text
     refresh = re.search(r'hx-get="([^"]*)"', page)
     assert refresh is not None
     part = browser.get(refresh[1].replace("&amp;", "&")).raise_for_status().text
     assert "<html" not in part
+    check_markup(page)
     assert (names(part), chips(part)) == (names(page), chips(page))
     return page
 
 
-def test_tables_are_found_by_name_state_and_order(
-    browser: httpx.Client, gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_tables_are_found_by_name_state_and_order(browser: Browser, gateway: Gateway, api_engine: sa.Engine) -> None:
     for table, number in (("sales.orders", 3), ("sales.items", 1), ("HR.People", 2)):
         gateway.register(table, {"id": "int64"}, ["id"]).raise_for_status()
         gateway.rows(table, *({"id": key} for key in range(number))).raise_for_status()
@@ -96,7 +95,7 @@ def test_a_key_sees_its_own_tables_only(sign_in: SignIn, gateway: Gateway) -> No
     assert "There is no table that you may see." in listed(sign_in("read", tables=["none.*"]))
 
 
-def test_a_thousand_tables_are_a_small_page(browser: httpx.Client, api_engine: sa.Engine) -> None:
+def test_a_thousand_tables_are_a_small_page(browser: Browser, api_engine: sa.Engine) -> None:
     with api_engine.begin() as connection:
         connection.execute(sa.text(TABLES))
         connection.execute(sa.text(BLOCKS))

@@ -1,0 +1,54 @@
+"""Finds the table of a page for its user, and makes the head of the page."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.api.auth.dependencies import visible_name
+from app.api.console.sessions import SignedIn
+from app.api.operations.visible_tables import visible_table
+from app.console.views.table.head import TableHead, head_of
+from app.domain.access.rights import Principal, Right
+from app.domain.model.names import TableName
+from app.domain.model.table import Table
+from app.staging.connection.database import Connection
+from app.staging.tables.registry import find_table
+
+PATH: Final = "/console/tables/{table}"
+MAX_NUMBER: Final = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """A table that the user may read."""
+
+    table: Table
+    head: TableHead
+    is_admin: bool
+
+
+def seen_table(connection: Connection, user: SignedIn, text: str, tab: str) -> SeenTable:
+    """Return the table of a page. Raises RejectedInput `forbidden`, `bad_name` or `unknown_table`."""
+    table = visible_table(connection, text, user.require(Right.READ))
+    is_admin = administrator_of(user, table.name) is not None
+    return SeenTable(table, head_of(str(table.name), table, tab, is_admin=is_admin), is_admin)
+
+
+def seen_name(connection: Connection, user: SignedIn, text: str, tab: str) -> tuple[TableName, TableHead]:
+    """Return a name that its administrator sees, whether a table has it now or had it before.
+
+    Raises RejectedInput `forbidden`, `bad_name` or `unknown_table`.
+    """
+    name = visible_name(text, user.require(Right.ADMIN))
+    table = find_table(connection, name)
+    return name, head_of(str(table.name if table is not None else name), table, tab, is_admin=True)
+
+
+def administrator_of(user: SignedIn, name: TableName) -> Principal | None:
+    """Return the user as the administrator of a table, None without the right."""
+    principal = user.principal(Right.ADMIN)
+    return principal if principal is not None and principal.may_touch(name) else None
+
+
+def number_in(text: str, default: int) -> int:
+    """Return a whole number of an address; a text that is none counts as left out."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_NUMBER)) else default

@@ -1,0 +1,69 @@
+"""The first page of a table: state, troubles, counts and plots, with the parts that are refreshed."""
+
+from datetime import UTC, datetime
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.console.answers import page
+from app.api.console.pages.table.seen_table import PATH, SeenTable, seen_table
+from app.api.console.sessions import ConsoleUser
+from app.api.gateway import Gateway, GatewayDep
+from app.console.views.overview import PlotsView
+from app.console.views.plots import HOUR_MINUTES, hour_plots
+from app.console.views.table.head import FRAGMENTS
+from app.console.views.table.status import StatusPageView, StatusView, TableFacts, fragment_of, status_of
+from app.staging.connection.database import Connection, translated_errors
+from app.staging.ledger.fabric_status import fabric_statuses
+from app.staging.ledger.failures import failing_tables
+from app.staging.mirror.progress import mirror_progress
+from app.staging.retention.history import history
+from app.staging.tables.status import count_tables
+
+router = APIRouter()
+
+_TAB = "Status"
+
+
+@router.get(PATH)
+def status(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+    """Show the status of a table."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        seen = seen_table(connection, user, table, _TAB)
+        live, plots = live_status(connection, gateway, seen), _plots(connection, seen)
+    view = StatusPageView(seen.head, live, plots, fragment_of(seen.head) + "/plots")
+    return page(request, "table/status.html", view, user.chrome("tables"))
+
+
+@router.get(FRAGMENTS + "/tables/{table}")
+def live_part(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+    """Return the part of the page that changes all the time."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        view = live_status(connection, gateway, seen_table(connection, user, table, _TAB))
+    return page(request, "table/status_live.html", view, user.chrome("tables"))
+
+
+@router.get(FRAGMENTS + "/tables/{table}/plots")
+def plots_part(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+    """Return the plots of a table, which change once a minute."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        plots = _plots(connection, seen_table(connection, user, table, _TAB))
+    return page(request, "plots.html", plots, user.chrome("tables"))
+
+
+def live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> StatusView:
+    """Return the status of a table as it is now."""
+    table_id, backlog = seen.table.table_id, gateway.ingest.backlog
+    facts = TableFacts(
+        table=seen.table,
+        counts=count_tables(connection, [table_id])[table_id],
+        failure=failing_tables(connection, [table_id]).get(table_id),
+        fabric=fabric_statuses(connection, [table_id]).get(table_id),
+        mirror=mirror_progress(connection, [table_id]).get(table_id),
+        backlog_share=0.0 if backlog is None else backlog.share_of(seen.table),
+    )
+    return status_of(seen.head, facts)
+
+
+def _plots(connection: Connection, seen: SeenTable) -> PlotsView:
+    samples = history(connection, HOUR_MINUTES, seen.table.table_id)
+    return PlotsView(hour_plots(samples, datetime.now(UTC)))

@@ -1,0 +1,119 @@
+"""The columns and options of a table, and how its schema came to be."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.console.views.table.head import TableHead
+from app.domain.model.table import Table
+from app.domain.model.table_options import DEFAULT_OPTIONS
+from app.domain.model.table_schema import Column, TableSchema
+from app.staging.tables.schema_versions import StoredVersion
+
+MAX_VERSIONS: Final = 50
+"""Schema versions that the page lists."""
+
+_MAX_NAMES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnView:
+    """A column as the page lists it."""
+
+    column: Column
+    key: int | None
+    """The place among the key columns, from 1."""
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptionView:
+    """An option with its value."""
+
+    name: str
+    value: str
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionView:
+    """A schema version and what it changed."""
+
+    stored: StoredVersion
+    changes: tuple[str, ...]
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaView:
+    """The schema page."""
+
+    head: TableHead
+    columns: tuple[ColumnView, ...]
+    options: tuple[OptionView, ...]
+    versions: tuple[VersionView, ...]
+
+
+def schema_page(head: TableHead, table: Table, versions: Sequence[StoredVersion]) -> SchemaView:
+    """Return the schema of a table with its versions, the newest first; one more than MAX_VERSIONS may be given."""
+    keys = table.schema.key_columns
+    pairs = zip(versions, [*versions[1:], None], strict=True)
+    return SchemaView(
+        head=head,
+        columns=tuple(
+            ColumnView(
+                column,
+                keys.index(column.name) + 1 if column.name in keys else None,
+                "left the source" if column.name in table.left_columns else "",
+            )
+            for column in table.schema.columns
+        ),
+        options=_options(table),
+        versions=tuple(
+            VersionView(
+                stored,
+                tuple(_changes(stored, before)),
+                (stored.generation, stored.version) == (table.generation, table.schema_version),
+            )
+            for stored, before in [*pairs][:MAX_VERSIONS]
+        ),
+    )
+
+
+def _options(table: Table) -> tuple[OptionView, ...]:
+    defaults = DEFAULT_OPTIONS.to_json()
+    values = table.options.to_json().items()
+    return tuple(OptionView(name, _shown(value), value == defaults[name]) for name, value in values)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else _EMPTY[type(value)]
+
+
+_EMPTY: Final[dict[type, str]] = {bool: "false", list: "none", tuple: "none", dict: "none", int: "0"}
+
+
+def _changes(stored: StoredVersion, before: StoredVersion | None) -> list[str]:
+    if before is None or before.generation != stored.generation:
+        keys = ", ".join(stored.schema.key_columns) or "none"
+        return [f"{len(stored.schema.columns)} columns; key: {keys}"]
+    return [*_column_changes(stored.schema, before.schema), *_table_changes(stored.schema, before.schema)]
+
+
+def _column_changes(new: TableSchema, old: TableSchema) -> list[str]:
+    known = {column.name: column for column in old.columns}
+    added = [f"{column.name} {column.type}" for column in new.columns if column.name not in known]
+    nullable = [
+        column.name for column in new.columns if column.name in known and column.nullable > known[column.name].nullable
+    ]
+    return [
+        f"{what}: {', '.join(names[:_MAX_NAMES])}{', …' if len(names) > _MAX_NAMES else ''}"
+        for what, names in (("added", added), ("became nullable", nullable))
+        if names
+    ]
+
+
+def _table_changes(new: TableSchema, old: TableSchema) -> list[str]:
+    found = [f"key: {', '.join(new.key_columns)}"] if new.key_columns != old.key_columns else []
+    return found + (["files have a row marker from here on"] if old.bare and not new.bare else [])

@@ -1,0 +1,155 @@
+"""The status of a table: what is wrong with it, the counts at each stage, its lag, Fabric and the Delta mirror."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from app.console import text
+from app.console.views.attention import NEAR_LIMIT, Trouble, remedy_in
+from app.console.views.notice import NoticeView
+from app.console.views.overview import PlotsView
+from app.console.views.table.head import FRAGMENTS, TableHead
+from app.domain.model.drop_plan import DropAction
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber, Table, TableState
+from app.staging.ledger.fabric_status import FabricStatus
+from app.staging.ledger.failures import TableFailure
+from app.staging.mirror.progress import MirrorProgress
+from app.staging.tables.status import TableCounts
+
+_AFTER_DROP: Final = {
+    DropAction.DROP: "then the table is gone.",
+    DropAction.RECREATE: "then its next generation begins, empty.",
+    DropAction.RENAME: "then it begins again under its new name.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """How much of the table has reached a stage; None where the stage does not count it."""
+
+    label: str
+    note: str
+    batches: int | None
+    changes: int | None
+    rows: int | None
+    files: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What staging knows of one table."""
+
+    table: Table
+    counts: TableCounts
+    failure: TableFailure | None
+    fabric: FabricStatus | None
+    mirror: MirrorProgress | None
+    backlog_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """The part of the page that changes all the time."""
+
+    head: TableHead
+    facts: TableFacts
+    state: str
+    """The state in one word, `failing` for an active table whose publication fails."""
+    refresh: str
+    troubles: tuple[Trouble, ...]
+    stages: tuple[StageView, ...]
+    last_file: str | None
+    letters: str
+    """The address of the table's dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPageView:
+    """The whole page: its parts are refreshed separately."""
+
+    head: TableHead
+    live: StatusView
+    plots: PlotsView
+    refresh_plots: str
+    notice: NoticeView | None = None
+
+
+def status_of(head: TableHead, facts: TableFacts) -> StatusView:
+    """Return the status of a table."""
+    counts = facts.counts
+    is_failing = facts.failure is not None and facts.table.state is TableState.ACTIVE
+    return StatusView(
+        head=head,
+        facts=facts,
+        state="failing" if is_failing else facts.table.state.value,
+        refresh=fragment_of(head),
+        troubles=tuple(_troubles(facts)),
+        stages=_stages(facts),
+        last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
+        letters=f"/console/dead-letters?table={quote(head.name, safe='')}",
+    )
+
+
+def fragment_of(head: TableHead) -> str:
+    """Return the address of the refreshed part of a table's page."""
+    return FRAGMENTS + head.path.removeprefix("/console")
+
+
+def _stages(facts: TableFacts) -> tuple[StageView, ...]:
+    counts, fabric = facts.counts, facts.fabric
+    return (
+        StageView(
+            "Accepted",
+            "acknowledged to senders",
+            counts.last_sequence,
+            counts.accepted_changes,
+            counts.accepted_rows,
+            None,
+        ),
+        StageView("Staged", "in Postgres", counts.staged_batches, counts.staged_changes, counts.staged_rows, None),
+        StageView(
+            "Published",
+            "in the landing zone",
+            counts.published_batches,
+            counts.published_changes,
+            counts.published_rows,
+            counts.published_files,
+        ),
+        StageView(
+            "Processed",
+            "by Fabric" if fabric is not None else "Fabric reported nothing",
+            None,
+            None,
+            None if fabric is None else fabric.processed_rows,
+            None,
+        ),
+    )
+
+
+def _troubles(facts: TableFacts) -> Iterator[Trouble]:
+    """Yield what is wrong, what stops the table first."""
+    table, counts, failure = facts.table, facts.counts, facts.failure
+    if table.state is TableState.QUARANTINED:
+        why = counts.state_reason or "The table was stopped."
+        yield Trouble("bad", "quarantined", "Nothing is published until you release it", why, remedy_in(why))
+    if failure is not None:
+        why = f"{failure.code}: {failure.detail} ({failure.tries} tries in a row)"
+        yield Trouble("bad", "failing", "Publication fails", why, failure.remedy, since=failure.since)
+    if table.state is TableState.DROPPING and table.drop_plan is not None:
+        waits = f" Now it waits: {counts.state_reason}" if counts.state_reason else ""
+        why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
+        yield Trouble("warn", "dropping", "The table is being dropped", why, "")
+    if facts.fabric is not None and facts.fabric.error:
+        remedy = "Read the monitoring page of the mirrored database in Fabric; repair the file if one is at fault."
+        yield Trouble("bad", "Fabric error", "Fabric cannot mirror the table", facts.fabric.error, remedy)
+    if facts.mirror is not None and facts.mirror.code is not None:
+        why = f"{facts.mirror.code}: {facts.mirror.detail or ''}"
+        yield Trouble("warn", facts.mirror.state, "The Delta mirror waits", why, facts.mirror.remedy or "")
+    if facts.backlog_share >= NEAR_LIMIT:
+        why = f"The table has {text.percent(facts.backlog_share)} of what may wait."
+        remedy = "Check that the drain keeps up; a full backlog answers 429 `backlog_full`."
+        yield Trouble(
+            "bad" if facts.backlog_share >= 1 else "warn", "backlog", "The backlog is nearly full", why, remedy
+        )

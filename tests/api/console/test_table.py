@@ -1,0 +1,143 @@
+"""The pages of a table over HTTP: status, files and their batches, schema, events, and who sees what."""
+
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import Gateway
+from tests.api.console.browser.stock import Stock, Texts
+from tests.api.console.conftest import SignIn
+from tests.api.console.plain_browser import Browser, check_markup
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\n\u202eevil"
+ORDERS = "/console/tables/sales.orders"
+
+
+@pytest.fixture
+def stock(gateway: Gateway, api_engine: sa.Engine) -> Stock:
+    """Give what fills the gateway; its table `sales.orders` has a published and a waiting batch."""
+    stock = Stock(gateway, api_engine, Texts(reason=f"foreign_file: {HOSTILE}", failure=HOSTILE))
+    stock.register("sales.orders")
+    stock.send("sales.orders", 40)
+    stock.publish("sales.orders")
+    stock.send("sales.orders", 3, first=100)
+    return stock
+
+
+def test_the_status_says_what_is_published_and_what_waits(browser: Browser, stock: Stock) -> None:
+    page = browser.page(ORDERS)
+    check_markup(page)
+    part = browser.page("/console/fragments/tables/sales.orders")
+    assert "<html" not in part
+    for text in (
+        "Accepted <span",
+        '<td class="num">43</td><td class="num">43</td><td class="num">2</td>',
+        '<td class="num">40</td><td class="num">40</td><td class="num">1</td><td class="num">2</td>',
+        "1 batches",
+        'href="/console/dead-letters?table=sales.orders"',
+    ):
+        assert text in page
+        assert text in part
+    assert page.count("<figure") == 3
+    assert browser.page("/console/fragments/tables/sales.orders/plots").count("<figure") == 3
+    assert browser.page("/console/tables/SALES.ORDERS").count('<a href="/console/tables/sales.orders/files">')
+
+
+def test_what_is_wrong_is_named_with_its_remedy_and_nothing_is_markup(browser: Browser, stock: Stock) -> None:
+    stock.fail("sales.orders")
+    page = browser.page(ORDERS)
+    assert "Publication fails" in page
+    assert "Free space on the volume of the landing zone." in page
+    assert "<img src=x" not in page
+    with stock.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason"),
+            {"reason": stock.texts.reason},
+        )
+    page = browser.page(ORDERS)
+    assert "Nothing is published until you release it" in page
+    assert "foreign_file: &lt;script&gt;" in page
+    check_markup(page)
+
+
+def test_files_lead_to_their_batches(browser: Browser, stock: Stock) -> None:
+    page = browser.page(f"{ORDERS}/files")
+    check_markup(page)
+    assert page.index(f'href="{ORDERS}/files/2"') < page.index(f'href="{ORDERS}/files/1"')
+    assert page.count(">published<") == 2
+    older = browser.page(f"{ORDERS}/files", before="2")
+    assert f'href="{ORDERS}/files/2"' not in older
+    assert f'href="{ORDERS}/files?before=52"' in older
+    page = browser.page(f"{ORDERS}/files/2")
+    check_markup(page)
+    assert "00000000000000000002.parquet" in page
+    assert '<th scope="row" class="num">1</th><td class="num">40</td>' in page
+    assert "A seed file has no batches." in browser.page(f"{ORDERS}/files/1")
+    assert browser.get(f"{ORDERS}/files/3").status_code == 404
+    assert browser.get(f"{ORDERS}/files/{'9' * 30}").status_code == 404
+    assert f'href="{ORDERS}/files/2"' in browser.page(f"{ORDERS}/files", before="x" * 40)
+
+
+def test_a_file_of_many_batches_is_shown_in_pages(browser: Browser, stock: Stock) -> None:
+    many = "/console/tables/sales.many"
+    stock.register("sales.many")
+    stock.send("sales.many", 40)
+    stock.publish("sales.many")
+    with stock.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "UPDATE mirrorgate.staged_blocks SET batch_rows = array_fill(1, ARRAY[500]),"
+                " batch_changes = array_fill(1, ARRAY[500]), last_sequence = 500"
+                " FROM mirrorgate.tables t WHERE t.name = 'sales.many' AND t.table_id = staged_blocks.table_id"
+            )
+        )
+        connection.execute(
+            sa.text(
+                "UPDATE mirrorgate.landing_files SET last_sequence = 500 WHERE number = 2 AND table_id ="
+                " (SELECT table_id FROM mirrorgate.tables WHERE name = 'sales.many')"
+            )
+        )
+    page = browser.page(f"{many}/files/2")
+    assert "1 to 200 of 500 batches" in page
+    assert f'href="{many}/files/2?after=200"' in page
+    page = browser.page(f"{many}/files/2", after="400")
+    assert "401 to 500 of 500 batches" in page
+    assert 'rel="next"' not in page
+
+
+def test_the_schema_tells_its_history_and_names_are_no_markup(browser: Browser, gateway: Gateway) -> None:
+    name = "<b>\u05d0\u05d1</b>"
+    gateway.register("shop.items", {"id": "int64"}, ["id"], row_images="on").raise_for_status()
+    gateway.register("shop.items", {"id": "int64", name: "string"}, ["id"]).raise_for_status()
+    page = browser.page("/console/tables/shop.items/schema")
+    check_markup(page)
+    assert "added: &lt;b&gt;\u05d0\u05d1&lt;/b&gt; string" in page
+    assert "1 columns; key: id" in page
+    assert "<b>\u05d0" not in page
+    assert '<code>row_images</code></th><td class="wrap"><b><bdi>on</bdi></b>' in page
+    assert page.count(">current<") == 1
+
+
+def test_events_are_for_administrators_and_outlive_the_table(browser: Browser, sign_in: SignIn, stock: Stock) -> None:
+    stock.pause("sales.orders")
+    stock.gateway.post("/v1/tables/sales.orders/flush", params={"generation": 1}).raise_for_status()
+    page = browser.page(f"{ORDERS}/events")
+    check_markup(page)
+    assert page.index('<th scope="row">flush</th>') < page.index('<th scope="row">pause</th>')
+    with stock.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE mirrorgate.tables SET state = 'dropped'"))
+    assert "no table has this name now" in browser.page(f"{ORDERS}/events")
+    assert browser.get(ORDERS).status_code == 404
+    reader = sign_in("read")
+    assert reader.get(f"{ORDERS}/events").status_code == 403
+
+
+def test_a_key_sees_the_pages_of_its_own_tables_only(sign_in: SignIn, stock: Stock) -> None:
+    reader = sign_in("read", tables=["sales.*"])
+    assert f'href="{ORDERS}/events"' not in reader.page(ORDERS)
+    stranger = sign_in("read", tables=["hr.*"])
+    for path in ("", "/files", "/files/2", "/schema"):
+        assert reader.get(ORDERS + path).status_code == 200
+        assert stranger.get(ORDERS + path).status_code == 404
+        assert sign_in("ingest").get(ORDERS + path).status_code == 403
+    assert stranger.get("/console/fragments/tables/sales.orders").status_code == 404
+    assert stranger.get("/console/tables/a.b.c").status_code == 422
