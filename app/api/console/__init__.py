@@ -10,10 +10,30 @@ from typing import Final
 from fastapi import FastAPI
 
 from app.api.console import assets, sign_in
-from app.api.console.pages import audit, dead_letters, overview, producers, table, tables, unknown
+from app.api.console.pages import (
+    audit,
+    dead_letters,
+    keys,
+    overview,
+    producers,
+    table,
+    tables,
+    unknown,
+)
 from app.api.console.sessions import SignInRequired, answer_sign_in
 
-_ROUTES: Final = (assets, sign_in, overview, tables, table, dead_letters, producers, audit, unknown)
+_ROUTES: Final = (
+    assets,
+    sign_in,
+    overview,
+    tables,
+    table,
+    dead_letters,
+    producers,
+    keys,
+    audit,
+    unknown,
+)
 """Modules with a router each; `unknown` answers what no other does."""
 
 

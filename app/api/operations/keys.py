@@ -1,16 +1,16 @@
-"""Creates and deletes API keys. The audit records each operation."""
+"""Creates, rotates and deletes API keys. The audit records each operation."""
 
 import secrets
 from datetime import UTC, datetime
 
 from app.api.gateway import Gateway
-from app.api.schemas.keys import CreatedKeyModel, CreateKey
+from app.api.schemas.keys import CreatedKeyModel, CreateKey, RotatedKeyModel
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Principal, Right
 from app.domain.access.signatures import SALT_BYTES, signing_secret
 from app.errors import Code, Problem, RejectedInput
-from app.staging.access.api_keys import delete_key, insert_key
+from app.staging.access.api_keys import delete_key, insert_key, rotate_key
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
 
@@ -23,7 +23,7 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
             Code.BAD_REQUEST, "expires_at must be a time in the future with a UTC offset", pointer="/expires_at"
         )
         raise RejectedInput.of((problem,))
-    key_id, secret = secrets.token_hex(4), new_secret()
+    key_id, secret = secrets.token_hex(4), _new_secret()
     salt, signing = _signing(gateway, key_id) if wanted.hmac else (None, None)
     rights = tuple(Right(right) for right in wanted.rights)
     details = {
@@ -48,6 +48,28 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
     )
 
 
+def rotate(gateway: Gateway, principal: Principal, key_id: str, overlap_seconds: int) -> RotatedKeyModel:
+    """Give a key a new secret and return it; the present one is valid during the overlap.
+
+    Raises RejectedInput `unknown_key`, also for a key that has expired.
+    """
+    secret = _new_secret()
+    with translated_errors(), gateway.engine.begin() as connection:
+        rotated = rotate_key(connection, key_id, hash_secret(secret), overlap_seconds)
+        if rotated is None:
+            raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or the key has expired")
+        details = {"key": key_id, "overlap_seconds": overlap_seconds}
+        record_operation(connection, principal.key_id, "rotate_key", details=details)
+    return RotatedKeyModel(
+        id=key_id,
+        key=format_key(key_id, secret),
+        rights=list(rotated.rights),
+        tables=list(rotated.table_patterns),
+        expires_at=rotated.expires_at,
+        former_secret_until=rotated.former_secret_until,
+    )
+
+
 def delete(gateway: Gateway, principal: Principal, key_id: str) -> None:
     """Delete a key, which stops working within five seconds. Raises RejectedInput `unknown_key`."""
     with translated_errors(), gateway.engine.begin() as connection:
@@ -56,7 +78,7 @@ def delete(gateway: Gateway, principal: Principal, key_id: str) -> None:
         record_operation(connection, principal.key_id, "delete_key", details={"key": key_id})
 
 
-def new_secret() -> str:
+def _new_secret() -> str:
     """Return a new random secret of a key."""
     return secrets.token_urlsafe(32)
 

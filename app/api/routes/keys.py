@@ -18,9 +18,8 @@ from app.api.schemas.keys import (
     RotateKey,
     UpdateKey,
 )
-from app.domain.access.api_key import format_key, hash_secret
 from app.errors import Code, RejectedInput
-from app.staging.access.api_keys import StoredKey, find_key, list_keys, rotate_key, set_limits
+from app.staging.access.api_keys import StoredKey, find_key, list_keys, set_limits
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
 
@@ -94,24 +93,9 @@ def rotate(
     The id stays, and with it the rights, tables, idempotency keys and producers. This answer is the only one that
     contains the new secret. After the overlap only the new secret is valid, whatever earlier rotations specified.
     """
-    overlap = (wanted or RotateKey()).overlap_seconds
-    secret = keys.new_secret()
-    with translated_errors(), gateway.engine.begin() as connection:
-        rotated = rotate_key(connection, key_id, hash_secret(secret), overlap)
-        if rotated is None:
-            raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or the key has expired")
-        record_operation(
-            connection, principal.key_id, "rotate_key", details={"key": key_id, "overlap_seconds": overlap}
-        )
+    rotated = keys.rotate(gateway, principal, key_id, (wanted or RotateKey()).overlap_seconds)
     response.headers.update(_NO_STORE)
-    return RotatedKeyModel(
-        id=key_id,
-        key=format_key(key_id, secret),
-        rights=list(rotated.rights),
-        tables=list(rotated.table_patterns),
-        expires_at=rotated.expires_at,
-        former_secret_until=rotated.former_secret_until,
-    )
+    return rotated
 
 
 @router.delete(

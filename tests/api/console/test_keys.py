@@ -1,0 +1,123 @@
+"""The pages of API keys: secrets are shown once, forms are checked, and only an administrator of all tables gets in."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.console.plain_browser import Browser, check_markup, signed_in
+
+PATH = "/console/keys"
+ADMIN_ID = ADMIN_KEY.split("_")[1]
+HOSTILE = "<b>.*\"'>\u202etxt"
+
+
+@pytest.fixture
+def browser(gateway: Gateway, api_address: str) -> Iterator[Browser]:
+    """Give a signed-in administrator."""
+    with signed_in(api_address) as made:
+        yield made
+
+
+def secret_in(answer: httpx.Response) -> str:
+    """Return the key on the page that shows it."""
+    assert answer.status_code == 200, answer.text
+    found = re.search(r'value="(mg_[0-9a-f]+_[\w-]+)"', answer.text)
+    assert found is not None
+    return found[1]
+
+
+def works(address: str, key: str) -> bool:
+    with Gateway.at(address, key) as client:
+        return client.get("/v1/tables").status_code == 200
+
+
+def test_a_key_is_created_and_its_secret_is_on_one_page_that_is_not_kept(
+    browser: Browser, gateway: Gateway, api_address: str, api_engine: sa.Engine
+) -> None:
+    check_markup(browser.page(f"{PATH}/new"))
+    day = (datetime.now(UTC) + timedelta(days=2)).date().isoformat()
+    fields = {"right-read": "on", "right-ingest": "on", "tables": f"*\nsales.*\n{HOSTILE}", "expires": day}
+    answer = browser.submit(f"{PATH}/new", **fields, hmac="on", requests_per_second="0.5", bytes_per_second="1000")
+    check_markup(answer.text)
+    assert answer.headers["cache-control"] == "no-store"
+    key = secret_in(answer)
+    assert 'id="signing"' in answer.text
+    secret, key_id = key.rpartition("_")[2], key.split("_")[1]
+    [stored] = [one for one in gateway.get("/v1/keys").json()["keys"] if one["id"] == key_id]
+    assert (stored["rights"], stored["tables"]) == (["ingest", "read"], ["*", "sales.*", HOSTILE])
+    assert (stored["requests_per_second"], stored["bytes_per_second"], stored["hmac"]) == (0.5, 1000, True)
+    assert stored["expires_at"].startswith(day)
+    for path in (PATH, f"{PATH}/{key_id}", "/console/audit"):
+        page = browser.page(path)
+        check_markup(page)
+        assert secret not in page
+        assert "<b>." not in page
+    with api_engine.connect() as connection:
+        assert secret not in str(connection.execute(sa.text("SELECT k::text FROM mirrorgate.api_keys k")).all())
+    [event] = [one for one in gateway.get("/v1/audit").json()["events"] if one["action"] == "create_key"]
+    assert (event["subject"], event["details"]["key"]) == (ADMIN_ID, key_id)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "at least one right"),
+        ({"right-read": "on", "tables": " \n "}, "at least one table"),
+        ({"right-read": "on", "expires": "31.12.2030"}, "must be a date"),
+        ({"right-read": "on", "expires": "2001-01-01"}, "in the future"),
+        ({"right-read": "on", "requests_per_second": "nan"}, "Requests per second"),
+        ({"right-read": "on", "bytes_per_second": "1.5"}, "Bytes per second"),
+    ],
+)
+def test_a_wrong_field_is_named_and_what_was_typed_stays(browser: Browser, fields: dict[str, str], why: str) -> None:
+    answer = browser.submit(f"{PATH}/new", **{"tables": "sales.<b>", **fields})
+    check_markup(answer.text)
+    assert answer.status_code == 400
+    assert why in answer.text
+    assert ("sales.&lt;b&gt;" in answer.text) == ("\n" not in fields.get("tables", ""))
+    assert ('name="right-read" value="on" checked' in answer.text) == ("right-read" in fields)
+
+
+def test_a_key_is_rotated_with_an_overlap_and_deleted_with_its_id_typed_in(
+    browser: Browser, gateway: Gateway, api_address: str
+) -> None:
+    old = secret_in(browser.submit(f"{PATH}/new", **{"right-read": "on", "tables": "*"}))
+    key_id = old.split("_")[1]
+    new = secret_in(browser.submit(f"{PATH}/{key_id}/rotate", overlap=3600))
+    assert new != old
+    assert (works(api_address, old), works(api_address, new)) == (True, True)
+    assert "Former secret" in browser.page(f"{PATH}/{key_id}")
+    assert browser.submit(f"{PATH}/{key_id}/rotate", overlap=10**9).status_code == 400
+    assert browser.submit(f"{PATH}/{key_id}/delete", key_id="other").status_code == 400
+    deleted = browser.submit(f"{PATH}/{key_id}/delete", key_id=f" {key_id} ")
+    assert (deleted.status_code, deleted.url.path, key_id in deleted.text) == (200, PATH, False)
+    for action in ("", "/rotate", "/delete"):
+        path = f"{PATH}/{key_id}{action}"
+        gone = browser.submit(path, overlap=0, key_id=key_id) if action else browser.get(path)
+        assert gone.status_code == 404
+    events = [one["action"] for one in gateway.get("/v1/audit", params={"outcome": "done"}).json()["events"]]
+    assert events == ["sign_in", "create_key", "rotate_key", "delete_key"]
+
+
+def test_the_own_key_is_marked(browser: Browser, gateway: Gateway, api_address: str) -> None:
+    key = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["*"]}).json()["key"]
+    with signed_in(api_address, key) as other:
+        assert "yours" in other.page(PATH)
+        assert "You are signed in with this key" in other.page(f"{PATH}/{key.split('_')[1]}")
+    assert "yours" not in browser.page(PATH)
+
+
+def test_only_an_administrator_of_all_tables_gets_in(gateway: Gateway, api_address: str) -> None:
+    made = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["sales.*"]}).json()
+    with signed_in(api_address, made["key"]) as part:
+        for path in ("", "/new", f"/{made['id']}"):
+            assert part.get(PATH + path).status_code == 403
+        for action in ("new", f"{made['id']}/rotate", f"{made['id']}/delete"):
+            fields = {"right-admin": "on", "tables": "*", "overlap": "0", "key_id": made["id"]}
+            assert part.submit(f"{PATH}/{action}", **fields).status_code == 403
+    assert len(gateway.get("/v1/keys").json()["keys"]) == 1
