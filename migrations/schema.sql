@@ -569,8 +569,13 @@ CREATE TABLE mirrorgate.mirror_states (
     last_sync_at timestamp with time zone,
     -- When a drain read the report.
     read_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- Whether Fabric has given the table up.
+    has_failed boolean DEFAULT false NOT NULL,
+    -- Who can correct the error: user, system or unknown.
+    whose text,
     CONSTRAINT mirror_states_pkey PRIMARY KEY (table_id),
     CONSTRAINT mirror_states_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT fault_is_someones CHECK ((whose = ANY (ARRAY['user'::text, 'system'::text, 'unknown'::text]))),
     CONSTRAINT mirror_states_processed_bytes_check CHECK ((processed_bytes >= 0)),
     CONSTRAINT mirror_states_processed_rows_check CHECK ((processed_rows >= 0))
 );
@@ -899,4 +904,37 @@ CREATE TABLE mirrorgate.alerts (
     CONSTRAINT alerts_pkey PRIMARY KEY (kind, subject),
     CONSTRAINT alert_kind_is_known CHECK ((kind = ANY (ARRAY['part'::text, 'table_quarantined'::text, 'table_failing'::text, 'fabric_table'::text, 'dead_letters'::text, 'backlog'::text]))),
     CONSTRAINT alert_severity_is_known CHECK ((severity = ANY (ARRAY['critical'::text, 'warning'::text])))
+);
+
+-- What the API of Fabric last said about the mirrored database. One row where drains ask it, else none.
+CREATE TABLE mirrorgate.fabric_database (
+    -- Always true, so that the primary key allows one row.
+    only_row boolean DEFAULT true NOT NULL,
+    -- When a drain first asked.
+    watched_since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- When a drain may ask again; moved forward by the one that asks.
+    next_poll_at timestamp with time zone NOT NULL,
+    -- State of the database, in the words of Fabric.
+    state text,
+    -- When this state was first seen.
+    state_since timestamp with time zone,
+    -- Error of the database, as <code>: <message>.
+    error text,
+    -- Who can correct the error: user, system or unknown.
+    whose text,
+    -- When the API last answered.
+    answered_at timestamp with time zone,
+    -- When the API last listed the tables.
+    tables_at timestamp with time zone,
+    -- Error code of the last question if it failed, else null.
+    problem_code text,
+    -- Why the last question failed.
+    problem_detail text,
+    -- What to do about that.
+    problem_remedy text,
+    CONSTRAINT fabric_database_pkey PRIMARY KEY (only_row),
+    CONSTRAINT a_problem_is_whole CHECK ((((problem_code IS NULL) = (problem_detail IS NULL)) AND ((problem_code IS NULL) = (problem_remedy IS NULL)))),
+    CONSTRAINT an_answer_has_a_state CHECK ((((state IS NULL) = (answered_at IS NULL)) AND ((state IS NULL) = (state_since IS NULL)))),
+    CONSTRAINT fabric_database_only_row_check CHECK (only_row),
+    CONSTRAINT fault_is_someones CHECK ((whose = ANY (ARRAY['user'::text, 'system'::text, 'unknown'::text])))
 );

@@ -7,12 +7,12 @@ is what `mirrorgate fabric start` asks first.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from app.domain.fabric.remedies import STATES, remedy_for, table_trouble
 from app.domain.preflight.finding import Finding, Outcome
 from app.errors import Code, MirrorgateError
 from app.fabric import DatabaseState, FabricClient
 from app.fabric.definition import RETENTION_DAYS
 from app.fabric.items import MirroredDatabase, names_in_address
-from app.fabric.remedies import STATES, remedy_for, table_trouble
 from app.landing.adls.address import StorageOptions
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone, PathKind
@@ -180,5 +180,5 @@ def _mirroring(client: FabricClient) -> Iterator[Finding]:
     yield Finding("fabric_mirroring", outcome, f"{status.raw}: {known.meaning}{error}", known.remedy)
     for table in tables:
         if trouble := table_trouble(table):
-            remedy = remedy_for(table.error) if table.error else "Look at the table in the portal."
+            remedy = remedy_for(table.error.whose if table.error else "unknown")
             yield Finding("fabric_table", Outcome.UNSAFE, f"{table.schema}.{table.name} {trouble}", remedy)

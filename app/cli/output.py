@@ -96,8 +96,10 @@ def troubles(table: dict[str, Any]) -> Iterator[str]:
     accepted, staged = (table[stage]["rows"] for stage in ("accepted", "staged"))
     if accepted != staged:
         yield f"{staged:,} of {accepted:,} accepted rows are staged"
-    if (processed := table["processed"]) is not None and processed["error"]:
-        yield f"Fabric reports: {processed['error']}"
+    if (processed := table["processed"]) is not None and (processed["error"] or processed.get("failed")):
+        yield f"Fabric reports: {processed['error'] or processed['state']}"
+        if processed.get("remedy"):
+            yield f"remedy: {processed['remedy']}"
     if (mirror := table.get("mirror")) and (reason := mirror["reason"]):
         yield f"mirror {mirror['state']} at file {mirror['file_number']:,}: {reason['code']}: {reason['detail'] or ''}"
         yield f"remedy: {reason['remedy']}"
@@ -115,6 +117,18 @@ def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Non
             console.print(f"\n{table['table']}: {lines[0]}", style="red", markup=False)
             for line in lines[1:]:
                 console.print(f"  {line}", markup=False)
+
+
+def print_fabric(fabric: dict[str, Any]) -> None:
+    """Print the state of the mirrored database, and what to do if it needs an operator."""
+    console = Console(highlight=False)
+    read = f", read {moment(fabric['read_at'])}" if fabric["read_at"] else ""
+    since = f" since {moment(fabric['since'])}" if fabric["since"] else ""
+    style = "red" if fabric["problem"] else ""
+    console.print(f"\nFabric: {fabric['state'] or 'no answer yet'}{since}{read}", style=style, markup=False)
+    if fabric["problem"]:
+        console.print(f"  {fabric['problem']}", markup=False)
+        console.print(f"  remedy: {fabric['remedy']}", markup=False)
 
 
 def print_facts(facts: dict[str, Any], prefix: str = "") -> None:

@@ -18,15 +18,18 @@ def status(
 
     Problems of a table are printed below the list, with a remedy. The lag counts rows that are accepted and not yet
     published; `oldest` is the age of the oldest of them. `-` under processed means that Fabric has not reported on the
-    table yet. If a Delta mirror runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind.
+    table yet. If a Delta mirror runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind. The
+    last lines are about the mirrored database, if drains ask Fabric's API.
 
     Example: `MIRRORGATE_API_KEY=mg_… mirrorgate status --url https://gateway.example.com`
     """
-    from app.cli.output import print_status
+    from app.cli.output import print_fabric, print_status
 
     with connection.client() as client:
-        found = client.get("/v1/tables")["tables"]
+        found = client.get("/v1/tables")
     if as_json:
-        typer.echo(json.dumps(found))
-    else:
-        print_status(found, wide=wide)
+        typer.echo(json.dumps(found["tables"]))
+        return
+    print_status(found["tables"], wide=wide)
+    if fabric := found.get("fabric"):
+        print_fabric(fabric)

@@ -7,8 +7,8 @@ token, repeats and errors, `operations` waits for long-running operations, `toke
 whatever address an answer names.
 """
 
+from app.domain.fabric.states import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
 from app.fabric.client import FabricClient
 from app.fabric.opening import open_fabric
-from app.fabric.status import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
 
 __all__ = ["DatabaseState", "DatabaseStatus", "FabricClient", "FabricFault", "TableMirroring", "open_fabric"]

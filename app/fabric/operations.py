@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.domain.fabric.states import FabricFault
 from app.errors import Code, TemporarilyUnavailable
 from app.fabric.items import is_id
-from app.fabric.status import FabricFault, parse_fault
+from app.fabric.status import parse_fault
 from app.fabric.transport import Answer, FabricRejected, Transport
 
 Progress = Callable[[str, int | None], None]

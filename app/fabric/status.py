@@ -1,99 +1,9 @@
-"""States of mirroring as Fabric reports them: values, and how the wire shapes are read.
-
-Source: the definitions `MirroringStatusResponse`, `TableMirroringStatusResponse` and `ErrorResponse` of Fabric's REST
-API specification, version v1. States may be added to it at any time, so the raw text is kept.
-"""
+"""Reads the states of mirroring from answers of Fabric's API, as values of `app.domain.fabric`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Final, Literal
 
-Whose = Literal["user", "system", "unknown"]
-
-
-class DatabaseState(StrEnum):
-    """State of a mirrored database. The portal has two that the API's specification lacks: with warning, and failed."""
-
-    INITIALIZING = "initializing"
-    INITIALIZED = "initialized"
-    STARTING = "starting"
-    RUNNING = "running"
-    RUNNING_WITH_WARNING = "running_with_warning"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    PAUSED = "paused"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether Fabric reads the landing zone."""
-        return self in (DatabaseState.RUNNING, DatabaseState.RUNNING_WITH_WARNING)
-
-    @property
-    def is_passing(self) -> bool:
-        """Whether Fabric leaves this state without help."""
-        return self in (DatabaseState.INITIALIZING, DatabaseState.STARTING, DatabaseState.STOPPING)
-
-
-@dataclass(frozen=True, slots=True)
-class FabricFault:
-    """What Fabric says is wrong, and who can correct it, as far as the answer shows that."""
-
-    code: str
-    message: str
-    whose: Whose
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.message}" if self.message else self.code
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseStatus:
-    """State of a mirrored database; `raw` is Fabric's own word for it."""
-
-    state: DatabaseState
-    raw: str
-    error: FabricFault | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableMirroring:
-    """State of one table, in Fabric's own words. Counts are cumulative; None: Fabric has not reported them."""
-
-    schema: str
-    name: str
-    state: str
-    processed_rows: int | None
-    processed_bytes: int | None
-    last_sync: datetime | None
-    error: FabricFault | None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether Fabric has given the table up until somebody acts."""
-        return self.state.casefold() == "failed" or (self.error is not None and self.state.casefold() == "stopped")
-
-
-_USER_CODES: Final = frozenset(
-    {
-        "schemamergefailure",
-        "invalidrowmarker",
-        "invalidmetadata",
-        "landingzonefilenotfound",
-        "mirroringdefinitionmissing",
-        "pathnotfound",
-    }
-)
-"""Codes that a publisher causes, although their names do not say so."""
-
-
-def parse_state(raw: str) -> DatabaseState:
-    """Return the state of Fabric's word for it, however it is cased and spaced."""
-    folded = "".join(letter for letter in raw.casefold() if letter.isalpha())
-    return next((state for state in DatabaseState if state.replace("_", "") == folded), DatabaseState.UNKNOWN)
+from app.domain.fabric.states import DatabaseStatus, FabricFault, TableMirroring, parse_state, whose_fault
 
 
 def parse_database_status(answer: Mapping[str, object]) -> DatabaseStatus:
@@ -126,17 +36,7 @@ def parse_fault(error: object) -> FabricFault | None:
     first = details[0] if isinstance(details, list) and details and isinstance(details[0], Mapping) else {}
     if code.casefold() in ("unknown", "unknownerror") and first.get("errorCode"):
         code, message = str(first["errorCode"]), str(first.get("message") or message)
-    return FabricFault(code, message, _whose(str(error.get("errorType") or ""), code))
-
-
-def _whose(kind: str, code: str) -> Whose:
-    """Tell who can correct a fault: by Fabric's `errorType` where it is given, else by the words in the code."""
-    for text in (kind.casefold(), code.casefold()):
-        if text.startswith("user") or "usererror" in text or text in _USER_CODES:
-            return "user"
-        if text.startswith(("system", "internal")) or "systemerror" in text:
-            return "system"
-    return "unknown"
+    return FabricFault(code, message, whose_fault(str(error.get("errorType") or ""), code))
 
 
 def _count(value: object) -> int | None:

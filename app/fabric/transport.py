@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import httpx
 
+from app.domain.fabric.states import FabricFault
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.fabric.status import FabricFault, parse_fault
+from app.fabric.status import parse_fault
 from app.fabric.tokens import TokenSource
 
 _CONNECT_SECONDS: Final = 10.0

@@ -42,7 +42,8 @@ class FabricSettings(BaseModel):
     fabric_poll_seconds: Annotated[
         float,
         Field(
-            gt=0,
-            description="Time between two questions for the state of the mirrored database and its tables, in seconds.",
+            ge=0,
+            description="How often drains together ask Fabric's API for the state of the mirrored database and its "
+            "tables, in seconds. 0: never.",
         ),
     ] = 60.0

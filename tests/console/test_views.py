@@ -44,7 +44,7 @@ def test_what_stops_data_comes_first() -> None:
         glance(name="fabric", fabric_error="user error"),
     ]
     unsafe = judge_durability("off", "on", "on")
-    found = troubles(seen, {"api": "ok", "drain": "none"}, {(9, 1): 0.9}, 0.1, unsafe)  # type: ignore[dict-item]  # plain ids
+    found = troubles(seen, {"api": "ok", "drain": "none"}, None, {(9, 1): 0.9}, 0.1, unsafe)  # type: ignore[dict-item]  # plain ids
     assert [(trouble.severity, trouble.title) for trouble in found] == [
         ("bad", "Nothing is published"),
         ("bad", "Postgres can lose acknowledged changes"),
@@ -56,7 +56,7 @@ def test_what_stops_data_comes_first() -> None:
         ("warn", "1 paused table"),
     ]
     assert all(trouble.why and trouble.remedy for trouble in found)
-    assert troubles([glance()], {"api": "ok"}, {}, 0.0, judge_durability("on", "on", "on")) == ()
+    assert troubles([glance()], {"api": "ok"}, None, {}, 0.0, judge_durability("on", "on", "on")) == ()
 
 
 def test_totals_add_up_what_is_seen() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from app.cli import main as cli
+from app.domain.fabric.remedies import STATES
 from app.fabric import DatabaseState
-from app.fabric.remedies import STATES
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.service import WORKSPACE_ID, Database, table
 from tests.support.onelake.endpoint import ITEM, OneLake, Trust, served

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.fabric import DatabaseState, DatabaseStatus, TableMirroring
-from app.fabric.status import FabricFault, parse_database_status, parse_fault, parse_table
+from app.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
+from app.fabric.status import parse_database_status, parse_fault, parse_table
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
 from tests.support.fabric.service import table

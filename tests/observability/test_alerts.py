@@ -45,15 +45,6 @@ needs_promtool = pytest.mark.skipif(
     PROMTOOL is None, reason="promtool is not installed: apt-get install --no-install-recommends prometheus"
 )
 
-FABRIC: Final = {
-    'mirrorgate_fabric_database_state{state="Running"}': "1",
-    'mirrorgate_fabric_database_state{state="Paused"}': "0",
-    'mirrorgate_fabric_database_state{state="Failed"}': "0",
-    'mirrorgate_fabric_table_state{state="Replicating",table="sales.orders"}': "1",
-    'mirrorgate_fabric_table_state{state="Failed",table="sales.orders"}': "0",
-    "mirrorgate_fabric_status_age_seconds": "20",
-}
-
 
 @dataclass(frozen=True)
 class Fault:
@@ -137,23 +128,11 @@ FAULTS: Final = (
         values={'mirrorgate_bridge_lag_records{partition="0",topic="c_killed"}': "200000-1000x45"},
     ),
     Fault("objects", ("BridgeTableStopped", "BridgeNotReady"), "object_bridge", recorded="stopped"),
-    Fault(
-        "paused",
-        ("FabricPaused",),
-        values={
-            'mirrorgate_fabric_database_state{state="Paused"}': "1x45",
-            'mirrorgate_fabric_database_state{state="Running"}': "0x45",
-        },
-    ),
-    Fault(
-        "fabric_failed", ("FabricDatabaseFailed",), values={'mirrorgate_fabric_database_state{state="Failed"}': "1x45"}
-    ),
-    Fault(
-        "fabric_table",
-        ("FabricTableFailed",),
-        values={'mirrorgate_fabric_table_state{state="Failed",table="sales.orders"}': "1x45"},
-    ),
-    Fault("fabric_stale", ("FabricStatusStale",), values={"mirrorgate_fabric_status_age_seconds": "0+60x45"}),
+    of_api("fabric_paused", "FabricPaused"),
+    of_api("fabric_failed", "FabricDatabaseFailed"),
+    of_api("fabric_stopped", "FabricDatabaseFailed"),
+    of_api("fabric_table", "FabricTableFailed"),
+    of_api("fabric_stale", "FabricStatusStale"),
     Fault("down", ("ScrapeDown",), values={'up{instance="drain:1",job="mirrorgate-drain"}': "0x45"}),
     Fault("missing", ("MetricsMissing",), gone="api"),
 )
@@ -190,9 +169,6 @@ def test_every_metric_and_label_of_the_alerts_is_exposed_by_a_real_process() -> 
             *(one for of in recorded_changes(process).values() for one in of),
         ):
             exposed.setdefault(series[0], set()).update(label for label, _ in series[1])
-    for series in FABRIC:
-        name, labels = parsed(series)
-        exposed.setdefault(name, set()).update(label for label, _ in labels)
     for rule in alert_rules():
         for name in metric_names(rule["expr"]):
             assert name in exposed, (rule["alert"], name)
@@ -247,8 +223,6 @@ def series_over_time(fault: Fault) -> dict[str, str]:
             series |= recorded_changes(process)[fault.recorded]
         series = {one: value for one, value in series.items() if one[0] in NAMED}
         values = {one: over_time(one[0], value, recorded_at(process)) for one, value in series.items()}
-        if process == "api":
-            values |= {parsed(one): f"{value}x{MINUTES}" for one, value in FABRIC.items()}
         if process == fault.process:
             values |= {parsed(one): value for one, value in fault.values.items() if not one.startswith("up{")}
         for (name, labels), text in values.items():

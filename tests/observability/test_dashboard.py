@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.observability.test_alerts import FABRIC, JOBS, needs_promtool, parsed
+from tests.observability.test_alerts import JOBS, needs_promtool
 from tests.support.expositions import (
     PROCESSES,
     REPOSITORY,
@@ -29,9 +29,6 @@ STORED: Final[dict[str, Any]] = json.loads(DASHBOARD.read_text(encoding="utf-8")
 
 VARIABLES: Final = {"$__rate_interval": "5m", "$table": ".*"}
 """What Grafana puts in place of its variables, all of which Prometheus would reject."""
-
-REPORTED: Final = {**FABRIC, 'mirrorgate_fabric_processed_rows_total{table="sales.orders"}': "40"}
-"""Series of a gateway that Fabric reports about, in addition to what is recorded."""
 
 OF_FAULTS: Final = {
     "Why tables are stopped",
@@ -71,7 +68,7 @@ def exposed() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for process in PROCESSES:
         changed = [one for of in recorded_changes(process).values() for one in of]
-        for name, labels in (*series_of(recording(process)), *changed, *map(parsed, REPORTED)):
+        for name, labels in (*series_of(recording(process)), *changed):
             found.setdefault(name, {"instance", "job"}).update(label for label, _ in labels)
         for name in re.findall(r"^# TYPE (mirrorgate_\w+)", recording(process), re.MULTILINE):
             found.setdefault(name, set())  # without a series, such as a counter of errors
@@ -162,8 +159,6 @@ def constant_series() -> Iterator[dict[str, str]]:
     shown = {name for _, query in queries() for name in metric_names(query)}
     for process in PROCESSES:
         series = series_of(recording(process))
-        if process == "api":
-            series |= {parsed(one): float(value) for one, value in REPORTED.items()}
         for (name, labels), value in series.items():
             if name in shown:
                 labelled = tuple(sorted({**dict(labels), "instance": f"{process}:1", "job": JOBS[process]}.items()))

@@ -3,6 +3,7 @@
 import resource
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
@@ -11,13 +12,17 @@ from pydantic import SecretStr
 
 from app.api import application
 from app.api.limits.memory_budget import Allowance, MemoryBudget
+from app.domain.fabric.states import DatabaseStatus, parse_state
 from app.domain.model.table import Table
+from app.domain.publication.fabric_status import MirroredTable
 from app.domain.publication.failure import Failure
 from app.errors import Code
 from app.ingest import backlog
 from app.observability.api_metrics import RESOURCE_LOW
 from app.observability.resource_watch import ResourceWatch
 from app.settings import Settings
+from app.staging.ledger.fabric_database import claim_poll, store_answer
+from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.failures import clear_failures, record_failure
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.mirror.reports import store_reports
@@ -60,13 +65,14 @@ class Scene:
         self.gateway = gateway
         self.engine = engine
         columns = [{"name": "id", "type": "int64", "nullable": False}]
-        wanted = {"key_columns": ["id"], "columns": columns, "options": {"dead_letters": "accept"}}
+        wanted = {"key_columns": ["id"], "columns": columns, "options": {"dead_letters": "accept", "seed_file": False}}
         gateway.put(f"/v1/tables/{TABLE}", json=wanted).raise_for_status()
         self.owned = Owned(self.table, *claim_by(engine, self.table.table_id))
         self.beat()
         self.post("1")
         self.publish()
         self.report()
+        self.hear()
         ResourceWatch(low=RESOURCE_LOW).check()
         self.wait_for('mirrorgate_backlog_limit_ratio{table="sales.orders"}', 0)
         self.healthy = self.metrics()
@@ -88,6 +94,14 @@ class Scene:
 
     def report(self, **fields: Any) -> None:
         store_reports(self.engine, [report_of(self.engine, self.table, **fields)])
+
+    def hear(self, database: str = "Running", table: str = "Replicating") -> None:
+        """Store what a drain hears from Fabric's API."""
+        said = MirroredTable("sales", "orders", table, processed_rows=1, last_sync=datetime.now(UTC))
+        with self.engine.begin() as connection:
+            claim_poll(connection, 60.0)
+            store_answer(connection, DatabaseStatus(parse_state(database), database), has_tables=True)
+            record_fabric_status(connection, {(self.table.table_id, self.table.generation): said})
 
     def metrics(self) -> str:
         return self.gateway.get("/metrics").raise_for_status().text
@@ -151,6 +165,18 @@ def faults_of_drains(scene: Scene) -> Iterator[tuple[str, str]]:
     scene.beat()
 
 
+def faults_of_fabric(scene: Scene) -> Iterator[tuple[str, str]]:
+    for state in ("Paused", "Failed", "Stopped"):
+        scene.hear(state)
+        yield f"fabric_{state.lower()}", scene.metrics()
+    scene.hear(table="Failed")
+    yield "fabric_table", scene.metrics()
+    scene.hear()
+    sql.run(scene.engine, "UPDATE mirrorgate.fabric_database SET answered_at = answered_at - interval '20 minutes'")
+    yield "fabric_stale", scene.metrics()
+    scene.hear()
+
+
 def faults_of_processes(scene: Scene) -> Iterator[tuple[str, str]]:
     with sql.locked(scene.engine, "LOCK TABLE mirrorgate.staged_blocks IN SHARE ROW EXCLUSIVE MODE"):
         assert scene.post("99") == 503
@@ -179,7 +205,7 @@ def faults_of_processes(scene: Scene) -> Iterator[tuple[str, str]]:
 def test_the_api_exposes_what_is_recorded_healthy_and_with_each_fault(gateway: Gateway, engine: sa.Engine) -> None:
     scene = Scene(gateway, engine)
     faults = dict([*faults_of_tables(scene)])
-    faults |= dict([*faults_of_drains(scene), *faults_of_processes(scene)])
+    faults |= dict([*faults_of_drains(scene), *faults_of_fabric(scene), *faults_of_processes(scene)])
     check_recorded("api", scene.healthy, faults)
     assert all(" " in text and not text.endswith(".") for text in help_of(scene.healthy).values())
     assert not [name for name, _ in series_of(scene.healthy) if name.endswith("_created")]

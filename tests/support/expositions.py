@@ -26,6 +26,9 @@ Series: TypeAlias = tuple[str, Labels]
 _MIN_CHANGE: Final = 0.01
 """Smaller changes, such as of a clock, are not due to a fault."""
 
+_MIN_AGE_CHANGE: Final = 60.0
+"""The same for ages, which grow while faults are recorded."""
+
 _SYSTEM: Final = re.compile(r"mirrorgate_\w+_process_")
 """Facts about a process, which depend on the operating system."""
 
@@ -107,9 +110,13 @@ def _changed(text: str, other: str) -> dict[Series, float]:
     changed = {
         series: after.get(series, nan)
         for series in before.keys() | after.keys()
-        if series[0] in named and not abs(after.get(series, nan) - before.get(series, nan)) < _MIN_CHANGE
+        if series[0] in named and not abs(after.get(series, nan) - before.get(series, nan)) < _min_change(series)
     }
     return {series: value for series, value in changed.items() if ("route", "/metrics") not in series[1]}
+
+
+def _min_change(series: Series) -> float:
+    return _MIN_AGE_CHANGE if series[0].endswith("_age_seconds") else _MIN_CHANGE
 
 
 def alert_rules() -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ FABRIC: Final = Section(
         Listing(
             "Tables that Fabric does not replicate",
             "The state that Fabric reports of each table, unless it replicates.",
-            'max by (table, state) (mirrorgate_fabric_table_state{table=~"$table", state!="Replicating"}) == 1',
+            'max by (table, state) (mirrorgate_fabric_table_state{table=~"$table", state!="replicating"}) == 1',
             ("table", "state"),
             width=9,
         ),

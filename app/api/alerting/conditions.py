@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from app.domain.fabric.remedies import remedy_for
+from app.domain.fabric.trouble import FabricTrouble
 from app.domain.model.table import TableLife
 from app.domain.preflight.alerts import Alert, AlertKind, Severity
 from app.domain.preflight.readiness import OK
@@ -14,7 +16,6 @@ NEAR_LIMIT: Final = 0.8
 _PART_REMEDIES: Final[Mapping[str, str]] = {
     "drain": "Read the log of the drain, or start one with `mirrorgate drain`.",
     "mirror": "`mirrorgate status` names the tables.",
-    "fabric": "See `mirrorgate fabric status`; resume the capacity if it is paused.",
     "clock": "Synchronize the clocks of all machines.",
 }
 """What to do about each part that alerts name. Those of tables have alerts of their own."""
@@ -23,9 +24,16 @@ _BACKLOG_REMEDY: Final = "Check that the drain keeps up; a full backlog answers 
 
 
 def conditions(
-    glances: Sequence[Glance], parts: Mapping[str, str], shares: Mapping[TableLife, float], total_share: float
+    glances: Sequence[Glance],
+    parts: Mapping[str, str],
+    fabric: FabricTrouble | None,
+    shares: Mapping[TableLife, float],
+    total_share: float,
 ) -> Iterator[Alert]:
     """Yield an alert for each trouble. `parts` are those of `/statusz`, `shares` backlogs as shares of their limits."""
+    if fabric is not None:
+        severity = Severity.CRITICAL if fabric.is_critical else Severity.WARNING
+        yield Alert(AlertKind.PART, "fabric", severity, fabric.code, _sentence(fabric.detail), fabric.remedy)
     for part, remedy in _PART_REMEDIES.items():
         if (state := parts.get(part, OK)) != OK:
             severity = Severity.WARNING if part == "clock" else Severity.CRITICAL
@@ -50,7 +58,7 @@ def _of_table(glance: Glance) -> Iterator[Alert]:
         remedy = glance.failure_remedy or ""
         yield Alert(AlertKind.TABLE_FAILING, name, critical, glance.failure_code, detail, remedy)
     if glance.fabric_error is not None:
-        detail, remedy = _sentence(glance.fabric_error), "Fabric stopped this table; see docs/fabric.md."
+        detail, remedy = _sentence(glance.fabric_error), remedy_for(glance.fabric_whose or "unknown")
         yield Alert(AlertKind.FABRIC_TABLE, name, critical, "fabric_error", detail, remedy)
     if glance.waiting_letters:
         detail = "Rejected changes wait for a decision."

@@ -10,6 +10,7 @@ import structlog
 
 from app.api.alerting.conditions import conditions
 from app.api.alerting.messages import Webhook
+from app.domain.fabric.trouble import fabric_trouble
 from app.domain.preflight.alerts import Alert, AlertKind, AlertPlan, KnownAlert, Severity, message_of, plan_alerts
 from app.domain.preflight.readiness import judge_gateway
 from app.errors import Code, MirrorgateError
@@ -76,9 +77,10 @@ class AlertWatch:
         with self.engine.begin() as connection:
             self.gateway = str(installation_id(connection))
             known = known_alerts(connection)
-            parts = judge_gateway(gateway_facts(connection))
+            facts = gateway_facts(connection)
             tables = glances(connection)
-        found = conditions(tables, parts, self.backlog.shares(), self.backlog.total_share())
+        trouble = fabric_trouble(facts.fabric)
+        found = conditions(tables, judge_gateway(facts), trouble, self.backlog.shares(), self.backlog.total_share())
         plan = plan_alerts(known, found, self.clock(), after_seconds=self.after_seconds)
         self._store([*plan.begun, *plan.changed], plan.forgotten)
         if self._tell(plan):

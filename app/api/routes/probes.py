@@ -103,7 +103,11 @@ def gateway_status(gateway: Gateway) -> GatewayStatusModel:
 def _gateway_status(gateway: Gateway) -> GatewayStatusModel:
     readiness = _readiness(gateway)
     facts = _query_facts(gateway) if readiness.parts["database"] == OK else None
-    others = dict.fromkeys(("drain", "tables", "mirror", "clock"), _UNKNOWN) if facts is None else judge_gateway(facts)
+    others = (
+        dict.fromkeys(("drain", "tables", "fabric", "mirror", "clock"), _UNKNOWN)
+        if facts is None
+        else judge_gateway(facts)
+    )
     share = gateway.ingest.backlog.fullest_share() if gateway.ingest.backlog is not None else 0.0
     parts = {**readiness.parts, **others, "backlog": judge_backlog(share)}
     return GatewayStatusModel(

@@ -12,7 +12,7 @@ from app.api.routes.paging import MAX_ID, PageLimit
 from app.api.schemas.changes import BatchModel
 from app.api.schemas.registrations import declared_schema, given_options
 from app.api.schemas.status import TableModel, TablesModel
-from app.api.schemas.table_status import table_statuses
+from app.api.schemas.table_status import fabric_model, table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
@@ -71,10 +71,10 @@ def put_table(
     responses=problems(401, 403, 503),
 )
 def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
-    """Return the status of each table."""
+    """Return the status of each table, and of the mirrored database."""
     with translated_errors(), gateway.engine.begin() as connection:
         visible = [table for table in list_tables(connection) if principal.may_touch(table.name)]
-        return TablesModel(tables=table_statuses(connection, visible))
+        return TablesModel(tables=table_statuses(connection, visible), fabric=fabric_model(connection))
 
 
 @router.get(

@@ -34,7 +34,10 @@ class ReadinessModel(Model):
 
 
 class GatewayStatusModel(Model):
-    """The state of the gateway: the parts of `/readyz`, and `drain`, `tables`, `backlog`, `mirror` and `clock`."""
+    """The state of the gateway: the parts of `/readyz`, and six more.
+
+    These are `drain`, `tables`, `backlog`, `fabric`, `mirror` and `clock`.
+    """
 
     ready: bool
     """True if every part is `ok`."""

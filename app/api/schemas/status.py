@@ -1,6 +1,7 @@
 """The status of tables: state, lag and reconciliation."""
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -38,10 +39,24 @@ class ProcessedModel(Model):
 
     state: str | None
     error: str | None
+    failed: bool = Field(description="Whether Fabric has given the table up.")
+    whose: Literal["user", "system", "unknown"] | None = Field(description="Who can correct the error.")
+    remedy: str | None = Field(description="What to do about the error, or the failure.")
     rows: int | None
     bytes: int | None
     last_sync: datetime | None
     read_at: datetime
+
+
+class FabricModel(Model):
+    """The mirrored database in Fabric, as its API last reported it."""
+
+    state: str | None = Field(description="Fabric's own word; null before its first answer.")
+    since: datetime | None = Field(description="When this state was first seen.")
+    error: str | None
+    read_at: datetime | None = Field(description="When the API last answered.")
+    problem: str | None = Field(description="What needs an operator; null if nothing does.")
+    remedy: str | None = Field(description="What to do about it.")
 
 
 class WaitingLettersModel(Model):
@@ -94,6 +109,7 @@ class TableModel(Model):
 
 
 class TablesModel(Model):
-    """The tables that the key can see."""
+    """The tables that the key can see, and the mirrored database."""
 
     tables: list[TableModel]
+    fabric: FabricModel | None = Field(default=None, description="Null where no drain asks Fabric's API.")

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.status import (
     CountsModel,
+    FabricModel,
     FailingModel,
     LagModel,
     ProcessedModel,
@@ -13,9 +14,12 @@ from app.api.schemas.status import (
     WaitingLettersModel,
 )
 from app.api.schemas.tables import TableOptionsModel
+from app.domain.fabric.remedies import remedy_for
+from app.domain.fabric.trouble import fabric_trouble
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table
 from app.staging.connection.database import Connection
+from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
 from app.staging.mirror.progress import MirrorProgress, mirror_progress
@@ -74,10 +78,30 @@ def _status(
     )
 
 
+def fabric_model(connection: Connection) -> FabricModel | None:
+    """Return the mirrored database as Fabric's API last reported it; None where no drain asks."""
+    found = fabric_database(connection)
+    if found is None:
+        return None
+    trouble = fabric_trouble(found.facts)
+    return FabricModel(
+        state=found.facts.state,
+        since=found.state_since,
+        error=found.facts.error,
+        read_at=found.answered_at,
+        problem=None if trouble is None else trouble.detail,
+        remedy=None if trouble is None else trouble.remedy,
+    )
+
+
 def _processed(status: FabricStatus) -> ProcessedModel:
+    is_wrong = status.has_failed or status.error is not None
     return ProcessedModel(
         state=status.state,
         error=status.error,
+        failed=status.has_failed,
+        whose=status.whose,
+        remedy=remedy_for(status.whose or "unknown") if is_wrong else None,
         rows=status.processed_rows,
         bytes=status.processed_bytes,
         last_sync=status.last_sync_at,

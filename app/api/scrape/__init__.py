@@ -1,7 +1,7 @@
 """What one scrape of `GET /metrics` reads from the database, as metrics.
 
-`facts` reads everything in one transaction; `table_families` and `gateway_families` turn the facts into metrics and do
-no input or output, so that `make docs` lists all metrics without a database.
+`facts` reads everything in one transaction; `table_families`, `fabric_families` and `gateway_families` turn the facts
+into metrics and do no input or output, so that `make docs` lists all metrics without a database.
 """
 
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from app.api.scrape.fabric_families import fabric_families
 from app.api.scrape.facts import ScrapeFacts
 from app.api.scrape.gateway_families import gateway_families
 from app.api.scrape.table_families import table_families
@@ -30,3 +31,4 @@ class ScrapeMetrics(Collector):
         if self._facts is not None:
             yield from gateway_families(self._facts)
             yield from table_families(self._facts)
+            yield from fabric_families(self._facts)

@@ -1,4 +1,4 @@
-"""Metrics of each table: lag, publication, state, lease, Fabric and mirror. The label `table` has the table's name."""
+"""Metrics of each table: lag, publication, state, lease and mirror. The label `table` has the table's name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
@@ -30,10 +30,6 @@ _COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "published_files": ("mirrorgate_published_files", "Published landing files; starts at 0 in each generation"),
     "published_rows": ("mirrorgate_published_rows", "Published rows; starts at 0 in each generation"),
 }
-_FABRIC_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
-    "processed_rows": ("mirrorgate_fabric_processed_rows", "Rows that Fabric reports as processed"),
-    "processed_bytes": ("mirrorgate_fabric_processed_bytes", "Bytes that Fabric reports as processed"),
-}
 _MIRROR_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "version": ("mirrorgate_mirror_version", "Delta version of the mirrored table"),
     "file_number": ("mirrorgate_mirror_file_number", "Last landing file that the mirror has applied"),
@@ -54,7 +50,6 @@ def table_families(facts: ScrapeFacts) -> Iterator[Metric]:
     yield _stopped(facts)
     yield _owners(facts)
     yield _backlog_shares(facts)
-    yield from _of_fields(_FABRIC_COUNTERS, CounterMetricFamily, _known(facts, facts.fabric))
     yield from _mirror_families(facts)
 
 

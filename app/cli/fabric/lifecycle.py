@@ -135,8 +135,8 @@ def _require_prepared(client: "FabricClient", settings: "Settings", data_dir: Pa
 
 def _require(status: "DatabaseStatus", *states: str) -> None:
     """Raise Misconfigured `fabric_not_running` for another state, with what Fabric says and the state's remedy."""
+    from app.domain.fabric.remedies import STATES
     from app.errors import Code, Misconfigured
-    from app.fabric.remedies import STATES
 
     if status.state not in states:
         error = f" ({status.error})" if status.error else ""

@@ -86,7 +86,7 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
     from rich.text import Text
 
     from app.cli.output import Grid
-    from app.fabric.remedies import STATES, remedy_for, table_trouble
+    from app.domain.fabric.remedies import STATES, remedy_for, table_trouble
 
     known = STATES[found.state]
     style = "green" if found.state.is_running else "yellow" if found.state.is_passing else "red"
@@ -104,7 +104,7 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
         text.append("\n\n").append_text(grid.rendered(OUTPUT.width))
     for table in tables:
         if trouble := table_trouble(table):
-            remedy = remedy_for(table.error) if table.error else "Look at the table in the portal."
+            remedy = remedy_for(table.error.whose if table.error else "unknown")
             text.append(f"\n\n{_name(table)}: {trouble}", "red").append(f"\n  remedy: {remedy}")
     return text
 

@@ -10,6 +10,8 @@ from typing import Final, Literal
 from urllib.parse import quote
 
 from app.console import text
+from app.domain.fabric.remedies import remedy_for
+from app.domain.fabric.trouble import FabricTrouble
 from app.domain.model.table import TableLife
 from app.domain.preflight.finding import Finding, Outcome
 from app.domain.preflight.readiness import OK
@@ -46,11 +48,7 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "database": ("Postgres does not answer", "Check that Postgres runs and that MIRRORGATE_DATABASE_URL reaches it."),
     "writer": ("Changes are not staged", "Read the API's log; Postgres does not commit, or takes long."),
     "drain": ("Nothing is published", "Start a drain with `mirrorgate drain`, or read the log of the one that runs."),
-    "mirror": ("A mirror has an error", "Open the tables, and read what Fabric or the Delta mirror reports."),
-    "fabric": (
-        "Fabric does not mirror",
-        "Look at `mirrorgate fabric status`, and resume the capacity if it is paused.",
-    ),
+    "mirror": ("The Delta mirror has stopped tables", "Open the tables, and read what the mirror reports."),
     "clock": ("Clocks disagree", "Synchronize the clocks of all machines, for example with chrony."),
 }
 """Title and remedy for each part of the gateway that is not named by a table."""
@@ -59,17 +57,19 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
 def troubles(
     glances: Sequence[Glance],
     parts: Mapping[str, str],
+    fabric: FabricTrouble | None,
     shares: Mapping[TableLife, float],
     total_share: float,
     findings: Iterable[Finding],
 ) -> tuple[Trouble, ...]:
     """Return what needs attention, what stops data first.
 
-    `parts` are those of `/statusz`, `shares` the backlogs as shares of their limits, `findings` those about the
-    machine and Postgres.
+    `parts` are those of `/statusz`, `fabric` is that of the mirrored database, `shares` the backlogs as shares of their
+    limits, and `findings` are those about the machine and Postgres.
     """
     found = [
         *_of_parts(parts),
+        *_of_database(fabric),
         *_of_findings(findings),
         *_shortened(_quarantined(glances), "quarantined", "quarantined"),
         *_shortened(_failing(glances), "failing", "failing"),
@@ -87,6 +87,23 @@ def _of_parts(parts: Mapping[str, str]) -> Iterator[Trouble]:
             title, remedy = _PARTS[name]
             severity: Severity = "warn" if name in ("clock", "mirror") else "bad"
             yield Trouble(severity, name, title, _sentence(state), remedy, "/console/doctor", "Doctor")
+
+
+_FABRIC_TITLES: Final[Mapping[str, str]] = {
+    "fabric_paused": "Fabric has paused mirroring",
+    "fabric_stopped": "Mirroring is stopped in Fabric",
+    "fabric_failed": "Mirroring has failed in Fabric",
+    "fabric_not_started": "Mirroring has not started in Fabric",
+    "fabric_status_old": "Fabric has not answered for some time",
+}
+"""Titles of troubles of the mirrored database; any other code is a question that Fabric rejects."""
+
+
+def _of_database(fabric: FabricTrouble | None) -> Iterator[Trouble]:
+    if fabric is not None:
+        severity: Severity = "bad" if fabric.is_critical else "warn"
+        title = _FABRIC_TITLES.get(fabric.code, "The state of the database in Fabric is unknown")
+        yield Trouble(severity, "fabric", title, _sentence(fabric.detail), fabric.remedy)
 
 
 def _of_findings(findings: Iterable[Finding]) -> Iterator[Trouble]:
@@ -164,7 +181,7 @@ def _fabric(glances: Sequence[Glance]) -> list[Trouble]:
             "Fabric error",
             glance.name,
             glance.fabric_error[:_MAX_WHY],
-            "Read the monitoring page of the mirrored database in Fabric; repair the table if a file is at fault.",
+            remedy_for(glance.fabric_whose or "unknown"),
             address(glance.name),
         )
         for glance in glances

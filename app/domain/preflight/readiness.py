@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from app.domain.fabric.trouble import FabricFacts, fabric_trouble
+
 OK: Final = "ok"
 
 FAILURE_COUNTS_SECONDS: Final = 30.0
@@ -24,8 +26,10 @@ class GatewayFacts:
     """The error code of the reason, of one of them."""
     tables: Mapping[str, int]
     """Numbers of tables by state, without dropped ones."""
-    mirror_errors: int
-    """Tables for which Fabric reports an error."""
+    fabric: FabricFacts | None
+    """What Fabric's API says; None where no drain asks it."""
+    fabric_tables: int
+    """Tables that Fabric has given up, or for which it reports an error."""
     stopped_mirrors: int
     """Tables whose next landing file a running Delta mirror cannot apply."""
     future_batches: int
@@ -52,6 +56,7 @@ def judge_gateway(facts: GatewayFacts) -> dict[str, str]:
     return {
         "drain": _drain(facts),
         "tables": _tables(facts.tables),
+        "fabric": _fabric(facts),
         "mirror": _mirror(facts),
         "clock": _clock(facts),
     }
@@ -76,13 +81,20 @@ def _tables(tables: Mapping[str, int]) -> str:
     return OK if not wrong else f"of {sum(tables.values())} tables, {' and '.join(wrong)}"
 
 
+def _fabric(facts: GatewayFacts) -> str:
+    """Return what is wrong, each with its remedy. Both faults can stop mirroring without any other sign."""
+    trouble = fabric_trouble(facts.fabric)
+    wrong = [f"{trouble.summary}. {trouble.remedy}"] if trouble is not None else []
+    if facts.fabric_tables:
+        tables = "1 table" if facts.fabric_tables == 1 else f"{facts.fabric_tables} tables"
+        wrong.append(f"Fabric reports an error for {tables}. `mirrorgate status` names them with remedies.")
+    return " ".join(wrong) or OK
+
+
 def _mirror(facts: GatewayFacts) -> str:
-    wrong = []
-    if facts.mirror_errors:
-        wrong.append(f"Fabric reports an error for {facts.mirror_errors} tables")
     if facts.stopped_mirrors:
-        wrong.append(f"the Delta mirror cannot continue {facts.stopped_mirrors} tables")
-    return "; ".join(wrong) or OK
+        return f"the Delta mirror cannot continue {facts.stopped_mirrors} tables"
+    return OK
 
 
 def _clock(facts: GatewayFacts) -> str:

@@ -1,4 +1,4 @@
-"""Reads Fabric's replication status of the mirrored tables: `Files/Monitoring/tables.json`.
+"""Fabric's replication status of the mirrored tables: from `Files/Monitoring/tables.json`, or from its API.
 
 Microsoft's documentation names the keys and shows no file; the REST API's answer with the same content has some of
 them in `metrics`, under other names. Both forms are read, and unknown keys are ignored.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from app.domain.fabric.states import TableMirroring, Whose, has_failed, whose_fault
 from app.domain.model.names import TableName
 
 _ROWS: Final = ("processedRowCount", "processedRows")
@@ -32,6 +33,13 @@ class MirroredTable:
     processed_rows: int | None = None
     processed_bytes: int | None = None
     last_sync: datetime | None = None
+    whose: Whose | None = None
+    """Who can correct the error, as far as Fabric says it."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether Fabric has given the table up until somebody acts."""
+        return has_failed(self.state, has_error=self.error is not None)
 
 
 def parse_tables(content: bytes) -> list[MirroredTable]:
@@ -44,45 +52,67 @@ def parse_tables(content: bytes) -> list[MirroredTable]:
         read = next((read[name] for name in _LISTS if isinstance(read.get(name), list)), None)
     if not isinstance(read, list):
         raise ValueError("there is no list of tables")
-    return [_table(entry) for entry in read if isinstance(entry, Mapping) and _text(entry.get("sourceTableName"))]
+    return [_table(entry) for entry in read if isinstance(entry, Mapping) and stored_text(entry.get("sourceTableName"))]
 
 
-def find_mirrored(tables: Iterable[MirroredTable], name: TableName) -> MirroredTable | None:
-    """Return the entry of a table, in any letter case; of several, the one with the latest sync."""
-    listed = list(tables)
-    schemas = [name.schema or ""] if name.schema else ["", _DEFAULT_SCHEMA]
-    for schema in schemas:
-        wanted = (schema.casefold(), name.table.casefold())
-        found = [table for table in listed if (table.schema.casefold(), table.table.casefold()) == wanted]
-        if found:
-            return max(found, key=lambda table: table.last_sync or datetime.min.replace(tzinfo=UTC))
-    return None
+def mirrored_table(found: TableMirroring) -> MirroredTable:
+    """Return what the API says about a table, with texts that Postgres can store."""
+    return MirroredTable(
+        schema=stored_text(found.schema) or "",
+        table=stored_text(found.name) or "",
+        state=stored_text(found.state),
+        error=stored_text(str(found.error)) if found.error else None,
+        processed_rows=_bounded(found.processed_rows),
+        processed_bytes=_bounded(found.processed_bytes),
+        last_sync=found.last_sync,
+        whose=found.error.whose if found.error else None,
+    )
+
+
+class MirroredTables:
+    """The tables that Fabric lists, by name in any letter case; of several with one name, the latest synced."""
+
+    def __init__(self, tables: Iterable[MirroredTable], default_schema: str = _DEFAULT_SCHEMA) -> None:
+        """Look up tables without a schema under `default_schema` too."""
+        self._default = default_schema.casefold()
+        by_time = sorted(tables, key=lambda table: table.last_sync or datetime.min.replace(tzinfo=UTC))
+        self._tables = {(table.schema.casefold(), table.table.casefold()): table for table in by_time}
+
+    def find(self, name: TableName) -> MirroredTable | None:
+        """Return the entry of a table, None if Fabric does not list it."""
+        table = name.table.casefold()
+        if name.schema:
+            return self._tables.get((name.schema.casefold(), table))
+        return self._tables.get(("", table)) or self._tables.get((self._default, table))
 
 
 def _table(entry: Mapping[str, Any]) -> MirroredTable:
     metrics = entry.get("metrics")
     values = {**(metrics if isinstance(metrics, Mapping) else {}), **entry}
+    error, whose = _error(entry)
     return MirroredTable(
-        schema=_text(entry.get("sourceSchemaName")) or "",
-        table=_text(entry.get("sourceTableName")) or "",
-        state=_text(entry.get("status")),
-        error=_error(entry),
+        schema=stored_text(entry.get("sourceSchemaName")) or "",
+        table=stored_text(entry.get("sourceTableName")) or "",
+        state=stored_text(entry.get("status")),
+        error=error,
         processed_rows=_count(values, _ROWS),
         processed_bytes=_count(values, _BYTES),
         last_sync=_moment(values),
+        whose=whose,
     )
 
 
-def _error(entry: Mapping[str, Any]) -> str | None:
-    """Return `code: message`, or the one that is present."""
+def _error(entry: Mapping[str, Any]) -> tuple[str | None, Whose | None]:
+    """Return `code: message`, or the one that is present, and whose fault it is."""
     inner = entry.get("error")
     values = {**(inner if isinstance(inner, Mapping) else {}), **entry}
-    code = _text(values.get("errorCode", values.get("code")))
-    message = _text(values.get("errorMessage", values.get("message")))
-    return ": ".join(part for part in (code, message) if part) or None
+    code = stored_text(values.get("errorCode", values.get("code")))
+    message = stored_text(values.get("errorMessage", values.get("message")))
+    text = ": ".join(part for part in (code, message) if part) or None
+    return text, whose_fault(stored_text(values.get("errorType")) or "", code or "") if text else None
 
 
-def _text(value: object) -> str | None:
+def stored_text(value: object) -> str | None:
     """Return a text that Postgres can store, shortened if it is long; None if there is no text."""
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         return None
@@ -94,9 +124,14 @@ def _count(values: Mapping[str, Any], names: Sequence[str]) -> int | None:
         value = values.get(name)
         if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
             value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
-            return value
+        if isinstance(value, int) and not isinstance(value, bool) and (count := _bounded(value)) is not None:
+            return count
     return None
+
+
+def _bounded(value: int | None) -> int | None:
+    """Return a count that Postgres can store, else None."""
+    return value if value is not None and 0 <= value < 2**63 else None
 
 
 def _moment(values: Mapping[str, Any]) -> datetime | None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from app.domain.fabric.states import Whose
 from app.domain.model.table import Generation, TableId
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 
@@ -18,7 +19,8 @@ SELECT_GLANCES = sa.text(f"""
         c.accepted_rows, coalesce(b.rows, 0)::bigint AS pending_rows,
         coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
         coalesce(d.letters, 0) AS waiting_letters, d.oldest AS oldest_letter_at,
-        m.processed_rows, m.error AS fabric_error,
+        m.processed_rows, CASE WHEN m.has_failed THEN coalesce(m.error, m.state) ELSE m.error END AS fabric_error,
+        m.whose AS fabric_whose,
         CASE WHEN {IS_FAILING} THEN f.code END AS failure_code, f.detail AS failure_detail,
         f.remedy AS failure_remedy, f.tries AS failure_tries, f.since AS failing_since
     FROM mirrorgate.tables t
@@ -57,6 +59,7 @@ class Glance(NamedTuple):
     oldest_letter_at: datetime | None
     processed_rows: int | None
     fabric_error: str | None
+    fabric_whose: Whose | None
     failure_code: str | None
     failure_detail: str | None
     failure_remedy: str | None

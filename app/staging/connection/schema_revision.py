@@ -137,11 +137,17 @@ def fits_this_program(connection: sa.Connection, found: str) -> bool:
     needed = program_revision()
     if found == needed:
         return True
-    return _is_newer(found) and str(connection.execute(SELECT_OLDEST_PROGRAM).scalar_one()) <= needed
+    return _is_newer(found) and str(connection.execute(SELECT_OLDEST_PROGRAM).scalar_one()) in _known_revisions()
 
 
 def _is_newer(found: str) -> bool:
-    return _OURS.fullmatch(found) is not None and found > program_revision()
+    """Return whether a revision is ours and was made after this program. Numbers do not tell: branches choose them."""
+    return _OURS.fullmatch(found) is not None and found not in _known_revisions()
+
+
+def _known_revisions() -> frozenset[str]:
+    """Return this program's revision and all before it."""
+    return frozenset(script.revision for script in ScriptDirectory.from_config(_configuration()).walk_revisions())
 
 
 def _not_migrated(found: str | None) -> Misconfigured:

@@ -2,7 +2,7 @@
 
 `leases` gives a table to one drain under an epoch (W1); all other durable steps check that epoch. `planning` binds file
 numbers to batches (W4), and `files` registers builds (W5), records published files (W8) and reads the ledger.
-`metadata_chain` is the hash chain of schemas and files. `failures`, `fabric_status`, `build_activity` and
-`landing_zone` keep what operators and other drains need to know: failing tables, Fabric's report, live builds, the
-zone.
+`metadata_chain` is the hash chain of schemas and files. `failures`, `fabric_database`, `fabric_status`,
+`build_activity` and `landing_zone` keep what operators and other drains need to know: failing tables, what Fabric
+reports of the database and its tables, live builds, the zone.
 """

@@ -1,4 +1,4 @@
-"""What Fabric last reported about each table, and the turns in which drains read the report.
+"""What Fabric last reported about each table, and the turns in which drains read its monitoring file.
 
 The report is for operators only: publication never depends on it, apart from the wait of a drop (R5).
 """
@@ -6,33 +6,49 @@ The report is for operators only: publication never depends on it, apart from th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import sqlalchemy as sa
 
+from app.domain.fabric.states import Whose
 from app.domain.model.table import Generation, TableId
 from app.domain.publication.fabric_status import MirroredTable
+
+_API_SECONDS: Final = 300.0
+"""For how long the API's list of the tables counts more than the file."""
 
 CLAIM_READING = sa.text("""
     INSERT INTO mirrorgate.mirror_readings AS r DEFAULT VALUES
     ON CONFLICT (only_row) DO UPDATE SET read_at = clock_timestamp()
     WHERE r.read_at <= clock_timestamp() - make_interval(secs => :seconds) OR r.read_at > clock_timestamp()
-    RETURNING read_at""")
-"""Claim the next reading unless one was claimed less than `seconds` ago."""
+    RETURNING NOT EXISTS (SELECT FROM mirrorgate.fabric_database
+        WHERE tables_at BETWEEN clock_timestamp() - make_interval(secs => :api_seconds) AND clock_timestamp())""")
+"""Claim the next reading unless one was claimed less than `seconds` ago; tell whether the API's list is too old."""
+
+CHANGED_FAILURES = sa.text("""
+    SELECT n.table_id
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:failed AS boolean[]))
+        AS n (table_id, generation, has_failed)
+    LEFT JOIN mirrorgate.mirror_states m ON m.table_id = n.table_id AND m.generation = n.generation
+    WHERE n.has_failed <> coalesce(m.has_failed, false) ORDER BY n.table_id""")
+"""Find the tables that have failed or recovered since the report before."""
 
 DELETE_STATUSES = sa.text("DELETE FROM mirrorgate.mirror_states WHERE NOT table_id = ANY(:kept)")
 """Forget the tables that the report no longer lists."""
 
 UPSERT_STATUS = sa.text("""
-    INSERT INTO mirrorgate.mirror_states (table_id, generation, state, error, processed_rows, processed_bytes,
-        last_sync_at)
-    VALUES (:table_id, :generation, :state, :error, :processed_rows, :processed_bytes, :last_sync)
+    INSERT INTO mirrorgate.mirror_states (table_id, generation, state, error, whose, has_failed, processed_rows,
+        processed_bytes, last_sync_at)
+    VALUES (:table_id, :generation, :state, :error, :whose, :has_failed, :processed_rows, :processed_bytes, :last_sync)
     ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
-        error = excluded.error, processed_rows = excluded.processed_rows, processed_bytes = excluded.processed_bytes,
+        error = excluded.error, whose = excluded.whose, has_failed = excluded.has_failed,
+        processed_rows = excluded.processed_rows, processed_bytes = excluded.processed_bytes,
         last_sync_at = excluded.last_sync_at, read_at = excluded.read_at""")
 """Store what the report says about a table."""
 
 SELECT_STATUSES = sa.text("""
-    SELECT m.table_id, m.state, m.error, m.processed_rows, m.processed_bytes, m.last_sync_at, m.read_at
+    SELECT m.table_id, m.state, m.error, m.whose, m.has_failed, m.processed_rows, m.processed_bytes, m.last_sync_at,
+        m.read_at
     FROM mirrorgate.mirror_states m
     JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
     WHERE m.table_id = ANY(:table_ids)""")
@@ -51,6 +67,8 @@ class FabricStatus:
 
     state: str | None
     error: str | None
+    whose: Whose | None
+    has_failed: bool
     processed_rows: int | None
     processed_bytes: int | None
     last_sync_at: datetime | None
@@ -58,33 +76,48 @@ class FabricStatus:
 
 
 def claim_reading(connection: sa.Connection, seconds: float) -> bool:
-    """Return whether the caller reads the report now: no drain has claimed a reading in the last `seconds`.
+    """Return whether the caller reads the file now: no drain has claimed a reading in the last `seconds`.
 
+    False also where Fabric's API has listed the tables in the last minutes, because its list is newer than the file.
     A process that dies after this has skipped one reading.
     """
-    return connection.execute(CLAIM_READING, {"seconds": seconds}).first() is not None
+    claimed = connection.execute(CLAIM_READING, {"seconds": seconds, "api_seconds": _API_SECONDS}).scalar_one_or_none()
+    return claimed is True
 
 
-def record_fabric_status(connection: sa.Connection, found: Mapping[tuple[TableId, Generation], MirroredTable]) -> None:
+def record_fabric_status(
+    connection: sa.Connection, found: Mapping[tuple[TableId, Generation], MirroredTable]
+) -> list[TableId]:
     """Replace all stored statuses by those of the report, for these tables in these generations.
 
+    Return the tables that have failed or recovered since the report before, in their order.
     A process that dies before the commit leaves the former statuses.
     """
-    connection.execute(DELETE_STATUSES, {"kept": [table_id for table_id, _ in found]})
+    in_order = sorted(found.items())
+    compared = {
+        "table_ids": [table_id for (table_id, _), _ in in_order],
+        "generations": [generation for (_, generation), _ in in_order],
+        "failed": [mirrored.has_failed for _, mirrored in in_order],
+    }
+    changed = [TableId(table_id) for table_id in connection.execute(CHANGED_FAILURES, compared).scalars()]
+    connection.execute(DELETE_STATUSES, {"kept": compared["table_ids"]})
     rows = [
         {
             "table_id": table_id,
             "generation": generation,
             "state": mirrored.state,
             "error": mirrored.error,
+            "whose": mirrored.whose,
+            "has_failed": mirrored.has_failed,
             "processed_rows": mirrored.processed_rows,
             "processed_bytes": mirrored.processed_bytes,
             "last_sync": mirrored.last_sync,
         }
-        for (table_id, generation), mirrored in sorted(found.items())
+        for (table_id, generation), mirrored in in_order
     ]
     if rows:
         connection.execute(UPSERT_STATUS, rows)
+    return changed
 
 
 def fabric_statuses(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, FabricStatus]:

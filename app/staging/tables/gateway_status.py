@@ -5,6 +5,7 @@ import time
 import sqlalchemy as sa
 
 from app.domain.preflight.readiness import GatewayFacts
+from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 from app.staging.ledger.leases import IS_ALIVE
 from app.staging.mirror.reports import UNCONFIRMED_SECONDS
@@ -16,7 +17,7 @@ SELECT_FACTS = sa.text(f"""
         (SELECT min(w.waits_for) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS waits_for,
         (SELECT count(*) FROM mirrorgate.mirror_states m
          JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
-         WHERE m.error IS NOT NULL AND t.state <> 'dropped') AS mirror_errors,
+         WHERE (m.has_failed OR m.error IS NOT NULL) AND t.state <> 'dropped') AS fabric_tables,
         (SELECT count(*) FROM mirrorgate.mirror_reports m
          JOIN mirrorgate.tables t USING (table_id, generation)
          WHERE m.state IN ('waiting', 'stopped') AND t.state <> 'dropped'
@@ -55,7 +56,8 @@ def gateway_facts(connection: sa.Connection) -> GatewayFacts:
         waiting_drains=row.waiting_drains,
         waits_for=row.waits_for,
         tables=states,
-        mirror_errors=row.mirror_errors,
+        fabric=fabric_facts(connection),
+        fabric_tables=row.fabric_tables,
         stopped_mirrors=row.stopped_mirrors,
         future_batches=row.future_batches,
         clock_behind_seconds=behind,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.names import TableName
-from app.domain.publication.fabric_status import MirroredTable, find_mirrored, parse_tables
+from app.domain.publication.fabric_status import MirroredTable, MirroredTables, parse_tables
 
 AT = datetime(2026, 10, 8, 5, 7, 11, 66336, UTC)
 
@@ -30,7 +30,9 @@ def test_the_documented_keys_are_read() -> None:
         "lastSyncTimeUtc": "2026-10-08T05:07:11.0663362Z",
         "somethingNew": {"a": [1]},
     }
-    assert parsed(entry) == [MirroredTable("sales", "orders", "Failed", "SchemaMismatch: column x", 6, 1247, AT)]
+    [found] = parsed(entry)
+    assert found == MirroredTable("sales", "orders", "Failed", "SchemaMismatch: column x", 6, 1247, AT, "unknown")
+    assert found.has_failed
 
 
 def test_the_keys_of_the_rest_api_are_read_as_well() -> None:
@@ -52,7 +54,7 @@ def test_what_is_missing_or_odd_is_not_said() -> None:
         "lastSyncTimeUtc": "yesterday",
         "error": {"code": 7, "message": "a\0b"},
     }
-    assert parsed(odd, {"sourceTableName": ""}, {}) == [MirroredTable("", "t", error="7: ab")]
+    assert parsed(odd, {"sourceTableName": ""}, {}) == [MirroredTable("", "t", error="7: ab", whose="unknown")]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"{}", b"7", b'{"tables": {}}', b"null"])
@@ -70,17 +72,17 @@ def test_no_entry_of_a_list_is_fatal(value: Any) -> None:
 
 def test_a_table_is_found_by_schema_and_name_in_any_letter_case() -> None:
     listed = [MirroredTable("sales", "orders"), MirroredTable("", "orders", processed_rows=1)]
-    assert find_mirrored(listed, TableName.parse("SALES.Orders")) == listed[0]
-    assert find_mirrored(listed, TableName.parse("orders")) == listed[1]
-    assert find_mirrored(listed, TableName.parse("other.orders")) is None
+    assert MirroredTables(listed).find(TableName.parse("SALES.Orders")) == listed[0]
+    assert MirroredTables(listed).find(TableName.parse("orders")) == listed[1]
+    assert MirroredTables(listed).find(TableName.parse("other.orders")) is None
 
 
 def test_a_table_without_a_schema_may_be_shown_under_fabrics_default_one() -> None:
     listed = [MirroredTable("dbo", "t", processed_rows=1)]
-    assert find_mirrored(listed, TableName.parse("t")) == listed[0]
-    assert find_mirrored([*listed, MirroredTable("", "t")], TableName.parse("t")) == MirroredTable("", "t")
+    assert MirroredTables(listed).find(TableName.parse("t")) == listed[0]
+    assert MirroredTables([*listed, MirroredTable("", "t")]).find(TableName.parse("t")) == MirroredTable("", "t")
 
 
 def test_of_two_lifetimes_the_one_that_synced_last_counts() -> None:
     old, new = MirroredTable("", "t", "Stopped"), MirroredTable("", "t", "Replicating", last_sync=AT)
-    assert find_mirrored([new, old], TableName.parse("t")) == new
+    assert MirroredTables([new, old]).find(TableName.parse("t")) == new

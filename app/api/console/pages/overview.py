@@ -16,11 +16,13 @@ from app.console.views.attention import troubles
 from app.console.views.overview import OverviewPageView, OverviewView, PlotsView, parts_of, totals_of
 from app.console.views.plots import HOUR_MINUTES, hour_plots
 from app.domain.access.rights import Principal, Right
+from app.domain.fabric.trouble import FabricTrouble, fabric_trouble
 from app.domain.preflight.database_findings import judge_durability
 from app.domain.preflight.finding import Finding
 from app.domain.preflight.machine_findings import judge_space
 from app.staging.attention.glances import Durability, Glance, durability
 from app.staging.connection.database import Connection, translated_errors
+from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.retention.history import history
 
 router = APIRouter()
@@ -32,8 +34,9 @@ def overview(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respon
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
         seen, settings = visible_glances(connection, principal), durability(connection)
+        fabric = fabric_trouble(fabric_facts(connection))
         plots = _plots(connection, principal, seen)
-    live = _live(gateway, seen, settings)
+    live = _live(gateway, seen, fabric, settings)
     chrome = user.chrome("overview", alerts=len(live.troubles))
     return page(request, "overview.html", OverviewPageView(live, plots), chrome)
 
@@ -44,7 +47,8 @@ def live_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respo
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
         seen, settings = visible_glances(connection, principal), durability(connection)
-    return page(request, "overview_live.html", _live(gateway, seen, settings), user.chrome("overview"))
+        fabric = fabric_trouble(fabric_facts(connection))
+    return page(request, "overview_live.html", _live(gateway, seen, fabric, settings), user.chrome("overview"))
 
 
 @router.get("/console/fragments/overview-plots")
@@ -62,13 +66,13 @@ def _plots(connection: Connection, principal: Principal, seen: Sequence[Glance])
     return PlotsView(hour_plots(history(connection, HOUR_MINUTES, table_ids=ids), datetime.now(UTC)))
 
 
-def _live(gateway: Gateway, seen: Sequence[Glance], settings: Durability) -> OverviewView:
+def _live(gateway: Gateway, seen: Sequence[Glance], fabric: FabricTrouble | None, settings: Durability) -> OverviewView:
     status, backlog = gateway_status(gateway), gateway.ingest.backlog
     shares = backlog.shares() if backlog is not None else {}
     total = backlog.total_share() if backlog is not None else 0.0
     return OverviewView(
         parts=parts_of(status.parts),
-        troubles=troubles(seen, status.parts, shares, total, _findings(gateway, settings)),
+        troubles=troubles(seen, status.parts, fabric, shares, total, _findings(gateway, settings)),
         totals=totals_of(seen),
         drains=status.drains,
         backlog_share=max([total, *shares.values()]),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.fabric.status import DatabaseState, FabricFault, TableMirroring
+from app.domain.fabric.states import DatabaseState, TableMirroring, Whose
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ STATES: Final[Mapping[DatabaseState, Explanation]] = {
 """Every state."""
 
 
-def remedy_for(fault: FabricFault) -> str:
-    """Return what to do about a fault, by who can correct it."""
-    match fault.whose:
+def remedy_for(whose: Whose) -> str:
+    """Return what to do about a table's fault, by who can correct it."""
+    match whose:
         case "user":
             return "Correct what the error names; for a bad file, `mirrorgate tables repair` publishes it again."
         case "system":
