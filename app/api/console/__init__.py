@@ -13,6 +13,7 @@ from app.api.console import assets, sign_in
 from app.api.console.pages import (
     audit,
     dead_letters,
+    doctor,
     keys,
     overview,
     producers,
@@ -30,6 +31,7 @@ _ROUTES: Final = (
     table,
     dead_letters,
     producers,
+    doctor,
     keys,
     audit,
     unknown,

@@ -1,0 +1,62 @@
+"""`/console/doctor`: what `mirrorgate doctor` says, as far as an API process can see it.
+
+The page asks Postgres and this machine. The landing zone is examined only by a form, because the probe writes into it
+and takes seconds where it is remote. Both run in a worker thread, and the probe one at a time.
+"""
+
+import os
+import threading
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.console.answers import page
+from app.api.console.forms import ConsoleForm
+from app.api.console.sessions import ConsoleUser
+from app.api.gateway import Gateway, GatewayDep
+from app.console.views.doctor import PATH, DoctorView, doctor_view
+from app.domain.access.rights import Right
+from app.domain.preflight.finding import Finding
+from app.errors import Code, TemporarilyUnavailable
+
+router = APIRouter()
+
+_RETRY_SECONDS: Final = 5
+_probing: Final = threading.Lock()
+
+
+@router.get(PATH)
+def doctor(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+    """Show what the checks of Postgres and of this machine found."""
+    user.require(Right.ADMIN, every_table=True)
+    return page(request, "doctor.html", _examined(gateway, with_zone=False), user.chrome("doctor"))
+
+
+@router.post(PATH)
+def probe(request: Request, user: ConsoleUser, _: ConsoleForm, gateway: GatewayDep) -> Response:
+    """Examine the landing zone too. Raises TemporarilyUnavailable `overloaded` while another request does."""
+    user.require(Right.ADMIN, every_table=True)
+    if not _probing.acquire(blocking=False):
+        raise TemporarilyUnavailable(
+            Code.OVERLOADED,
+            "the landing zone is being examined already",
+            retry_after=_RETRY_SECONDS,
+            remedy="Wait some seconds, then open the doctor again.",
+        )
+    try:
+        view = _examined(gateway, with_zone=True)
+    finally:
+        _probing.release()
+    return page(request, "doctor.html", view, user.chrome("doctor"))
+
+
+def _examined(gateway: Gateway, *, with_zone: bool) -> DoctorView:
+    # Imported here: an API process needs nothing of the landing zone until somebody asks for it.
+    from app.checks.preflight import examine, examine_machine
+    from app.zone_settings import zone_address
+
+    settings = gateway.settings
+    address = zone_address(settings) if settings.landing_zone else None
+    findings: list[Finding] = examine(address if with_zone else None, settings.require_database_url(), os.environ)
+    findings += examine_machine(settings)
+    return doctor_view(findings, None if address is None else address.location, zone_examined=with_zone)

@@ -1,0 +1,67 @@
+"""The page of the doctor: what an API process can check itself, and the landing zone when somebody asks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from app.api import application
+from app.settings import Settings
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.console.plain_browser import Browser, check_markup, signed_in
+from tests.support.http.server import served
+
+PATH = "/console/doctor"
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Path:
+    folder = tmp_path / "zone <b>x"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def browser(gateway: Gateway, api_database: str, zone: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    """Give a signed-in administrator of a gateway that has a landing zone."""
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+    settings = Settings(database_url=SecretStr(api_database), admin_key=SecretStr(ADMIN_KEY), landing_zone=str(zone))
+    with served(settings) as address, signed_in(address) as made:
+        yield made
+
+
+def test_an_unsafe_setting_comes_first_with_its_remedy_and_the_zone_is_examined_when_asked(
+    browser: Browser, zone: Path, api_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRRORGATE_LANDING_ZNOE", "secret-value")
+    page = browser.page(PATH)
+    check_markup(page)
+    rows = page.partition("<tbody>")[2]
+    assert rows.index("postgres fsync") < rows.index("MIRRORGATE_LANDING_ZNOE") < rows.index(">ok</span>")
+    assert "MIRRORGATE_LANDING_ZONE" in rows
+    assert "What to do:" in rows
+    assert "secret-value" not in page
+    assert "zone &lt;b&gt;x" in page
+    assert "Examine the landing zone" in page
+    assert list(zone.iterdir()) == []
+    answer = browser.submit(PATH)
+    check_markup(answer.text)
+    assert answer.status_code == 200
+    for check in ("zone rename keeps existing", "zone write", "zone space"):
+        assert f'<th scope="row">{check}</th>' in answer.text
+    assert "secret-value" not in answer.text
+
+
+def test_only_an_administrator_of_all_tables_asks_and_without_a_zone_the_page_says_where_to_ask(
+    gateway: Gateway, api_address: str
+) -> None:
+    with signed_in(api_address) as administrator:
+        page = administrator.page(PATH)
+        assert "has no <code>MIRRORGATE_LANDING_ZONE</code>" in page
+        assert "Examine the landing zone" not in page
+    key = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["sales.*"]}).json()["key"]
+    with signed_in(api_address, key) as part:
+        assert part.get(PATH).status_code == 403
+        assert part.submit(PATH).status_code == 403
