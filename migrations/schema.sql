@@ -169,6 +169,8 @@ CREATE TABLE mirrorgate.table_counters (
     cdc_started boolean DEFAULT false NOT NULL,
     -- Batches through this sequence are published without waiting for a full or old file.
     flush_through bigint DEFAULT 0 NOT NULL,
+    -- Load that may be open, read with the sequence lock.
+    open_load uuid,
     CONSTRAINT table_counters_pkey PRIMARY KEY (table_id),
     CONSTRAINT table_counters_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT table_counters_check CHECK ((recorded_file_number < next_file_number)),
@@ -937,4 +939,70 @@ CREATE TABLE mirrorgate.fabric_database (
     CONSTRAINT an_answer_has_a_state CHECK ((((state IS NULL) = (answered_at IS NULL)) AND ((state IS NULL) = (state_since IS NULL)))),
     CONSTRAINT fabric_database_only_row_check CHECK (only_row),
     CONSTRAINT fault_is_someones CHECK ((whose = ANY (ARRAY['user'::text, 'system'::text, 'unknown'::text])))
+);
+
+-- Load sessions: reloads of tables beside their streams of changes.
+CREATE TABLE mirrorgate.loads (
+    -- Id of the load, which its requests name.
+    load_id uuid NOT NULL,
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table; the load ends with it.
+    generation integer NOT NULL,
+    -- full deletes the rows that the load does not have, append deletes none.
+    mode text NOT NULL,
+    -- open, completing, completed, aborted or expired.
+    state text DEFAULT 'open'::text NOT NULL,
+    -- First batch sequence after the load began.
+    begin_sequence bigint NOT NULL,
+    -- Batches that the load has staged.
+    batches bigint DEFAULT 0 NOT NULL,
+    -- Rows of the load that land.
+    rows bigint DEFAULT 0 NOT NULL,
+    -- Rows of the load whose keys the stream changed meanwhile.
+    superseded bigint DEFAULT 0 NOT NULL,
+    -- Rows that completing the load has deleted.
+    deletes bigint DEFAULT 0 NOT NULL,
+    -- Last row key that completing the load has looked at.
+    scanned_through bytea,
+    -- The load expires this long after the last request with it.
+    idle_seconds double precision NOT NULL,
+    -- Id of the key that began the load.
+    started_by text NOT NULL,
+    -- When the load began.
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- When the load expires unless a request uses it.
+    expires_at timestamp with time zone NOT NULL,
+    -- When the load was completed or aborted, or found to be expired.
+    ended_at timestamp with time zone,
+    CONSTRAINT loads_pkey PRIMARY KEY (load_id),
+    CONSTRAINT loads_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT ended_load_has_a_time CHECK (((state = ANY (ARRAY['open'::text, 'completing'::text])) = (ended_at IS NULL))),
+    CONSTRAINT load_mode_is_known CHECK ((mode = ANY (ARRAY['full'::text, 'append'::text]))),
+    CONSTRAINT load_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'completing'::text, 'completed'::text, 'aborted'::text, 'expired'::text]))),
+    CONSTRAINT loads_begin_sequence_check CHECK ((begin_sequence >= 1)),
+    CONSTRAINT loads_idle_seconds_check CHECK ((idle_seconds > (0)::double precision)),
+    CONSTRAINT only_full_loads_delete CHECK (((mode = 'full'::text) OR ((state <> 'completing'::text) AND (deletes = 0))))
+);
+CREATE INDEX loads_by_table ON mirrorgate.loads USING btree (table_id, started_at);
+CREATE UNIQUE INDEX one_open_load_per_table ON mirrorgate.loads USING btree (table_id) WHERE (state = ANY (ARRAY['open'::text, 'completing'::text]));
+
+-- Batches of open loads; images of other batches are the stream's.
+CREATE TABLE mirrorgate.load_batches (
+    -- Load that staged the batch.
+    load_id uuid NOT NULL,
+    -- Sequence of the batch.
+    sequence bigint NOT NULL,
+    CONSTRAINT load_batches_pkey PRIMARY KEY (load_id, sequence),
+    CONSTRAINT load_batches_load_id_fkey FOREIGN KEY (load_id) REFERENCES mirrorgate.loads(load_id) ON DELETE CASCADE
+);
+
+-- Keys that the stream deleted while a load was open.
+CREATE TABLE mirrorgate.load_deletes (
+    -- Load that was open.
+    load_id uuid NOT NULL,
+    -- Row key, as in row_images.
+    row_key bytea NOT NULL,
+    CONSTRAINT load_deletes_pkey PRIMARY KEY (load_id, row_key),
+    CONSTRAINT load_deletes_load_id_fkey FOREIGN KEY (load_id) REFERENCES mirrorgate.loads(load_id) ON DELETE CASCADE
 );

@@ -33,6 +33,7 @@ from app.api.routes import (
     table_operations,
     tables,
 )
+from app.api.routes.recovery import loads
 from app.api.server.content_types import require_declared_type
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
@@ -42,6 +43,7 @@ _ROUTES = (
     tables,
     mirror,
     table_operations,
+    loads,
     releases,
     dead_letters,
     schemas,

@@ -22,6 +22,7 @@ from app.ingest.backlog import BacklogWatch
 from app.ingest.dry_run import perform_dry_run, perform_stream_dry_run
 from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad, RowsOfStream
+from app.ingest.moved_tables import give_marker
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import BodyReader, arcion_csv, arcion_json, debezium_json, replicate_json, rows_csv, rows_json
 from app.ingest.replay import Replays
@@ -55,6 +56,7 @@ __all__ = [
     "arcion_json",
     "debezium_json",
     "explained",
+    "give_marker",
     "parse_declaration",
     "parse_names",
     "perform_dry_run",

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from app.domain.loads.load_session import LoadStep
 from app.domain.model.dead_letter import MAX_LETTER_BYTES, NewLetter
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, RejectedInput
@@ -19,7 +20,7 @@ from app.ingest.parsed_request import ParsedRequest, registered_answer
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.observability.api_metrics import DUPLICATE_CHANGES
-from app.staging.batches.batch import Receipt, TableMoved
+from app.staging.batches.batch import MarkerNeeded, Receipt, TableMoved
 from app.staging.batches.dead_letter_transaction import dead_letters_full
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 from app.staging.writer.group_commit import GroupCommit
@@ -37,6 +38,7 @@ class ExactPath:
     receipts_of: ReceiptsOf
     identity: RequestIdentity | None
     replay: LetterReplay | None = None
+    load: LoadStep | None = None
 
     async def ingest(self, reader: BodyReader, *, has_moved: bool = False) -> IngestResult:
         """Read a body, stage it and return after COMMIT. With `has_moved`, its tables are looked up again first.
@@ -51,6 +53,10 @@ class ExactPath:
         async def attempt() -> IngestResult:
             try:
                 return await self._stage(parsed)
+            except MarkerNeeded as needed:
+                await asyncio.to_thread(self.typer.give_marker, needed.table)
+                self.typer.forget(parsed)
+                raise
             except TableMoved:
                 self.typer.forget(parsed)
                 raise
@@ -87,6 +93,7 @@ class ExactPath:
             letters=letters,
             replay=self.replay,
             registered=registered_answer(parsed.registered),
+            load=self.load,
         )
         try:
             return await self.receipts_of(submitted)

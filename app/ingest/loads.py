@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.domain.access.rights import Principal
+from app.domain.loads.load_session import LoadId, LoadStep
 from app.domain.model.change import Operation
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
@@ -20,15 +21,12 @@ from app.formats.rows.declaration import Declaration, declaration_of
 from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
 from app.ingest.declared_tables import register_declared
 from app.ingest.ingest_result import IngestResult, or_stored_result
-from app.ingest.moved_tables import retry_moved
+from app.ingest.moved_tables import give_marker, retry_moved
 from app.ingest.parsed_request import Registered, registered_answer
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import present_table
 from app.ingest.table_cache import TableCache
-from app.staging.batches.batch import Batch, TableMoved
-from app.staging.connection.database import translated_errors
-from app.staging.tables.registration import evolve_table
-from app.staging.tables.registration_events import record_registration
+from app.staging.batches.batch import Batch, MarkerNeeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,8 @@ class ArrowLoad:
     """Reserves memory for the typed rows, in bytes, before they are built; raises where too little is left."""
     rows: RowsOfStream | None = None
     """None for the snapshot rows of an initial load."""
+    load_id: LoadId | None = None
+    """The load session that the rows belong to."""
 
     async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         """Stage the rows as one batch and return after COMMIT. Raises what `Ingest.accept` raises."""
@@ -62,10 +62,11 @@ class ArrowLoad:
         self, table_cache: TableCache, principal: Principal, *, marker_first: bool
     ) -> tuple[Batch, Registered | None]:
         """Return the typed rows, and what the stream registered for them. Raises RejectedInput or TableMoved."""
+        bounds = (self.limits.value_bytes, self.reserve)
         if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
             table = _accepting(present_table(self.table, table_cache, principal))
             given = decode_arrow_stream(self.body, self.limits)
-            return Batch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.reserve)), None
+            return Batch(table, snapshot_rows(given, self._rules(table), *bounds)), None
         given = decode_arrow_stream(self.body, self.limits)
         declared = self.rows.declared
         if self.rows.key_columns is not None:
@@ -75,9 +76,12 @@ class ArrowLoad:
         given, operations = split_operations(given, self.rows.operation)
         table = _accepting(present_table(self.table, table_cache, principal))
         if table.schema.can_need_marker and {*operations.kinds} != {Operation.INSERT}:
-            table = _with_marker(table, table_cache, principal, marker_first=marker_first)
-        rows = changed_rows(given, operations, RowRules.of(table), self.limits.value_bytes, self.reserve)
+            table = give_marker(table, table_cache, principal, marker_first=marker_first)
+        rows = changed_rows(given, operations, self._rules(table), *bounds)
         return Batch(table, rows), registered
+
+    def _rules(self, table: Table) -> RowRules:
+        return RowRules.of(table, in_load=self.load_id is not None)
 
     async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         await ingest.check_not_staged(identity)
@@ -91,8 +95,15 @@ class ArrowLoad:
                 done.append(registered)
             await ingest.check_backlog(batch.table, identity)
             answer = registered_answer(done[0] if done else None)
-            submitted = ingest.group_commit.submit([batch], identity, registered=answer)
-            return IngestResult(await ingest.receipts_of(submitted), registered=answer)
+            step = None if self.load_id is None else LoadStep(self.load_id)
+            submitted = ingest.group_commit.submit([batch], identity, registered=answer, load=step)
+            try:
+                return IngestResult(await ingest.receipts_of(submitted), registered=answer)
+            except MarkerNeeded as needed:
+                await asyncio.to_thread(
+                    give_marker, needed.table, ingest.table_cache, principal, marker_first=ingest.marker_first
+                )
+                raise
 
         return await retry_moved(attempt)
 
@@ -101,15 +112,3 @@ def _accepting(table: Table) -> Table:
     if not table.state.accepts_changes:
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
     return table
-
-
-def _with_marker(table: Table, table_cache: TableCache, principal: Principal, *, marker_first: bool) -> Table:
-    """Give a table whose files have no row marker one, because its rows are no inserts. Raises TableMoved."""
-    with translated_errors(), table_cache.begin() as connection:
-        wanted = replace(table.schema, bare=False)
-        registration = evolve_table(connection, table, wanted, marker_first=marker_first)
-        record_registration(connection, registration, principal.key_id, "changes")
-    table_cache.forget_table(table.name)
-    if registration.table.schema.bare:
-        raise TableMoved
-    return registration.table

@@ -5,10 +5,17 @@ lock notices that (`TableMoved`) and nothing is staged; the next attempt sees th
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
+from app.domain.access.rights import Principal
+from app.domain.model.table import Table
 from app.errors import Code, TemporarilyUnavailable
+from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import TableMoved
+from app.staging.connection.database import translated_errors
+from app.staging.tables.registration import evolve_table
+from app.staging.tables.registration_events import record_registration
 
 Result = TypeVar("Result")
 
@@ -27,3 +34,15 @@ async def retry_moved(attempt: Callable[[], Awaitable[Result]]) -> Result:
         except TableMoved:
             continue
     raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
+
+
+def give_marker(table: Table, table_cache: TableCache, principal: Principal, *, marker_first: bool) -> Table:
+    """Give a table whose files have no row marker one, because its rows are no inserts. Raises TableMoved."""
+    with translated_errors(), table_cache.begin() as connection:
+        wanted = replace(table.schema, bare=False)
+        registration = evolve_table(connection, table, wanted, marker_first=marker_first)
+        record_registration(connection, registration, principal.key_id, "changes")
+    table_cache.forget_table(table.name)
+    if registration.table.schema.bare:
+        raise TableMoved
+    return registration.table

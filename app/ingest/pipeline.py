@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.domain.access.rights import Principal
+from app.domain.loads.load_session import LoadId, LoadStep
 from app.domain.model.request_identity import RequestIdentity, StoredReceipt, replayed
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
@@ -50,11 +51,12 @@ _MAX_LOOKUPS: Final = 16
 class _Staged(LoopFuture[list[Receipt]]):
     """The receipts of a request on the columnar path; `ignored` is set before them."""
 
-    __slots__ = ("ignored", "trace")
+    __slots__ = ("ignored", "load", "trace")
 
-    def __init__(self, bridge: LoopBridge) -> None:
+    def __init__(self, bridge: LoopBridge, load: LoadStep | None) -> None:
         super().__init__(bridge)
         self.ignored = 0
+        self.load = load
         self.trace = current_trace()  # the reader thread runs outside of the request's context
 
 
@@ -81,13 +83,18 @@ class Ingest:
         self._columnar_reader.close()
 
     async def accept(
-        self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None = None
+        self,
+        reader: BodyReader,
+        principal: Principal,
+        identity: RequestIdentity | None = None,
+        load_id: LoadId | None = None,
     ) -> IngestResult:
-        """Stage the changes of a body and return after COMMIT.
+        """Stage the changes of a body, or rows of a load session, and return after COMMIT.
 
         A request that was accepted before under its `identity` gets its stored result.
         """
-        return await or_stored_result(self._accept(reader, principal, identity))
+        load = None if load_id is None else LoadStep(load_id)
+        return await or_stored_result(self._accept(reader, principal, identity, load))
 
     async def replay(self, reader: BodyReader, principal: Principal, replay: LetterReplay) -> Receipt:
         """Stage the one change of a dead letter and settle the letter, in one transaction."""
@@ -112,6 +119,10 @@ class Ingest:
             await self.check_not_staged(identity)
             raise
 
+    def check_room(self, table: Table) -> None:
+        """Raise TemporarilyUnavailable `backlog_full` if the table can take no more changes now."""
+        self._check_backlog(table)
+
     async def check_not_staged(self, identity: RequestIdentity | None) -> None:
         """Raise AlreadyStaged if the request was accepted before, so that a repeat is not read on the exact path.
 
@@ -124,14 +135,16 @@ class Ingest:
         if answer is not None:
             raise AlreadyStaged(answer)
 
-    async def _accept(self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
+    async def _accept(
+        self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None, load: LoadStep | None
+    ) -> IngestResult:
         try:
-            result = await self._take_columnar_path(reader, principal, identity)
+            result = await self._take_columnar_path(reader, principal, identity, load)
         except Declined as declined:
             await self.check_not_staged(identity)
             count_exact_path(reader.source_format, declined.reason)
             has_moved = declined.reason is Decline.TABLE_MOVED
-            return await self._exact_path(principal, identity).ingest(reader, has_moved=has_moved)
+            return await self._exact_path(principal, identity, load=load).ingest(reader, has_moved=has_moved)
         except TemporarilyUnavailable as error:
             if error.code is Code.BACKLOG_FULL:
                 await self.check_not_staged(identity)  # a repeated request needs no room
@@ -140,14 +153,14 @@ class Ingest:
         return result
 
     async def _take_columnar_path(
-        self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None
+        self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None, load: LoadStep | None
     ) -> IngestResult:
         """Read and stage a request together with those that wait. Raises Declined."""
         if reader.columnar is None:
             raise Declined(Decline.NO_COLUMNAR_READER)
         request = reader.columnar(principal)
         for _ in range(_MAX_LOOKUPS):
-            staged = _Staged(self._running_bridge())
+            staged = _Staged(self._running_bridge(), load)
             self._columnar_reader.submit(request, identity, staged)
             try:
                 return IngestResult(await staged.result(), staged.ignored)
@@ -161,19 +174,24 @@ class Ingest:
         raise Declined(Decline.TABLE)
 
     def _exact_path(
-        self, principal: Principal, identity: RequestIdentity | None, replay: LetterReplay | None = None
+        self,
+        principal: Principal,
+        identity: RequestIdentity | None,
+        replay: LetterReplay | None = None,
+        load: LoadStep | None = None,
     ) -> ExactPath:
-        typer = RequestTyper(self.table_cache, principal, self.marker_first, self._check_backlog)
-        return ExactPath(typer, self.group_commit, self.receipts_of, identity, replay)
+        in_load = load is not None
+        typer = RequestTyper(self.table_cache, principal, self.marker_first, self._check_backlog, in_load=in_load)
+        return ExactPath(typer, self.group_commit, self.receipts_of, identity, replay, load)
 
     def _stage(self, waiter: Waiter, batches: ReadBatches, identity: RequestIdentity | None) -> None:
         for batch in batches:
             self._check_backlog(batch.table)
-        trace = None
+        trace = load = None
         if isinstance(waiter, _Staged):
             waiter.ignored = batches.ignored
-            trace = waiter.trace
-        self.group_commit.submit_to(waiter, batches, identity, ignored=batches.ignored, trace=trace)
+            trace, load = waiter.trace, waiter.load
+        self.group_commit.submit_to(waiter, batches, identity, ignored=batches.ignored, load=load, trace=trace)
 
     def _gather(self) -> None:
         """Wait for the staging thread: a request that is read earlier is staged no sooner, but in a smaller group."""

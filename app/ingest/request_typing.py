@@ -24,6 +24,7 @@ from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
+from app.ingest.moved_tables import give_marker
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.request_routing import RequestRouter, RoutedRequest, TableChanges
 from app.ingest.table_cache import TableCache
@@ -60,6 +61,8 @@ class RequestTyper:
     principal: Principal
     marker_first: bool = False
     check_backlog: CheckBacklog = lambda _: None
+    in_load: bool = False
+    """True for the rows of a load session, which no source orders."""
     _router: RequestRouter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,16 +76,16 @@ class RequestTyper:
         """
         routed = self._router.route(parsed)
         try:
-            typed = _typed(parsed, routed, self.check_backlog)
+            typed = self._typed(parsed, routed)
         except RejectedInput:
             self.forget(parsed)
             present = self._router.route(parsed)
             if present == routed:
                 raise
-            typed = _typed(parsed, routed := present, self.check_backlog)
+            typed = self._typed(parsed, routed := present)
         if self._change_tables(parsed, typed, routed):
             self.forget(parsed)
-            typed = _typed(parsed, self._router.route(parsed), self.check_backlog)
+            typed = self._typed(parsed, self._router.route(parsed))
             if typed.needs:
                 raise TableMoved
         return typed
@@ -93,6 +96,13 @@ class RequestTyper:
             self.table_cache.forget(entry.source)
         if parsed.requested is not None:
             self.table_cache.forget(parsed.requested)
+
+    def give_marker(self, table: Table) -> None:
+        """Give a table whose files have no row marker one. Raises TableMoved."""
+        give_marker(table, self.table_cache, self.principal, marker_first=self.marker_first)
+
+    def _typed(self, parsed: ParsedRequest, routed: RoutedRequest) -> TypedRequest:
+        return _typed(parsed, routed, self.check_backlog, in_load=self.in_load)
 
     def _change_tables(self, parsed: ParsedRequest, typed: TypedRequest, routed: RoutedRequest) -> bool:
         """Give tables what the typed changes need of them; return whether there was anything to give.
@@ -119,7 +129,7 @@ class RequestTyper:
         return True
 
 
-def _typed(parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBacklog) -> TypedRequest:
+def _typed(parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBacklog, *, in_load: bool) -> TypedRequest:
     """Return typed batches under these tables. Raises RejectedInput with every problem found."""
     batches: list[Batch] = []
     needs: list[tuple[Table, TableSchema]] = []
@@ -136,7 +146,7 @@ def _typed(parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBac
         elif part.rejected:
             rejected.append((table, part.rejected))
         try:
-            changes, advances, known = _in_order(part)
+            changes, advances, known = _in_order(part, in_load=in_load)
             duplicates += known
             if parsed.max_value_bytes is not None:
                 problems.extend(long_values(changes, table.options.exclude, parsed.max_value_bytes))
@@ -145,7 +155,7 @@ def _typed(parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBac
                 schema = needed_schema(changes, table)
                 if schema != table.schema:
                     needs.append((table, schema))
-                rows = landing_rows(changes, replace(RowRules.of(table), schema=schema))
+                rows = landing_rows(changes, replace(RowRules.of(table, in_load=in_load), schema=schema))
                 batches.append(Batch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
             found = error.problems or [Problem(error.code, error.detail)]
@@ -155,9 +165,9 @@ def _typed(parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBac
     return TypedRequest(batches, duplicates, needs, rejected)
 
 
-def _in_order(part: TableChanges) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:
+def _in_order(part: TableChanges, *, in_load: bool) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:
     """Return the changes to land, the new positions of their tasks, and how many changes were accepted before."""
-    if part.table.options.source_order is not SourceOrder.ENFORCE:
+    if in_load or part.table.options.source_order is not SourceOrder.ENFORCE:
         return _merged([entry.changes for entry in part.parts]), (), 0
     by_task: dict[str, list[Sequence[Change]]] = {}
     for entry in part.parts:

@@ -23,6 +23,9 @@ class RetentionSettings(BaseModel):
         float,
         Field(gt=0, le=31, description="Days to keep the history of rates and lag that the console plots."),
     ] = 2.0
+    load_idle_hours: Annotated[
+        float, Field(gt=0, description="Hours after its last request at which a load session expires.")
+    ] = 24.0
     audit_days: Annotated[
         float,
         Field(gt=0, description="Days to keep audit events: operations on keys, registrations and rejections."),

@@ -76,6 +76,7 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     """Stage the messages of a body, or answer a dry run."""
     principal = await authorize_change(exchange)
     named, query, gateway = identity_headers(exchange), query_of(exchange), gateway_in(exchange.scope)
+    named.check_stages_all(dry_run=query.given.dry_run, keeps_rejected=query.given.keeps_rejected)
     body = await read_body(exchange, gateway.settings)
     identity = named.identity(exchange, body)
     reader = query.reader_of(body, limits=gateway.input_limits, keep_rejected=query.given.keeps_rejected)
@@ -84,7 +85,7 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
             marker_first = gateway.settings.marker_first
             preview = await perform_dry_run(gateway.engine, reader, principal, marker_first=marker_first)
             return Answer(200, msgspec.json.encode(preview))
-        return await gateway.ingest.accept(reader, principal, identity)
+        return await gateway.ingest.accept(reader, principal, identity, named.load_id)
     except RejectedInput as error:
         if reader.has_layout:
             raise
@@ -99,10 +100,11 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
     principal = await authorize_change(exchange)
     named, gateway = identity_headers(exchange), gateway_in(exchange.scope)
     query = rows_stream_query(exchange.scope["query_string"])
+    named.check_stages_all(dry_run=query.dry_run, keeps_rejected=False)
     body = await read_body(exchange, gateway.settings)
     identity = named.identity(exchange, body)
     reserve = partial(reserve_rows, exchange, gateway.settings)
-    load = ArrowLoad(query.table, body, gateway.input_limits, reserve, query.rows)
+    load = ArrowLoad(query.table, body, gateway.input_limits, reserve, query.rows, named.load_id)
     try:
         if query.dry_run:
             marker_first = gateway.settings.marker_first
@@ -121,7 +123,7 @@ async def _accept_stream(exchange: Exchange) -> IngestResult:
     table = load_query(exchange.scope["query_string"])
     body = await read_body(exchange, gateway.settings)
     reserve = partial(reserve_rows, exchange, gateway.settings)
-    load = ArrowLoad(table, body, gateway.input_limits, reserve)
+    load = ArrowLoad(table, body, gateway.input_limits, reserve, load_id=named.load_id)
     try:
         return await load.accept(gateway.ingest, principal, named.identity(exchange, body))
     except RejectedInput as error:

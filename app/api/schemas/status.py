@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.api.schemas.common import Model
+from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.model.table import TableState
@@ -102,6 +103,8 @@ class TableModel(Model):
     published: PublishedModel
     processed: ProcessedModel | None
     mirror: MirrorModel | None
+    load: LoadModel | None
+    """The open load session, null without one."""
     dead_letters: WaitingLettersModel
     last_sequence: int
     published_through: int

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.status import (
     CountsModel,
@@ -16,23 +17,33 @@ from app.api.schemas.status import (
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.fabric.remedies import remedy_for
 from app.domain.fabric.trouble import fabric_trouble
+from app.domain.loads.load_session import LoadSession
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table
 from app.staging.connection.database import Connection
 from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
+from app.staging.loads.sessions import open_loads
 from app.staging.mirror.progress import MirrorProgress, mirror_progress
 from app.staging.tables.status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """Return state, lag and reconciliation of these tables, in their order. Four queries, however many they are."""
+    """Return state, lag and reconciliation of these tables, in their order. Five queries, however many they are."""
     table_ids = [table.table_id for table in tables]
     counts, processed = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
     failing, mirrored = failing_tables(connection, table_ids), mirror_progress(connection, table_ids)
+    loads = open_loads(connection, table_ids)
     return [
-        _status(table, counts[table_id], processed.get(table_id), failing.get(table_id), mirrored.get(table_id))
+        _status(
+            table,
+            counts[table_id],
+            processed.get(table_id),
+            failing.get(table_id),
+            mirrored.get(table_id),
+            loads.get(table_id),
+        )
         for table, table_id in zip(tables, table_ids, strict=True)
     ]
 
@@ -43,6 +54,7 @@ def _status(
     processed: FabricStatus | None,
     failing: TableFailure | None,
     mirrored: MirrorProgress | None,
+    load: LoadSession | None,
 ) -> TableModel:
     return TableModel(
         table=str(table.name),
@@ -69,6 +81,7 @@ def _status(
         ),
         processed=None if processed is None else _processed(processed),
         mirror=None if mirrored is None else MirrorModel.of(mirrored),
+        load=None if load is None else LoadModel.of(load, str(table.name)),
         dead_letters=WaitingLettersModel(
             waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)
         ),

@@ -7,11 +7,12 @@ from typing import Final, NamedTuple
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 IDENTITY_HEADERS: Final = (
     b"idempotency-key",
+    b"mirrorgate-load",
     b"mirrorgate-producer",
     b"mirrorgate-producer-position",
     b"mirrorgate-producer-sequence",
 )
-"""Headers that name a request, so that it can be repeated."""
+"""Headers that name a request, so that it can be repeated, or the load session that it belongs to."""
 
 
 class RequestHead(NamedTuple):

@@ -91,7 +91,7 @@ class ChangeLayout:
 def layout_of(shape: Shape, rules: RowRules) -> ChangeLayout:
     """Return the layout of changes of this shape. Call it once per shape of a request."""
     reloads = rules.cdc_started and shape.operation is Operation.SNAPSHOT
-    key = (shape, rules.left_columns, reloads, rules.images_complete)
+    key = (shape, rules.left_columns, reloads, rules.images_complete, rules.in_load)
     return _LAYOUTS.get(rules, key) or _LAYOUTS.keep(rules, key, _Planner(shape, rules).layout())
 
 
@@ -138,6 +138,8 @@ class _Planner:
 
     def _outcomes(self) -> tuple[Outcome, Outcome | None]:
         operation = self._shape.operation
+        if self._rules.in_load and operation in {Operation.UPDATE, Operation.DELETE}:
+            return _rejected(Code.LOAD_TAKES_ROWS, f"{operation} in a load"), None
         if operation is Operation.SNAPSHOT:
             return self._snapshot(), None
         if operation is Operation.INSERT:
@@ -159,7 +161,7 @@ class _Planner:
         return RowMarker.UPDATE if operation is Operation.UPDATE else RowMarker.UPSERT
 
     def _snapshot(self) -> Outcome:
-        if not self._rules.cdc_started:
+        if not self._rules.cdc_started or self._rules.in_load:
             return self._row(self._marker())
         if self._options.reload is Reload.UPSERT:
             return self._row(RowMarker.UPSERT)

@@ -37,11 +37,13 @@ class RowRules:
     """True if changes other than snapshot rows were accepted before."""
     images_complete: bool = False
     """True if every row of the table has a row image, so that a key without one is new."""
+    in_load: bool = False
+    """True for the rows of a load session (decision 0069)."""
 
     @classmethod
-    def of(cls, table: Table) -> Self:
+    def of(cls, table: Table, *, in_load: bool = False) -> Self:
         """Return the rules of a table as it is now."""
-        return cls(table.schema, table.options, table.left_columns, table.cdc_started, table.images_complete)
+        return cls(table.schema, table.options, table.left_columns, table.cdc_started, table.images_complete, in_load)
 
     def after_start(self) -> "RowRules":
         """Return the rules once a change other than a snapshot row was accepted."""

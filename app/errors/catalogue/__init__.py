@@ -1,9 +1,9 @@
 """What each error code means and what to do about it: the only source of docs/errors.md.
 
 Each module holds the entries of one subject: `requests` (HTTP), `access` (callers), `bodies` (syntax and messages),
-`rows` (changes against their table), `tables` (schemas, states, generations), `repeats` (idempotency and dead letters),
-`availability`, `setup` (what keeps a process from starting), `publication` (the drain), `mirror` (the Delta
-mirror), `bridges` (sources of the bridges) and `fabric` (Fabric's API). `CATALOGUE` merges them.
+`rows` (changes against their table), `tables` (schemas, states, generations), `loads` (load sessions), `repeats`
+(idempotency and dead letters), `availability`, `setup` (what keeps a process from starting), `publication` (the drain),
+`mirror` (the Delta mirror), `bridges` (sources of the bridges) and `fabric` (Fabric's API). `CATALOGUE` merges them.
 Invariant: every code has exactly one entry; the import fails otherwise.
 """
 
@@ -16,6 +16,7 @@ from app.errors.catalogue.bodies import BODIES
 from app.errors.catalogue.bridges import BRIDGES
 from app.errors.catalogue.entry import Entry
 from app.errors.catalogue.fabric import FABRIC
+from app.errors.catalogue.loads import LOADS
 from app.errors.catalogue.mirror import MIRROR
 from app.errors.catalogue.publication import PUBLICATION
 from app.errors.catalogue.repeats import REPEATS
@@ -33,6 +34,7 @@ SUBJECTS: Final[Mapping[str, Mapping[Code, Entry]]] = {
     "Bodies and messages": BODIES,
     "Changes and values": ROWS,
     "Tables and schemas": TABLES,
+    "Load sessions": LOADS,
     "Repeated requests and dead letters": REPEATS,
     "Availability": AVAILABILITY,
     "Setup": SETUP,

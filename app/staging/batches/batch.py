@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeAlias
 
+from app.domain.loads.load_session import LoadStep
 from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
@@ -19,6 +20,14 @@ BatchKey: TypeAlias = tuple[TableId, Generation, BatchSequence]
 
 class TableMoved(Exception):
     """The table, or its source's position, has changed since the request was typed; type the request again."""
+
+
+class MarkerNeeded(TableMoved):
+    """Rows of a load repeat keys in a table whose files have no row marker; give it one, then type them again."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(f"table {table.name} needs the row marker")
+        self.table = table
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,8 @@ class StagingRequest:
     """The dead letter that this request replays; it then has exactly one batch."""
     registered: Sequence[Mapping[str, str]] = ()
     """The tables that the request registered, as its answer has them."""
+    load: LoadStep | None = None
+    """The load session that the batches belong to; None for the stream of changes."""
 
     @property
     def table_ids(self) -> frozenset[TableId]:

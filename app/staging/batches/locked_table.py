@@ -53,8 +53,8 @@ class LockedTable:
     image_places: Mapping[bytes, str] = field(default_factory=dict)
     """Where the row images of the overlay are stored, by row key."""
 
-    def check(self, batch: Batch) -> tuple[LandingRows, Layer]:
-        """Return the rows as they will land, and the row images that they leave.
+    def check(self, batch: Batch, admitted: LandingRows) -> tuple[LandingRows, Layer]:
+        """Return the admitted rows of a batch as they will land, and the row images that they leave.
 
         Raises TableMoved, or RejectedInput like `ImageOverlay.complete`.
         """
@@ -67,7 +67,7 @@ class LockedTable:
         positions = {**self.positions, **self.advanced} if batch.advances else {}
         if any(positions.get(advance.task) != advance.seen for advance in batch.advances):
             raise TableMoved
-        return self.overlay.complete(batch.rows)
+        return self.overlay.complete(admitted)
 
     def add(self, batch: Batch, rows: LandingRows, layer: Layer) -> StagedBatch:
         """Add a checked batch, and give it the next sequence."""

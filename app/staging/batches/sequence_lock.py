@@ -12,12 +12,14 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from app.domain.loads.load_session import LoadId
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion
 from app.staging.connection.raw_sql import driver_rows, int_array_literal
 
 LOCK_COUNTERS: Final = """
-    SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started
+    SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started,
+        CAST(open_load AS text)
     FROM mirrorgate.table_counters WHERE table_id = ANY(%(table_ids)s::bigint[])
     ORDER BY table_id FOR NO KEY UPDATE"""
 """Take the sequence lock of some tables, and read their counters."""
@@ -45,6 +47,8 @@ class Counters:
     recorded_file_number: FileNumber
     published_through: BatchSequence
     cdc_started: bool
+    open_load: LoadId | None = None
+    """The load session of the table that may be open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,9 @@ def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Ma
     rows = driver_rows(connection, LOCK_COUNTERS, {"table_ids": int_array_literal(sorted(table_ids))})
     return {
         TableId(table_id): Counters(
-            BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through), started
+            BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through), started, load
         )
-        for table_id, last, next_number, recorded, through, started in rows
+        for table_id, last, next_number, recorded, through, started, load in rows
     }
 
 

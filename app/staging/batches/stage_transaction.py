@@ -5,14 +5,16 @@ no row image completes, is left out as a whole; the other requests are staged.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import encode_payload
+from app.domain.loads.load_session import LoadStep
 from app.domain.model.table import TableId
+from app.domain.rows.image_overlay import Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
 from app.errors import RejectedInput
@@ -21,6 +23,7 @@ from app.staging.batches.block_insert import NewBlock, stage_blocks
 from app.staging.batches.commit_verification import TransactionId
 from app.staging.batches.dead_letter_transaction import DeadLetterTransaction
 from app.staging.batches.idempotency import IdempotencyTransaction
+from app.staging.batches.load_transaction import LoadTransaction
 from app.staging.batches.locked_table import LockedTable, StagedBatch, image_overlay, lock_tables
 from app.staging.batches.row_images import write_row_images
 from app.staging.batches.source_positions import record_source_position
@@ -64,16 +67,21 @@ def stage_requests(
     idempotency = IdempotencyTransaction.of(requests)
     idempotency.lock_producers(connection)
     tables = lock_tables(connection, requests)
+    loads = LoadTransaction.read(connection, requests, {table_id: table.counters for table_id, table in tables.items()})
     idempotency.lock_keys(connection)
     letters = DeadLetterTransaction(requests)
     letters.lock(connection)
-    outcomes = [_stage(request, tables, idempotency, letters) for request in requests]
-    all_staged = all(isinstance(outcome, list) for outcome in outcomes)
+    outcomes = [_stage(request, tables, loads, idempotency, letters) for request in requests]
+    all_staged = all(
+        isinstance(outcome, list) and len(outcome) == len(request.batches)
+        for request, outcome in zip(requests, outcomes, strict=True)
+    )
     touched = [table for table in tables.values() if table.added]
     blocks = [table.block(payloads.get(table.added[0][0].block_key) if all_staged else None) for table in touched]
     transaction = stage_blocks(connection, blocks) if blocks else None
     for table, block in zip(touched, blocks, strict=True):
         _store(connection, table, block)
+    loads.store(connection)
     idempotency.store(connection)
     letters.store(connection)
     return StagedGroup(outcomes, blocks, transaction)
@@ -88,6 +96,7 @@ def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
 def _stage(
     request: StagingRequest,
     tables: Mapping[TableId, LockedTable],
+    loads: LoadTransaction,
     idempotency: IdempotencyTransaction,
     letters: DeadLetterTransaction,
 ) -> Outcome:
@@ -97,7 +106,8 @@ def _stage(
             idempotency.check(request.identity)
         if not tables.keys() >= request.table_ids:
             raise TableMoved
-        checked = [(batch, *tables[batch.table.table_id].check(batch)) for batch in request.batches]
+        loads.check(request)
+        checked = [_checked(batch, request.load, tables[batch.table.table_id], loads) for batch in request.batches]
         if not all(tables[entry.table.table_id].version.accepts(entry.table) for entry in request.letters):
             raise TableMoved
         letters.check(request)
@@ -105,12 +115,37 @@ def _stage(
         raise
     except (AlreadyStaged, TableMoved, RejectedInput) as reason:
         return reason
-    staged = [tables[batch.table.table_id].add(batch, rows, layer) for batch, rows, layer in checked]
+    staged = [*_add(request.load, tables, loads, checked)]
     receipts = [batch.receipt for batch in staged]
     if request.identity is not None:
         idempotency.add(request.identity, request.answer(receipts))
     letters.add(request, receipts)
     return staged
+
+
+def _checked(
+    batch: Batch, step: LoadStep | None, table: LockedTable, loads: LoadTransaction
+) -> tuple[Batch, LandingRows, Layer]:
+    """Return a batch with its rows as they will land, and the row images that they leave."""
+    return (batch, *table.check(batch, loads.admitted(batch, step, table.overlay)))
+
+
+def _add(
+    step: LoadStep | None,
+    tables: Mapping[TableId, LockedTable],
+    loads: LoadTransaction,
+    checked: Sequence[tuple[Batch, LandingRows, Layer]],
+) -> Iterator[StagedBatch]:
+    """Add the checked batches of a request. One of a load of which no row lands takes no sequence."""
+    for batch, rows, layer in checked:
+        if step is None:
+            loads.note_stream(batch.table, layer)
+            yield tables[batch.table.table_id].add(batch, rows, layer)
+            continue
+        staged = tables[batch.table.table_id].add(batch, rows, layer) if rows.rows else None
+        loads.note_step(step, batch, rows, staged.receipt.sequence if staged else None)
+        if staged:
+            yield staged
 
 
 def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> None:

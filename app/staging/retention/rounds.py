@@ -21,6 +21,7 @@ from app.staging.batches.idempotency import purge_receipts
 from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
 from app.staging.connection.database import translated_errors
 from app.staging.ledger.leases import forget_dead_workers
+from app.staging.loads.sessions import end_stale_loads, purge_loads
 from app.staging.mirror.reports import forget_silent_mirrors
 from app.staging.retention.history import purge_history
 from app.staging.retention.history_purge import (
@@ -209,6 +210,8 @@ class _Round:
         self._report.purged_audit_events += self._repeat(audit)
         letters = partial(purge_letters, settled_before_seconds=keep, limit=limit)
         self._report.purged_letters += self._repeat(letters)
+        self._repeat(end_stale_loads)
+        self._repeat(partial(purge_loads, older_than_seconds=keep, limit=limit))
         self._repeat(partial(purge_traces, older_than_seconds=_TRACE_SECONDS, limit=limit))
         with self._engine.begin() as connection:
             discard_ended(connection)

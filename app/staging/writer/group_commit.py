@@ -18,6 +18,7 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
+from app.domain.loads.load_session import LoadStep
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS
@@ -91,8 +92,9 @@ class GroupCommit:
         letters: Sequence[TableLetters] = (),
         replay: LetterReplay | None = None,
         registered: Sequence[Mapping[str, str]] = (),
+        load: LoadStep | None = None,
     ) -> "Future[list[Receipt]]":
-        """Stage a request; the future returns one receipt per batch, in the order given. See StagingRequest.
+        """Stage a request; the future returns one receipt per batch that lands, in the order given. See StagingRequest.
 
         The future raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable if nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
@@ -107,6 +109,7 @@ class GroupCommit:
             letters=letters,
             replay=replay,
             registered=registered,
+            load=load,
             trace=current_trace(),
         )
         return future
@@ -122,6 +125,7 @@ class GroupCommit:
         letters: Sequence[TableLetters] = (),
         replay: LetterReplay | None = None,
         registered: Sequence[Mapping[str, str]] = (),
+        load: LoadStep | None = None,
         trace: TraceParent | None = None,
     ) -> None:
         """Stage a request and give the waiter what the future of `submit` gets, without a Future's cost.
@@ -129,7 +133,7 @@ class GroupCommit:
         `trace` is the context of the request. Raises TemporarilyUnavailable `shutting_down` after `close`; the waiter
         then gets nothing.
         """
-        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay, registered)
+        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay, registered, load)
         self._queue.put(WaitingRequest(content, waiter, time.monotonic(), trace))
 
     def wait_until_it_rests(self, seconds: float) -> None:

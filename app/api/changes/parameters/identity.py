@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
+from uuid import UUID
 
 from pydantic import Field
 from starlette.datastructures import Headers
@@ -11,6 +12,7 @@ from app.api.auth.dependencies import bearer
 from app.api.changes.parameters.fingerprint import fingerprint
 from app.api.exchange import Exchange
 from app.api.server.request_parameters import Parameters, openapi_parameters, read_parameters
+from app.domain.loads.load_session import LoadId
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, RejectedInput
 
@@ -20,7 +22,7 @@ MAX_SEQUENCE: Final = 2**63 - 1
 
 
 class IdentityHeaders(Parameters):
-    """Either an idempotency key, or a producer with its number and perhaps its position, or none of them."""
+    """Either an idempotency key, or a producer with its number and perhaps its position, or none; and the load."""
 
     idempotency_key: Annotated[
         str | None,
@@ -57,6 +59,25 @@ class IdentityHeaders(Parameters):
         ),
     ] = None
 
+    load: Annotated[
+        UUID | None,
+        Field(
+            alias="Mirrorgate-Load",
+            description="The id of the load session that the rows belong to.",
+        ),
+    ] = None
+
+    @property
+    def load_id(self) -> LoadId | None:
+        """The load session of the request, None for a change of the stream."""
+        return None if self.load is None else LoadId(str(self.load))
+
+    def check_stages_all(self, *, dry_run: bool, keeps_rejected: bool) -> None:
+        """Raise RejectedInput `bad_request` if rows of a load would not all be staged: it would delete the others."""
+        if self.load is not None and (dry_run or keeps_rejected):
+            detail = "Mirrorgate-Load cannot be combined with dry_run=true or on_reject=dead_letter"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+
     def identity(self, exchange: Exchange, body: bytes) -> RequestIdentity | None:
         """Return the identity of this request, or None without these headers. `body` is the decompressed body.
 
@@ -79,7 +100,9 @@ class IdentityHeaders(Parameters):
             detail = "an Idempotency-Key or Mirrorgate-Producer must have 1 to 255 visible ASCII characters"
             raise RejectedInput(Code.BAD_REQUEST, detail)
         scope = exchange.scope
-        print_ = fingerprint(scope["method"], scope["path"], scope["query_string"].decode(), body, position)
+        print_ = fingerprint(
+            scope["method"], scope["path"], scope["query_string"].decode(), body, position, self.load_id
+        )
         return RequestIdentity(exchange.subject or "", name, print_, sequence or 0, position)
 
 

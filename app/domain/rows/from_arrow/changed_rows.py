@@ -62,7 +62,7 @@ def changed_rows(
     Its columns are what each row gives; a column of type null gives NULL. Types and `reserve` are those of
     `snapshot_rows`. Raises RejectedInput with the codes of plain rows, or `schema_mismatch`.
     """
-    if rules.options.source_order is SourceOrder.ENFORCE:
+    if rules.options.source_order is SourceOrder.ENFORCE and not rules.in_load:
         raise RejectedInput.of((Problem(Code.BAD_SEQUENCE, "a row has no changeSequence", 0),))
     layouts = _layouts(frozenset(given.schema.names), operations, rules)
     deletes = _deletes(layouts, operations)

@@ -1,0 +1,57 @@
+"""Decides which rows of a load session land: those whose keys the stream has not changed since the load began."""
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.row_image import ImageRows
+from app.domain.rows.row_rules import RowMarker
+from app.errors import Code, RejectedInput
+
+_LOADABLE: Final = pa.array([RowMarker.INSERT, RowMarker.UPSERT], pa.int32())
+
+
+def check_loadable(rows: LandingRows) -> ImageRows:
+    """Return what the rows of a load mean for row images.
+
+    Raises RejectedInput `load_takes_rows` if one updates or deletes a row, `load_needs_images` if the table has stopped
+    keeping row images.
+    """
+    if rows.images is None:
+        raise needs_images("the table keeps no row images any more")
+    if rows.images.key_changes or not pc.all(pc.is_in(rows.batch.column(-1), _LOADABLE)).as_py():
+        raise RejectedInput(Code.LOAD_TAKES_ROWS, "a change of the request updates or deletes a row")
+    return rows.images
+
+
+def without_keys(rows: LandingRows, images: ImageRows, keys: Set[bytes]) -> LandingRows:
+    """Return the rows of other keys in their order; `images` are those of the rows, which change no keys."""
+    if keys.isdisjoint(images.keys):
+        return rows
+    kept = [row for row, key in enumerate(images.keys) if key not in keys]
+    places = {old: new for new, old in enumerate(kept)}
+    return replace(
+        rows,
+        batch=rows.batch.take(pa.array(kept, pa.int64())),
+        changes=len(kept),
+        images=ImageRows(
+            [images.keys[row] for row in kept],
+            [images.images[row] for row in kept],
+            {places[row]: entry for row, entry in images.incomplete.items() if row in places},
+            [places[row] for row in images.inserts if row in places],
+        ),
+    )
+
+
+def has_repeats(keys: Sequence[bytes]) -> bool:
+    """Tell whether two rows have the same key."""
+    return len({*keys}) < len(keys)
+
+
+def needs_images(detail: str) -> RejectedInput:
+    """Return the rejection of a load on a table without a row image of every row."""
+    return RejectedInput(Code.LOAD_NEEDS_IMAGES, detail)

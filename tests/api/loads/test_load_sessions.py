@@ -1,0 +1,239 @@
+"""Load sessions over HTTP: beginning, rows in every format, completion, abort, expiry, and what is rejected."""
+
+import io
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from app.api.operations import loads
+from app.api.server.content_types import ARROW_STREAM
+from tests.api.calls import Gateway, insert, problem
+from tests.api.conftest import ClientWith
+from tests.support.gateway_parts import current
+from tests.support.postgres import sql
+from tests.support.samples.images import staged_batches, stored_images
+
+TABLE = "sales.orders"
+COLUMNS = {"id": "int64", "name": "string"}
+ROW = {"id": 1, "name": "a"}
+
+
+@pytest.fixture
+def table(gateway: Gateway) -> str:
+    gateway.register(TABLE, COLUMNS, ["id"], row_images="on").raise_for_status()
+    return TABLE
+
+
+def begin(gateway: Gateway, mode: str = "full", table: str = TABLE) -> str:
+    answer = gateway.post(f"/v1/tables/{table}/loads", json={"mode": mode})
+    assert answer.status_code == 201, answer.text
+    load: str = answer.json()["load"]
+    return load
+
+
+def loaded(gateway: Gateway, load: str, *rows: dict[str, Any], **headers: str) -> httpx.Response:
+    sent = {"Mirrorgate-Load": load, **headers}
+    return gateway.post("/v1/changes/rows", json=list(rows), params={"table": TABLE}, headers=sent)
+
+
+def complete(gateway: Gateway, load: str) -> dict[str, Any]:
+    answer = gateway.post(f"/v1/tables/{TABLE}/loads/{load}/complete")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def images(engine: sa.Engine) -> dict[Any, Any]:
+    return {image["id"]: image["name"] for image in stored_images(engine, current(engine, TABLE)).values()}
+
+
+def arrow_stream(*rows: dict[str, Any]) -> bytes:
+    sink, table = io.BytesIO(), pa.Table.from_pylist(list(rows))
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def test_a_full_load_replaces_the_rows_and_the_stream_wins(gateway: Gateway, table: str, api_engine: sa.Engine) -> None:
+    gateway.rows(table, {"id": 1, "name": "old"}, {"id": 2, "name": "gone"}, {"id": 3, "name": "x"}).raise_for_status()
+    load = begin(gateway)
+    loaded(gateway, load, {"id": 1, "name": "loaded"}).raise_for_status()
+    gateway.rows(table, {"id": 4, "name": "stream"}, {"id": 3, "name": "", "__op__": "delete"}).raise_for_status()
+    answer = loaded(gateway, load, {"id": 3, "name": "late"}, {"id": 4, "name": "late"}, {"id": 5, "name": "new"})
+    assert [receipt["rows"] for receipt in answer.json()["receipts"]] == [1]
+    done = complete(gateway, load)
+    assert (done["state"], done["rows"], done["superseded"], done["deletes"]) == ("completed", 2, 2, 1)
+    assert images(api_engine) == {1: "loaded", 4: "stream", 5: "new"}
+    assert staged_batches(api_engine, current(api_engine, table))[-1] == [{"id": 2, "name": None, "__rowMarker__": 2}]
+    assert complete(gateway, load) == done
+
+
+def test_an_append_deletes_nothing(gateway: Gateway, table: str, api_engine: sa.Engine) -> None:
+    gateway.rows(table, {"id": 1, "name": "kept"}).raise_for_status()
+    load = begin(gateway, "append")
+    loaded(gateway, load, {"id": 2, "name": "new"}).raise_for_status()
+    assert complete(gateway, load)["deletes"] == 0
+    assert images(api_engine) == {1: "kept", 2: "new"}
+
+
+def test_an_abort_keeps_what_was_landed_and_deletes_nothing(
+    gateway: Gateway, table: str, api_engine: sa.Engine
+) -> None:
+    gateway.rows(table, {"id": 1, "name": "kept"}).raise_for_status()
+    load = begin(gateway)
+    loaded(gateway, load, {"id": 2, "name": "loaded"}).raise_for_status()
+    for _ in range(2):
+        assert gateway.delete(f"/v1/tables/{table}/loads/{load}").json()["state"] == "aborted"
+    assert images(api_engine) == {1: "kept", 2: "loaded"}
+    problem(loaded(gateway, load, {"id": 3, "name": "late"}), 409, "load_ended")
+    problem(gateway.post(f"/v1/tables/{table}/loads/{load}/complete"), 409, "load_ended")
+
+
+def test_rows_of_a_load_come_in_every_format(gateway: Gateway, table: str, api_engine: sa.Engine) -> None:
+    gateway.rows(table, {"id": 9, "name": "", "__op__": "delete"}).raise_for_status()
+    load = begin(gateway)
+    header = {"Mirrorgate-Load": load}
+    gateway.post(
+        "/v1/changes/rows",
+        params={"table": table},
+        content="id,name\n1,csv\n",
+        headers={**header, "Content-Type": "text/csv"},
+    ).raise_for_status()
+    for path, key in (("rows", 2), ("arrow", 3)):
+        body = arrow_stream({"id": key, "name": path})
+        sent = {**header, "Content-Type": ARROW_STREAM}
+        answer = gateway.post(f"/v1/changes/{path}", params={"table": table}, content=body, headers=sent)
+        assert answer.status_code == 202, answer.text
+    arcion = gateway.post("/v1/changes/arcion", json=[insert(table, id="4", name="arcion")], headers=header)
+    arcion.raise_for_status()
+    assert complete(gateway, load)["rows"] == 4
+    assert images(api_engine) == {"1": "csv", 2: "rows", 3: "arrow", "4": "arcion"}
+
+
+def test_a_load_into_an_empty_table_without_markers_stays_without_them(gateway: Gateway, api_engine: sa.Engine) -> None:
+    gateway.register(TABLE, COLUMNS, ["id"], row_images="on", initial_load="without_marker").raise_for_status()
+    load = begin(gateway)
+    header = {"Mirrorgate-Load": load, "Content-Type": ARROW_STREAM}
+
+    def post(*rows: dict[str, Any]) -> None:
+        body = arrow_stream(*rows)
+        gateway.post("/v1/changes/arrow", params={"table": TABLE}, content=body, headers=header).raise_for_status()
+
+    post({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
+    assert current(api_engine, TABLE).schema.bare
+    post({"id": 2, "name": "again"})
+    assert not current(api_engine, TABLE).schema.bare
+    assert complete(gateway, load)["rows"] == 3
+    second = begin(gateway)
+    loaded(gateway, second, {"id": 1, "name": "c"}).raise_for_status()
+    assert complete(gateway, second)["deletes"] == 1
+    assert images(api_engine) == {1: "c"}
+
+
+def test_completing_a_load_gives_a_table_without_markers_its_marker(gateway: Gateway, api_engine: sa.Engine) -> None:
+    gateway.register(TABLE, COLUMNS, ["id"], row_images="on", initial_load="without_marker").raise_for_status()
+    gateway.rows(TABLE, {"id": 1, "name": "a"}, op="insert").raise_for_status()
+    assert complete(gateway, begin(gateway))["deletes"] == 1
+    assert not current(api_engine, TABLE).schema.bare
+    assert images(api_engine) == {}
+
+
+def test_completion_continues_where_it_stopped(
+    gateway: Gateway, table: str, api_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.rows(table, *({"id": key, "name": "x"} for key in range(10))).raise_for_status()
+    load = begin(gateway)
+    monkeypatch.setattr("app.staging.loads.unseen_rows.DELETES_PER_BATCH", 4)
+    monkeypatch.setattr(loads.LoadOperation.complete, "__kwdefaults__", {"seconds": 0.0})
+    path = f"/v1/tables/{table}/loads/{load}/complete"
+    answer = gateway.post(path)
+    assert (answer.status_code, answer.json()["state"]) == (202, "completing")
+    problem(loaded(gateway, load, {"id": 1, "name": "late"}), 409, "load_ended")
+    monkeypatch.undo()
+    assert gateway.post(path).json()["deletes"] == 10
+    assert images(api_engine) == {}
+
+
+def test_a_repeated_request_of_a_load_is_staged_once(gateway: Gateway, table: str) -> None:
+    load, name = begin(gateway), {"Idempotency-Key": "part-1"}
+    first = loaded(gateway, load, {"id": 1, "name": "a"}, **name)
+    again = loaded(gateway, load, {"id": 1, "name": "a"}, **name)
+    assert again.json()["receipts"] == first.json()["receipts"]
+    assert complete(gateway, load)["rows"] == 1
+    other = begin(gateway)
+    problem(loaded(gateway, other, {"id": 1, "name": "a"}, **name), 422, "idempotency_key_reused")
+
+
+def test_a_begin_that_is_repeated_with_its_id_returns_the_load(gateway: Gateway, table: str) -> None:
+    wanted = {"mode": "full", "load": str(uuid4())}
+    path = f"/v1/tables/{table}/loads"
+    first, again = gateway.post(path, json=wanted), gateway.post(path, json=wanted)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    problem(gateway.post(path, json=wanted | {"mode": "append"}), 409, "load_ended")
+    assert wanted["load"] in problem(gateway.post(path, json={"mode": "full"}), 409, "load_open")["detail"]
+
+
+def test_an_expired_load_takes_no_rows_and_makes_room_for_another(
+    gateway: Gateway, table: str, api_engine: sa.Engine
+) -> None:
+    load = begin(gateway)
+    sql.run(api_engine, "UPDATE mirrorgate.loads SET expires_at = clock_timestamp()")
+    assert gateway.get(f"/v1/tables/{table}/loads/{load}").json()["state"] == "expired"
+    problem(loaded(gateway, load, {"id": 1, "name": "a"}), 409, "load_ended")
+    begin(gateway)
+    assert [one["state"] for one in gateway.get(f"/v1/tables/{table}/loads").json()["loads"]] == ["open", "expired"]
+
+
+def test_a_load_ends_with_the_generation_of_its_table(gateway: Gateway, table: str) -> None:
+    load = begin(gateway)
+    gateway.post(f"/v1/tables/{table}/recreate", params={"generation": 1}).raise_for_status()
+    assert gateway.get(f"/v1/tables/{table}/loads/{load}").json()["state"] == "aborted"
+    problem(gateway.post(f"/v1/tables/{table}/loads/{load}/complete"), 409, "load_ended")
+
+
+def test_the_status_of_a_table_shows_its_open_load(gateway: Gateway, table: str) -> None:
+    assert gateway.status(table)["load"] is None
+    load = begin(gateway)
+    assert gateway.status(table)["load"]["load"] == load
+    complete(gateway, load)
+    assert gateway.status(table)["load"] is None
+
+
+def test_requests_that_a_load_cannot_take_are_rejected_and_stage_nothing(gateway: Gateway, table: str) -> None:
+    gateway.register("sales.other", COLUMNS, ["id"]).raise_for_status()
+    load = begin(gateway)
+    header = {"Mirrorgate-Load": load}
+    found = problem(
+        loaded(gateway, load, {"id": 1, "name": "a"}, {"id": 2, "__op__": "delete"}), 422, "load_takes_rows"
+    )
+    assert [entry["index"] for entry in found["errors"]] == [1]
+    other = gateway.post("/v1/changes/rows", json=[ROW], params={"table": "sales.other"}, headers=header)
+    problem(other, 409, "load_table_mismatch")
+    problem(loaded(gateway, str(uuid4()), ROW), 404, "unknown_load")
+    problem(loaded(gateway, "5", ROW), 400, "bad_request")
+    for query in ({"dry_run": "true"}, {"on_reject": "dead_letter"}):
+        answer = gateway.post("/v1/changes/rows", json=[ROW], params={"table": table, **query}, headers=header)
+        problem(answer, 400, "bad_request")
+    assert (gateway.status(table)["last_sequence"], gateway.status("sales.other")["last_sequence"]) == (0, 0)
+
+
+def test_a_table_needs_a_row_image_of_every_row(gateway: Gateway) -> None:
+    gateway.register(TABLE, COLUMNS, ["id"]).raise_for_status()
+    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "full"}), 409, "load_needs_images")
+    gateway.rows(TABLE, {"id": 1, "name": "a"}).raise_for_status()
+    gateway.register(TABLE, COLUMNS, ["id"], row_images="on").raise_for_status()
+    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "append"}), 409, "load_needs_images")
+
+
+def test_a_key_loads_only_its_tables(gateway: Gateway, table: str, client_with: ClientWith) -> None:
+    load = begin(gateway)
+    path = f"/v1/tables/{table}/loads"
+    stranger, reader = client_with("ingest", tables=["other.*"]), client_with("read")
+    problem(stranger.post(path, json={"mode": "full"}), 404, "unknown_table")
+    problem(stranger.delete(f"{path}/{load}"), 404, "unknown_table")
+    problem(reader.post(path, json={"mode": "full"}), 403, "forbidden")
+    assert client_with("ingest", tables=["sales.*"]).get(f"{path}/{load}").json()["state"] == "open"

@@ -1,0 +1,266 @@
+"""Random interleavings of a stream and load sessions, with crashes, equal a model that knows only what each means."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.domain.loads.load_session import LoadId, LoadMode, LoadSession, LoadState, LoadStep
+from app.domain.model.change import Change, Operation
+from app.domain.model.table import Table
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowRules
+from app.errors import Code, RejectedInput
+from app.staging.batches.batch import Batch, StagingRequest
+from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
+from app.staging.loads.sessions import abort_load, begin_completion, begin_load, end_stale_loads, finish_completion
+from app.staging.loads.unseen_rows import next_unseen, note_scanned
+from tests.support.gateway_parts import current, registered
+from tests.support.postgres import sql
+from tests.support.samples.changes import change, delete, update, upsert
+from tests.support.samples.images import COMPLETE, staged_batches, stored_images
+from tests.support.samples.schemas import schema_of
+
+SCHEMA: Final = schema_of({"id": "int64", "value": "int64"}, ["id"])
+KEYS: Final = range(6)
+_NAMES: Final = (f"t{number}" for number in itertools.count())
+_IDS: Final = (LoadId(str(UUID(int=number))) for number in itertools.count(1))
+
+
+class Crash(Exception):
+    """The process dies before COMMIT."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one request does: changes of the stream, or rows of the load."""
+
+    changes: Sequence[tuple[str, int, int]]
+    """Kind, key, and the value or the new key."""
+    of_load: bool
+
+    def written(self, value: int) -> list[Change]:
+        made = []
+        for index, (kind, key, other) in enumerate(self.changes):
+            row = {"id": key, "value": value + index}
+            if kind == "delete":
+                made.append(delete({"id": key}, index))
+            elif kind == "move":
+                made.append(update({"id": key}, {"id": other, "value": value + index}, index))
+            elif kind in {"snapshot", "insert"}:
+                made.append(change(Operation(kind), None, row, index))
+            else:
+                made.append(upsert(row, index))
+        return made
+
+
+@dataclass
+class Model:
+    """The rows of the mirror, and what the open load has seen."""
+
+    rows: dict[int, int] = field(default_factory=dict)
+    touched: set[int] = field(default_factory=set)
+    """Keys that the stream has changed since the load began."""
+    loaded: set[int] = field(default_factory=set)
+
+    def begin(self) -> None:
+        self.touched, self.loaded = set(), set()
+
+    def possible(self, request: Request) -> Request:
+        """Return the request without moves that no source with a unique key could make."""
+        rows = {*self.rows}
+        kept = []
+        for kind, key, other in request.changes:
+            if kind == "move" and (key not in rows or other in rows):
+                continue
+            rows = rows - {key} if kind in {"delete", "move"} else rows | {key}
+            rows = rows | {other} if kind == "move" else rows
+            kept.append((kind, key, other))
+        return Request(kept, request.of_load)
+
+    def apply(self, request: Request, value: int) -> None:
+        for index, (kind, key, other) in enumerate(request.changes):
+            if request.of_load:
+                if key not in self.touched:
+                    self.rows[key] = value + index
+                    self.loaded.add(key)
+                continue
+            self.touched.add(key)
+            if kind in {"delete", "move"}:
+                self.rows.pop(key, None)
+            if kind == "move":
+                self.touched.add(other)
+            if kind != "delete":
+                self.rows[other if kind == "move" else key] = value + index
+
+    def complete(self) -> None:
+        self.rows = {key: value for key, value in self.rows.items() if key in self.touched | self.loaded}
+
+
+STREAM: Final = st.tuples(
+    st.sampled_from(["upsert", "upsert", "insert", "delete", "delete", "move"]),
+    st.sampled_from(KEYS),
+    st.sampled_from(KEYS),
+)
+LOADED: Final = st.tuples(st.sampled_from(["upsert", "insert", "snapshot"]), st.sampled_from(KEYS), st.just(0))
+REQUESTS: Final = st.one_of(
+    st.builds(Request, st.lists(STREAM, min_size=1, max_size=3), st.just(False)),
+    st.builds(Request, st.lists(LOADED, min_size=1, max_size=3), st.just(True)),
+)
+STEPS: Final = st.one_of(
+    st.tuples(st.just("stage"), st.lists(REQUESTS, min_size=1, max_size=3), st.sampled_from([False, False, True])),
+    st.tuples(
+        st.sampled_from(["begin full", "begin full", "begin append", "abort", "expire"]), st.none(), st.booleans()
+    ),
+    st.tuples(st.sampled_from(["complete", "complete", "delete"]), st.none(), st.booleans()),
+)
+
+
+@dataclass
+class Gateway:
+    """A table with its loads, driven through the real staging transaction."""
+
+    engine: sa.Engine
+    table: Table
+    model: Model = field(default_factory=Model)
+    load: LoadSession | None = None
+    values: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1, 10))
+
+    def stage(self, wanted: Sequence[Request], *, crash: bool) -> None:
+        requests, expected, model = [], [], Model({**self.model.rows}, {*self.model.touched}, {*self.model.loaded})
+        for each in wanted:
+            if each.of_load and self.load is None:
+                continue
+            request, value = model.possible(each), next(self.values)
+            is_over = request.of_load and self.load is not None and self.load.state is not LoadState.OPEN
+            if not request.changes:
+                continue
+            if not is_over:
+                model.apply(request, value)
+            requests.append(self.request(request, value))
+            expected.append(is_over)
+        if not requests:
+            return
+        try:
+            for outcome, is_over in zip(self._transaction(requests, crash=crash), expected, strict=True):
+                assert isinstance(outcome, RejectedInput) == is_over, outcome
+                assert not isinstance(outcome, RejectedInput) or outcome.code is Code.LOAD_ENDED
+        except Crash:
+            return
+        self.model = model
+
+    def request(self, request: Request, value: int) -> StagingRequest:
+        rows = landing_rows(request.written(value), RowRules.of(self.table, in_load=request.of_load))
+        step = LoadStep(self.load.load_id) if request.of_load and self.load else None
+        return StagingRequest([Batch(self.table, rows)], load=step)
+
+    def begin(self, mode: LoadMode) -> None:
+        with self.engine.begin() as connection:
+            if self.load is not None:
+                with pytest.raises(RejectedInput) as rejection:
+                    begin_load(connection, self.table.name, next(_IDS), mode, 60.0, "test")
+                assert rejection.value.code is Code.LOAD_OPEN
+                return
+            self.load, _ = begin_load(connection, self.table.name, next(_IDS), mode, 60.0, "test")
+        self.model.begin()
+
+    def abort(self) -> None:
+        if self.load is not None:
+            with self.engine.begin() as connection:
+                assert abort_load(connection, self.table.name, self.load.load_id, "test").state is LoadState.ABORTED
+            self.forget()
+
+    def expire(self) -> None:
+        if self.load is not None:
+            past = "UPDATE mirrorgate.loads SET expires_at = clock_timestamp() WHERE load_id = CAST(:load AS uuid)"
+            sql.run(self.engine, past, load=self.load.load_id)
+            with self.engine.begin() as connection:
+                assert end_stale_loads(connection) == 1
+            self.forget()
+
+    def delete_some(self, *, crash: bool) -> None:
+        """Do one step of completing the load."""
+        if self.load is not None and self._is_completed(crash=crash):
+            if self.load.mode is LoadMode.FULL:
+                self.model.complete()
+            self.forget()
+
+    def complete(self, *, crash: bool) -> None:
+        while self.load is not None:
+            self.delete_some(crash=crash)
+            crash = False
+
+    def _is_completed(self, *, crash: bool) -> bool:
+        assert self.load is not None
+        with self.engine.begin() as connection:
+            self.load = begin_completion(connection, self.table.name, self.load.load_id, "test")
+            if self.load.state is LoadState.COMPLETED:
+                return True
+            page = next_unseen(connection, self.table, self.load, keys=2)
+            if page.scanned_through is None:
+                finish_completion(connection, self.table.name, self.load.load_id, "test")
+                return True
+            if page.rows is None:
+                note_scanned(connection, self.load, page.scanned_through)
+                return False
+        step = LoadStep(self.load.load_id, removes=True, scanned_through=page.scanned_through)
+        try:
+            [outcome] = self._transaction([StagingRequest([Batch(self.table, page.rows)], load=step)], crash=crash)
+            assert isinstance(outcome, list)
+        except Crash:
+            pass
+        return False
+
+    def forget(self) -> None:
+        """Check that nothing is left of a load that ended."""
+        assert self.load is not None
+        for kept in ("load_batches WHERE load_id", "load_deletes WHERE load_id", "table_counters WHERE open_load"):
+            count = f"SELECT count(*) FROM mirrorgate.{kept} = CAST(:load AS uuid)"
+            assert sql.value(self.engine, count, load=self.load.load_id) == 0
+        self.load = None
+
+    def mirrored(self) -> dict[int, int]:
+        """Return the rows that a mirror makes of what was staged; fail on an insert of a key that has a row."""
+        rows: dict[int, int] = {}
+        for row in itertools.chain.from_iterable(staged_batches(self.engine, self.table)):
+            key, marker = row["id"], row["__rowMarker__"]
+            assert marker != 0 or key not in rows
+            if marker == 2:
+                rows.pop(key, None)
+            else:
+                rows[key] = row["value"]
+        return rows
+
+    def images(self) -> dict[Any, Any]:
+        return {image["id"]: image["value"] for image in stored_images(self.engine, self.table).values()}
+
+    def _transaction(self, requests: Sequence[StagingRequest], *, crash: bool) -> Sequence[Outcome]:
+        with self.engine.begin() as connection:
+            staged = stage_requests(connection, requests, encode_blocks(requests))
+            if crash:
+                raise Crash
+        self.table = current(self.engine, str(self.table.name))
+        return staged.outcomes
+
+
+@given(steps=st.lists(STEPS, min_size=4, max_size=14))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_interleavings_of_load_and_stream_equal_the_model(engine: sa.Engine, steps: Sequence[Any]) -> None:
+    gateway = Gateway(engine, registered(engine, next(_NAMES), SCHEMA, COMPLETE))
+    for kind, requests, crash in steps:
+        if kind == "stage":
+            gateway.stage(requests, crash=crash)
+        elif kind.startswith("begin"):
+            gateway.begin(LoadMode(kind.removeprefix("begin ")))
+        elif kind in {"abort", "expire"}:
+            (gateway.abort if kind == "abort" else gateway.expire)()
+        else:
+            (gateway.complete if kind == "complete" else gateway.delete_some)(crash=crash)
+    gateway.complete(crash=False)
+    assert gateway.mirrored() == gateway.images() == gateway.model.rows
