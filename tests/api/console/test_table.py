@@ -32,7 +32,7 @@ def test_the_status_says_what_is_published_and_what_waits(browser: Browser, stoc
         "Accepted <span",
         '<td class="num">43</td><td class="num">43</td><td class="num">2</td>',
         '<td class="num">40</td><td class="num">40</td><td class="num">1</td><td class="num">2</td>',
-        "1 batches",
+        "in 1 batch,",
         'href="/console/dead-letters?table=sales.orders"',
     ):
         assert text in page
@@ -101,6 +101,7 @@ def test_a_file_of_many_batches_is_shown_in_pages(browser: Browser, stock: Stock
     assert f'href="{many}/files/2?after=200"' in page
     page = browser.page(f"{many}/files/2", after="400")
     assert "401 to 500 of 500 batches" in page
+    assert f'rel="prev" href="{many}/files/2"' in page
     assert 'rel="next"' not in page
 
 

@@ -37,6 +37,8 @@ class FileView:
     link: str
     batches: tuple[FileBatch, ...]
     batches_total: int
+    beginning: str | None
+    """The address of the first page of batches, if this is a later one."""
     following: str | None
     can_repair: bool
     notice: NoticeView | None = None
@@ -67,6 +69,7 @@ def file_page(
         link=link,
         batches=tuple(batches),
         batches_total=file.last_sequence - file.first_sequence + 1,
+        beginning=link if batches and batches[0].sequence > file.first_sequence else None,
         following=f"{link}?after={batches[-1].sequence}" if more else None,
         can_repair=is_admin and file.state == "published" and not file.repair_requested,
         notice=notice,

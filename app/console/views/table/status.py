@@ -10,6 +10,7 @@ from app.console.views.attention import NEAR_LIMIT, Trouble, remedy_in
 from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.table.head import FRAGMENTS, TableHead
+from app.console.views.table.operations import ButtonView
 from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableState
@@ -61,6 +62,7 @@ class StatusView:
     troubles: tuple[Trouble, ...]
     stages: tuple[StageView, ...]
     last_file: str | None
+    buttons: tuple[ButtonView, ...]
     letters: str
     """The address of the table's dead letters."""
 
@@ -76,8 +78,8 @@ class StatusPageView:
     notice: NoticeView | None = None
 
 
-def status_of(head: TableHead, facts: TableFacts) -> StatusView:
-    """Return the status of a table."""
+def status_of(head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...] = ()) -> StatusView:
+    """Return the status of a table, with what the user can do."""
     counts = facts.counts
     is_failing = facts.failure is not None and facts.table.state is TableState.ACTIVE
     return StatusView(
@@ -88,6 +90,7 @@ def status_of(head: TableHead, facts: TableFacts) -> StatusView:
         troubles=tuple(_troubles(facts)),
         stages=_stages(facts),
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
+        buttons=buttons,
         letters=f"/console/dead-letters?table={quote(head.name, safe='')}",
     )
 

@@ -6,11 +6,13 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.console.answers import page
 from app.api.console.pages.table.seen_table import PATH, SeenTable, seen_table
-from app.api.console.sessions import ConsoleUser
+from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
+from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.plots import HOUR_MINUTES, hour_plots
 from app.console.views.table.head import FRAGMENTS
+from app.console.views.table.operations import buttons_of, notice_of
 from app.console.views.table.status import StatusPageView, StatusView, TableFacts, fragment_of, status_of
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.ledger.fabric_status import fabric_statuses
@@ -25,20 +27,16 @@ _TAB = "Status"
 
 
 @router.get(PATH)
-def status(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+def status(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep, done: str = "") -> Response:
     """Show the status of a table."""
-    with translated_errors(), gateway.engine.begin() as connection:
-        seen = seen_table(connection, user, table, _TAB)
-        live, plots = live_status(connection, gateway, seen), _plots(connection, seen)
-    view = StatusPageView(seen.head, live, plots, fragment_of(seen.head) + "/plots")
-    return page(request, "table/status.html", view, user.chrome("tables"))
+    return status_page(request, user, gateway, table, notice=notice_of(done))
 
 
 @router.get(FRAGMENTS + "/tables/{table}")
 def live_part(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Return the part of the page that changes all the time."""
     with translated_errors(), gateway.engine.begin() as connection:
-        view = live_status(connection, gateway, seen_table(connection, user, table, _TAB))
+        view = _live_status(connection, gateway, seen_table(connection, user, table, _TAB))
     return page(request, "table/status_live.html", view, user.chrome("tables"))
 
 
@@ -50,7 +48,18 @@ def plots_part(table: str, request: Request, user: ConsoleUser, gateway: Gateway
     return page(request, "plots.html", plots, user.chrome("tables"))
 
 
-def live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> StatusView:
+def status_page(
+    request: Request, user: SignedIn, gateway: Gateway, table: str, *, notice: NoticeView | None, status: int = 200
+) -> Response:
+    """Return the page of a table, with a notice about an action."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        seen = seen_table(connection, user, table, _TAB)
+        live, plots = _live_status(connection, gateway, seen), _plots(connection, seen)
+    view = StatusPageView(seen.head, live, plots, fragment_of(seen.head) + "/plots", notice)
+    return page(request, "table/status.html", view, user.chrome("tables"), status=status)
+
+
+def _live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> StatusView:
     """Return the status of a table as it is now."""
     table_id, backlog = seen.table.table_id, gateway.ingest.backlog
     facts = TableFacts(
@@ -61,7 +70,7 @@ def live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> St
         mirror=mirror_progress(connection, [table_id]).get(table_id),
         backlog_share=0.0 if backlog is None else backlog.share_of(seen.table),
     )
-    return status_of(seen.head, facts)
+    return status_of(seen.head, facts, buttons_of(seen.head, seen.table) if seen.is_admin else ())
 
 
 def _plots(connection: Connection, seen: SeenTable) -> PlotsView:

@@ -1,0 +1,184 @@
+"""What an administrator can do with a table: buttons, the consequences of what cannot be undone, and what was done."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.console import text
+from app.console.views.notice import NoticeView
+from app.console.views.table.head import TableHead
+from app.domain.model.table import Table, TableState
+from app.staging.tables.status import TableCounts
+
+
+class Action(StrEnum):
+    """An action on a table; the value is the last part of its address."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    FLUSH = "flush"
+    REPAIR = "repair"
+    RELEASE = "release"
+    RECREATE = "recreate"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The words for an action."""
+
+    label: str
+    done: str
+    """The title of the notice after it."""
+    then: str
+    """What happens now that it is done."""
+
+
+WORDINGS: Final[Mapping[Action, Wording]] = {
+    Action.PAUSE: Wording(
+        "Pause", "The table is paused.", "Nothing of it is published until you resume it. Changes are still accepted."
+    ),
+    Action.RESUME: Wording("Resume", "The table is active again.", "The drain publishes what has waited."),
+    Action.FLUSH: Wording(
+        "Flush", "A flush is asked for.", "The drain publishes what is accepted so far without waiting for a full file."
+    ),
+    Action.REPAIR: Wording(
+        "Write the file again", "A repair is asked for.", "The drain writes the file again, with the same rows."
+    ),
+    Action.RELEASE: Wording(
+        "Release",
+        "The table is released.",
+        "The drain compares folder and ledger again, and publishes what has waited.",
+    ),
+    Action.RECREATE: Wording(
+        "Recreate", "The table is being recreated.", "The drain deletes its folder; then the next generation begins."
+    ),
+    Action.DROP: Wording(
+        "Drop", "The table is being dropped.", "The drain deletes its folder; then the table is gone."
+    ),
+}
+
+_OPEN_TO: Final[Mapping[Action, frozenset[TableState]]] = {
+    Action.RELEASE: frozenset({TableState.QUARANTINED}),
+    Action.RESUME: frozenset({TableState.PAUSED}),
+    Action.PAUSE: frozenset({TableState.ACTIVE}),
+    Action.FLUSH: frozenset({TableState.ACTIVE}),
+    Action.RECREATE: frozenset({TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED}),
+    Action.DROP: frozenset({TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED}),
+}
+"""The states in which the page offers an action, in the order of the buttons."""
+
+CONFIRMED: Final = frozenset({Action.RELEASE, Action.RECREATE, Action.DROP})
+"""Actions with a page of their own, which shows the consequences and asks for the generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ButtonView:
+    """An action that the page offers: a form of one button, or a link to the page that asks."""
+
+    label: str
+    path: str
+    is_asked: bool
+    is_danger: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmView:
+    """The page that asks before an action."""
+
+    head: TableHead
+    action: Action
+    label: str
+    path: str
+    consequences: tuple[str, ...]
+    is_danger: bool
+    reason: str = ""
+    """What was typed in before."""
+    rewrites_marker: bool = False
+    notice: NoticeView | None = None
+
+
+def buttons_of(head: TableHead, table: Table) -> tuple[ButtonView, ...]:
+    """Return the actions that make sense in the table's state."""
+    return tuple(
+        ButtonView(
+            WORDINGS[action].label,
+            f"{head.path}/{action}",
+            action in CONFIRMED,
+            action in (Action.RECREATE, Action.DROP),
+        )
+        for action, states in _OPEN_TO.items()
+        if table.state in states
+    )
+
+
+def notice_of(done: str) -> NoticeView | None:
+    """Return what an action did, by its name in the address of the page."""
+    if done not in Action._value2member_map_:
+        return None
+    wording = WORDINGS[Action(done)]
+    return NoticeView("good", wording.done, wording.then)
+
+
+def confirm(
+    head: TableHead,
+    action: Action,
+    table: Table,
+    counts: TableCounts,
+    *,
+    reason: str = "",
+    rewrites_marker: bool = False,
+    notice: NoticeView | None = None,
+) -> ConfirmView:
+    """Return the page that asks before an action."""
+    return ConfirmView(
+        head=head,
+        action=action,
+        label=WORDINGS[action].label,
+        path=f"{head.path}/{action}",
+        consequences=tuple(_release(counts) if action is Action.RELEASE else _drop_plan(action, table, counts)),
+        is_danger=action is not Action.RELEASE,
+        reason=reason,
+        rewrites_marker=rewrites_marker,
+        notice=notice,
+    )
+
+
+def _release(counts: TableCounts) -> Iterator[str]:
+    if counts.state_reason:
+        yield f"The table was stopped because of {counts.state_reason}"
+    yield (
+        "The drain compares the folder with the ledger again. If the cause is still there, it stops the table again, "
+        "and nothing is lost."
+    )
+    yield f"Otherwise it publishes what waits: {_batches(counts)}."
+
+
+def _drop_plan(action: Action, table: Table, counts: TableCounts) -> Iterator[str]:
+    """Yield what happens, in the order in which it happens."""
+    yield "From now on the gateway rejects changes for the table."
+    yield (
+        f"The drain deletes the landing folder `{table.name.folder}` with {_number(counts.published_files, 'file')} of "
+        f"{_number(counts.published_rows, 'row')}."
+    )
+    if counts.pending_batches:
+        yield f"{_batches(counts)} that are accepted and not published are discarded."
+    if counts.waiting_letters:
+        yield f"{_number(counts.waiting_letters, 'dead letter')} can be read, but no longer replayed."
+    if action is Action.DROP:
+        yield "Then the table is gone, and its name can be registered again. Its events stay."
+    else:
+        yield (
+            f"Then generation {table.generation + 1} begins, empty, with the same columns, keys and options. Its files "
+            "begin at number 1, and the source has to load its rows again."
+        )
+    yield "This cannot be undone."
+
+
+def _batches(counts: TableCounts) -> str:
+    return f"{_number(counts.pending_batches, 'batch', 'batches')} with {_number(counts.pending_rows, 'row')}"
+
+
+def _number(number: int, one: str, several: str | None = None) -> str:
+    return f"{text.count(number)} {one if number == 1 else several or one + 's'}"

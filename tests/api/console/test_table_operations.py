@@ -1,0 +1,153 @@
+"""Actions on a table in the console: what they ask, what they do, and how an error is shown."""
+
+import pytest
+import sqlalchemy as sa
+
+from app.staging.tables.registry import quarantine_table
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.console.browser.stock import Stock
+from tests.api.console.conftest import SignIn
+from tests.api.console.plain_browser import Browser, check_markup
+from tests.support.gateway_parts import current
+
+HOSTILE = "</textarea><script>alert(1)</script>\"'\n\u202eevil"
+ORDERS = "/console/tables/sales.orders"
+
+
+@pytest.fixture
+def stock(gateway: Gateway, api_engine: sa.Engine) -> Stock:
+    """Give the table `sales.orders` with a published file, a waiting batch and two dead letters."""
+    stock = Stock(gateway, api_engine)
+    stock.register("sales.orders")
+    stock.send("sales.orders", 40)
+    stock.publish("sales.orders")
+    stock.send("sales.orders", 3, first=100)
+    stock.reject("sales.orders")
+    return stock
+
+
+def quarantine(stock: Stock, reason: str = "landing_folder_lost: gone") -> None:
+    with stock.engine.begin() as connection:
+        assert quarantine_table(connection, current(stock.engine, "sales.orders").table_id, reason)
+
+
+def events(gateway: Gateway) -> list[tuple[str, str, str | None]]:
+    """Return actor, action and reason of each event of the table."""
+    found = gateway.get("/v1/tables/sales.orders/events").raise_for_status().json()["events"]
+    return [(event["actor"], event["action"], event["reason"]) for event in found]
+
+
+def test_one_button_pauses_resumes_and_flushes_as_the_api_does(
+    browser: Browser, gateway: Gateway, stock: Stock
+) -> None:
+    page = browser.page(ORDERS)
+    check_markup(page)
+    assert (f'action="{ORDERS}/pause"' in page, f'action="{ORDERS}/resume"' in page) == (True, False)
+    answer = browser.submit(f"{ORDERS}/pause", generation="1")
+    assert [before.status_code for before in answer.history] == [303]
+    assert "The table is paused." in answer.text
+    assert gateway.status("sales.orders")["state"] == "paused"
+    assert (f'action="{ORDERS}/pause"' in answer.text, f'action="{ORDERS}/resume"' in answer.text) == (False, True)
+    assert "The table is active again." in browser.submit(f"{ORDERS}/resume", generation="1").text
+    assert "A flush is asked for." in browser.submit(f"{ORDERS}/flush", generation="1").text
+    holder = ADMIN_KEY.split("_")[1]
+    assert events(gateway)[-3:] == [(holder, "pause", None), (holder, "resume", None), (holder, "flush", None)]
+    assert "<script>alert" not in browser.page(ORDERS, done="<script>alert(1)</script>")
+
+
+def test_an_action_on_another_generation_is_explained_on_the_page_and_does_nothing(
+    browser: Browser, gateway: Gateway, stock: Stock
+) -> None:
+    before = events(gateway)
+    for typed, status, words in (
+        ("2", 409, "generation_mismatch: table sales.orders is in generation 1, not 2"),
+        ("1 or so", 400, "bad_request: the field `generation` must be a whole number"),
+        ("9" * 18, 409, "generation_mismatch"),
+    ):
+        for path in (f"{ORDERS}/pause", f"{ORDERS}/drop", f"{ORDERS}/recreate", f"{ORDERS}/files/2/repair"):
+            answer = browser.submit(path, generation=typed)
+            assert (answer.status_code, words in answer.text) == (status, True), path
+            assert 'role="alert"' in answer.text
+            assert status == 400 or "If the operation is meant for it, name it in the request." in answer.text
+            check_markup(answer.text)
+    assert (gateway.status("sales.orders")["state"], events(gateway)) == ("active", before)
+    answer = browser.submit(f"{ORDERS}/resume", generation="2")
+    assert answer.status_code == 409
+    assert browser.submit("/console/tables/sales.none/pause", generation="1").status_code == 404
+
+
+def test_dropping_shows_its_consequences_and_wants_the_generation_typed(
+    browser: Browser, gateway: Gateway, stock: Stock
+) -> None:
+    assert f'href="{ORDERS}/drop"' in browser.page(ORDERS)
+    page = browser.page(f"{ORDERS}/drop")
+    check_markup(page)
+    for words in (
+        "<code>sales.schema/orders</code> with 2 files of 40 rows",
+        "1 batch with 3 rows that are accepted and not published are discarded.",
+        "2 dead letters can be read, but no longer replayed.",
+        "Then the table is gone",
+        "This cannot be undone.",
+    ):
+        assert words in page
+    answer = browser.submit(f"{ORDERS}/drop", generation="1")
+    assert "The table is being dropped." in answer.text
+    assert "The drain deletes the landing folder, then the table is gone." in answer.text
+    assert f'href="{ORDERS}/drop"' not in answer.text
+    assert gateway.status("sales.orders")["state"] == "dropping"
+
+
+def test_recreating_keeps_columns_and_options(browser: Browser, gateway: Gateway, stock: Stock) -> None:
+    assert "Then generation 2 begins, empty" in browser.page(f"{ORDERS}/recreate")
+    answer = browser.submit(f"{ORDERS}/recreate", generation="1")
+    assert "then its next generation begins, empty." in answer.text
+    plan = current(stock.engine, "sales.orders").drop_plan
+    assert plan is not None
+    assert (plan.action, plan.schema, plan.options) == ("recreate", None, None)
+
+
+def test_a_quarantine_ends_with_a_reason_only(browser: Browser, gateway: Gateway, stock: Stock) -> None:
+    quarantine(stock)
+    assert f'href="{ORDERS}/release"' in browser.page(ORDERS)
+    page = browser.page(f"{ORDERS}/release")
+    check_markup(page)
+    assert "The table was stopped because of landing_folder_lost: gone" in page
+    answer = browser.submit(f"{ORDERS}/release", generation="1", reason=" ")
+    assert (answer.status_code, "the reason must have 1 to 1,000 characters" in answer.text) == (400, True)
+    answer = browser.submit(f"{ORDERS}/release", generation="2", reason=HOSTILE, rewrite_marker="1")
+    assert answer.status_code == 409
+    assert "&lt;/textarea&gt;&lt;script&gt;" in answer.text
+    assert 'value="1" checked>' in answer.text
+    check_markup(answer.text)
+    answer = browser.submit(f"{ORDERS}/release", generation="1", reason=HOSTILE, rewrite_marker="1")
+    assert "The table is released." in answer.text
+    assert gateway.status("sales.orders")["state"] == "active"
+    assert events(gateway)[-1][1:] == ("release", HOSTILE)
+    page = browser.page(f"{ORDERS}/events")
+    check_markup(page)
+    answer = browser.submit(f"{ORDERS}/release", generation="1", reason="again")
+    assert (answer.status_code, "wrong_table_state: table sales.orders is active" in answer.text) == (409, True)
+
+
+def test_a_published_file_is_repaired_from_its_page(browser: Browser, stock: Stock) -> None:
+    page = browser.page(f"{ORDERS}/files/2")
+    assert f'action="{ORDERS}/files/2/repair"' in page
+    answer = browser.submit(f"{ORDERS}/files/2/repair", generation="1")
+    assert "A repair is asked for." in answer.text
+    assert f'action="{ORDERS}/files/2/repair"' not in answer.text
+    assert "repair asked for" in browser.page(f"{ORDERS}/files")
+    assert browser.submit(f"{ORDERS}/files/9/repair", generation="1").status_code == 404
+
+
+def test_only_an_administrator_of_the_table_can_act(sign_in: SignIn, gateway: Gateway, stock: Stock) -> None:
+    quarantine(stock)
+    for rights, tables, status in ((("read",), ["*"], 403), (("admin",), ["hr.*"], 404)):
+        other = sign_in(*rights, tables=tables)
+        if status == 403:
+            assert 'aria-label="Actions"' not in other.page(ORDERS)
+            assert f'action="{ORDERS}/files/2/repair"' not in other.page(f"{ORDERS}/files/2")
+        for action in ("release", "recreate", "drop"):
+            assert other.get(f"{ORDERS}/{action}").status_code == status
+        for action in ("pause", "resume", "flush", "release", "recreate", "drop", "files/2/repair"):
+            assert other.submit(f"{ORDERS}/{action}", generation="1", reason="x").status_code == status
+    assert gateway.status("sales.orders")["state"] == "quarantined"
