@@ -424,7 +424,6 @@ CREATE TABLE mirrorgate.row_images (
     -- Source values as JSON, by column position.
     image bytea NOT NULL,
     CONSTRAINT row_images_pkey PRIMARY KEY (table_id, generation, row_key),
-    CONSTRAINT row_images_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT row_images_row_key_check CHECK ((octet_length(row_key) <= 256)),
     CONSTRAINT row_images_sequence_check CHECK ((sequence >= 1))
 )

@@ -15,6 +15,7 @@ GOALS: Final = (
     "replicate",
     "debezium",
     "partial_updates",
+    "row_images",
     "small_10",
     "small",
     "many_tables",

@@ -138,7 +138,7 @@ def _debezium() -> Workload:
 def _updates(name: str, table: TableSpec) -> Workload:
     """Update existing rows: four of sixteen columns with completion, or full images."""
     names = column_names(table.columns)
-    given = 4 if table.options else table.columns
+    given = 4 if "partial_updates" in table.options else table.columns
 
     def first() -> Iterator[bytes]:
         for start in range(FIRST_KEY, FIRST_KEY + PARTIAL_ROWS, 1_000):
@@ -211,4 +211,6 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "rows-arrow": partial(_plain_rows, "rows-arrow", ARROW_STREAM, partial(_arrow_stream, 1_000)),
     "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),
     "whole": partial(_updates, "whole", TableSpec("bench.whole")),
+    "kept": partial(_updates, "kept", TableSpec("bench.kept", options={"row_images": "on"})),
+    "bulk-kept": partial(_inserts, "bulk-kept", TableSpec("bench.bulk_kept", options={"row_images": "on"}), 1_000, 64),
 }

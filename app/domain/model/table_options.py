@@ -168,7 +168,12 @@ class TableOptions:
     @property
     def keeps_images(self) -> bool:
         """True if the table keeps a row image of each row: completing partial updates needs one too."""
-        return self.row_images is RowImages.ON or self.partial_updates is PartialUpdates.COMPLETE
+        return self.row_images is RowImages.ON or self.reads_images
+
+    @property
+    def reads_images(self) -> bool:
+        """True if row images decide what lands: they complete updates, and tell which keys have a row."""
+        return self.partial_updates is PartialUpdates.COMPLETE
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "TableOptions":

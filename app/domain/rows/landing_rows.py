@@ -62,9 +62,9 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-    if options.keeps_images:
-        return _landing_rows(changes, batch, _images(builder, batch, rules), builder)
-    return _landing_rows(changes, _in_landing_order(batch, builder.key_changes, rules), None, builder)
+    images = _images(builder, batch, rules) if options.keeps_images else None
+    batch, images = _in_landing_order(batch, images, builder.key_changes, rules)
+    return _landing_rows(changes, batch, images, builder)
 
 
 def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -> list[LandingRows] | None:
@@ -97,10 +97,9 @@ def _each(
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns]) if has_images else []
     start = first = 0
     for request, end, has_snapshots in zip(requests, rows.ends, rows.has_snapshots, strict=True):
-        of_request = batch.slice(start, end - start)
         key_changes = rows.key_changes_between(start, end, first)
-        if key_changes and not has_images:
-            of_request = _in_landing_order(of_request, key_changes, rules)
+        images = _shaped_images(rows, range(start, end), first, keys, key_changes, rules) if has_images else None
+        of_request, images = _in_landing_order(batch.slice(start, end - start), images, key_changes, rules)
         changes = len(request.shapes)
         yield LandingRows(
             of_request,
@@ -109,7 +108,7 @@ def _each(
             has_snapshots,
             changes > 0 and not has_snapshots,
             request.source_position,
-            _shaped_images(rows, range(start, end), first, keys, key_changes, rules) if has_images else None,
+            images,
         )
         start, first = end, first + changes
 
@@ -128,10 +127,15 @@ def _landing_rows(
     )
 
 
-def _in_landing_order(batch: pa.RecordBatch, changes: Sequence[KeyChange], rules: RowRules) -> pa.RecordBatch:
-    """Return the rows of a table without row images as `KeyChanges` orders them. Raises RejectedInput."""
-    if not changes:
-        return batch
+def _in_landing_order(
+    batch: pa.RecordBatch, images: ImageRows | None, changes: Sequence[KeyChange], rules: RowRules
+) -> tuple[pa.RecordBatch, ImageRows | None]:
+    """Return the rows as `KeyChanges` orders them, with their images, unless images decide on the order later.
+
+    Raises RejectedInput.
+    """
+    if not changes or rules.options.reads_images:
+        return batch, images
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
     markers = batch.column(batch.num_columns - 1).to_pylist()
     live: dict[bytes, bool] = {}
@@ -139,7 +143,9 @@ def _in_landing_order(batch: pa.RecordBatch, changes: Sequence[KeyChange], rules
     for row in KeyChanges(changes, rules.schema, rules.options, has_images=False).landing_order(keys, live.get):
         live[keys[row]] = markers[row] != RowMarker.DELETE
         order.append(row)
-    return in_order(batch, order)
+    if images is not None:
+        images = ImageRows([keys[row] for row in order], [images.images[row] for row in order])
+    return in_order(batch, order), images
 
 
 def in_order(batch: pa.RecordBatch, order: Sequence[int]) -> pa.RecordBatch:
@@ -191,6 +197,8 @@ def _image_rows(
     whole = [at for at, marker in enumerate(markers) if marker != RowMarker.DELETE and at not in incomplete]
     for at, image in zip(whole, encode_images([rows[at] for at in whole]), strict=True):
         images[at] = encode_image(rows[at], unknown[at]) if at in unknown else image
+    if not rules.options.reads_images:
+        return ImageRows(keys, images)
     moved = {key_change.row + 1 for key_change in key_changes}
     inserts = [at for at, marker in enumerate(markers) if marker == RowMarker.INSERT and at not in moved]
     return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts, key_changes)

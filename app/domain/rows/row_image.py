@@ -9,7 +9,7 @@ not bound its images; `CompletedBytes` does.
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -84,7 +84,7 @@ class ImageRows:
 
     keys: Sequence[bytes]
     images: Sequence[bytes | None]
-    incomplete: Mapping[int, IncompleteRow]
+    incomplete: Mapping[int, IncompleteRow] = field(default_factory=dict)
     """The rows that lack columns, in order."""
     inserts: Sequence[int] = ()
     """The rows that land as upserts if their key already has a row."""

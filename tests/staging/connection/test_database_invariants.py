@@ -262,7 +262,6 @@ INSERT_IMAGE = """
         (INSERT_POSITION, {"last_sequence": "1" * 35}, {"table_id": 99}),
         (INSERT_IMAGE, {"row_key": bytes(256), "sequence": 1}, {"row_key": bytes(257)}),
         (INSERT_IMAGE, {"row_key": b"", "sequence": 1}, {"sequence": 0}),
-        (INSERT_IMAGE, {"row_key": b"", "sequence": 1}, {"table_id": 99}),
     ],
     ids=[
         "a source of two tables",
@@ -274,7 +273,6 @@ INSERT_IMAGE = """
         "a position in no table",
         "a long row key",
         "an image from before the first batch",
-        "an image of no table",
     ],
 )
 def test_what_a_source_says_holds_together(

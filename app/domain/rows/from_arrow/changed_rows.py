@@ -174,7 +174,7 @@ def _images(
                 row = start + at
                 incomplete[row] = IncompleteRow(rows[at], layout.missing, layout.unknown, row, _AT)
     inserts: Sequence[int] = ()
-    if not rules.schema.bare:
+    if rules.options.reads_images and not rules.schema.bare:
         inserts = [row for row, layout in enumerate(by_row) if layout.marker is RowMarker.INSERT]
     return ImageRows(keys, images, incomplete, inserts)
 

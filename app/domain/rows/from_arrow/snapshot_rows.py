@@ -101,6 +101,6 @@ def _array(given: pa.Table, column: Column, rules: RowRules, max_bytes: int) -> 
 
 def _images(typed: pa.RecordBatch, marker: RowMarker, rules: RowRules) -> ImageRows:
     keys = row_keys([typed.column(name) for name in rules.schema.key_columns])
-    inserts = range(len(keys)) if marker is RowMarker.INSERT and not rules.schema.bare else ()
+    asks = marker is RowMarker.INSERT and rules.options.reads_images and not rules.schema.bare
     images = [image for rows in source_rows(typed, rules) for image in encode_images(rows)]
-    return ImageRows(keys, images, {}, inserts)
+    return ImageRows(keys, images, inserts=range(len(keys)) if asks else ())
