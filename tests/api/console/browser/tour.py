@@ -7,16 +7,17 @@ from typing import Final
 
 from tests.api.console.browser.visitor import DESKTOP, PHONE, Colors, Visitor
 
-MAX_EACH: Final = 3
-"""Pages of one shape, such as those of tables, that are visited; of those that differ by a query, one."""
+MAX_EACH: Final = 2
+"""Pages of things of one kind, such as tables, that are visited. Of other pages that look alike, one is."""
 
 NOT_PAGES: Final = re.compile(r"/console/(assets|fragments)/")
 
-LOOKS: Final[Mapping[str, tuple[Colors, tuple[int, int]]]] = {
-    "light": ("light", DESKTOP),
-    "dark": ("dark", DESKTOP),
-    "phone": ("light", PHONE),
+LOOKS: Final[Mapping[str, tuple[Colors, tuple[int, int], tuple[str, ...]]]] = {
+    "light": ("light", DESKTOP, ()),
+    "dark": ("dark", DESKTOP, ("color-contrast",)),
+    "phone": ("light", PHONE, ("color-contrast", "scrollable-region-focusable", "target-size")),
 }
+"""Colors, size, and the rules of axe-core for which they make a difference; the first look is examined by all rules."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,19 @@ class Visit:
     complaints: list[str]
 
 
-def tour(visitor: Visitor, start: str = "/console") -> list[Visit]:
-    """Return a visit of each page; a table's page stands for the pages of all tables."""
-    return [look_at(visitor, path) for path in walk(visitor, start)]
+def tour(visitor: Visitor, *starts: str) -> list[Visit]:
+    """Return a visit of each page that the first ones lead to; one table's pages stand for those of all tables."""
+    return [look_at(visitor, path) for path in walk(visitor, *starts)]
 
 
-def walk(visitor: Visitor, start: str = "/console") -> Iterator[str]:
+def walk(visitor: Visitor, *starts: str) -> Iterator[str]:
     """Yield the path of each page, which is open at that moment."""
-    paths, seen = [start], {start}
+    paths, seen = [*starts], {*starts}
     shapes: dict[str, int] = {}
     for path in paths:
         shape = shape_of(path)
         shapes[shape] = shapes.get(shape, 0) + 1
-        if shapes[shape] > (1 if "?" in path else MAX_EACH):
+        if shapes[shape] > (MAX_EACH if shape.endswith("*") else 1):
             continue
         visitor.complaints.clear()
         answer = visitor.open(path)
@@ -61,9 +62,9 @@ def walk(visitor: Visitor, start: str = "/console") -> Iterator[str]:
 def look_at(visitor: Visitor, path: str) -> Visit:
     """Return what there is to find on the open page."""
     found: dict[str, list[str]] = {}
-    for name, (colors, size) in LOOKS.items():
+    for name, (colors, size, rules) in LOOKS.items():
         visitor.show(colors=colors, size=size)
-        found[name] = visitor.violations()
+        found[name] = visitor.violations(*rules)
     overflow = visitor.overflow()
     visitor.show()
     return Visit(
@@ -78,10 +79,8 @@ def look_at(visitor: Visitor, path: str) -> Visit:
 
 
 def shape_of(path: str) -> str:
-    """Return what a path has in common with those of similar pages: `/console/tables/*`, or the names of its query."""
+    """Return what a path has in common with those of similar pages, such as `/console/tables/*/files/*`."""
     page, _, query = path.partition("?")
     parts = page.split("/")
-    fields = sorted(field.partition("=")[0] for field in query.split("&")) if query else []
-    return "/".join([*parts[:3], *("*" if index == 0 else part for index, part in enumerate(parts[3:]))]) + "?".join(
-        ["", *fields]
-    )
+    stars = ["*" if index == 3 or part.isdecimal() else part for index, part in enumerate(parts)]
+    return "/".join(stars) + ("?" if query else "")

@@ -67,7 +67,8 @@ class Visitor:
     def links(self) -> list[str]:
         """Return the paths of the console that the page leads to, without fragments."""
         found: list[str] = self.page.eval_on_selector_all(
-            "a[href^='/console']", "links => links.map((link) => link.getAttribute('href').split('#')[0])"
+            "a[href^='/console']:not([download])",
+            "links => links.map((link) => link.getAttribute('href').split('#')[0])",
         )
         return list(dict.fromkeys(found))
 
@@ -76,11 +77,14 @@ class Visitor:
         self.page.emulate_media(color_scheme=colors)
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
 
-    def violations(self) -> list[str]:
-        """Return what axe-core finds wrong with the page as it is shown now."""
+    def violations(self, *rules: str) -> list[str]:
+        """Return what axe-core finds wrong with the page as it is shown now, by all rules or by these."""
         if not self.page.evaluate("() => 'axe' in window"):
             self.page.evaluate(_AXE.axe_script)
-        found: list[dict[str, Any]] = self.page.evaluate("() => axe.run({resultTypes: ['violations']})")["violations"]
+        options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
+        if rules:
+            options["runOnly"] = list(rules)
+        found: list[dict[str, Any]] = self.page.evaluate("(options) => axe.run(options)", options)["violations"]
         return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
 
     def overflow(self) -> list[str]:
