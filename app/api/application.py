@@ -33,7 +33,7 @@ from app.api.routes import (
     table_operations,
     tables,
 )
-from app.api.routes.recovery import loads
+from app.api.routes.recovery import loads, source_checks
 from app.api.server.content_types import require_declared_type
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
@@ -45,6 +45,7 @@ _ROUTES = (
     table_operations,
     loads,
     releases,
+    source_checks,
     dead_letters,
     schemas,
     layouts,

@@ -5,15 +5,16 @@ read Delta tables are imported only if a target is configured: they take memory,
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 
 if TYPE_CHECKING:
+    from app.domain.model.table_schema import Column
     from app.mirror.row_page import RowPage
 
 ANSWER_SECONDS: Final = 30.0
@@ -28,10 +29,13 @@ class MirrorRows:
     def __init__(self, location: str, storage_options: Mapping[str, str]) -> None:
         from app.mirror.row_page import read_rows
         from app.mirror.target import MirrorTarget
+        from app.mirror.typed_rows import typed_rows
         from app.published.table_folders import PublishedTable
 
         self._published = PublishedTable.at
-        self._read = partial(read_rows, MirrorTarget(location, storage_options))
+        target = MirrorTarget(location, storage_options)
+        self._read = partial(read_rows, target)
+        self._typed = partial(typed_rows, target)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror-rows")
 
     async def read(self, table: TableName, version: int | None, limit: int) -> "RowPage":
@@ -44,6 +48,10 @@ class MirrorRows:
             raise TemporarilyUnavailable(
                 Code.MIRROR_AWAY, f"the mirror's target did not answer within {ANSWER_SECONDS:.0f} s"
             ) from None
+
+    def typed(self, table: TableName, columns: "Sequence[Column]") -> Iterator[Sequence[Any]]:
+        """Yield all rows of a table in the calling thread, as `typed_rows`. It takes as long as the table is large."""
+        return self._typed(self._published(table.folder), columns)
 
     def close(self) -> None:
         """Wait for the pages that are being read, and stop the threads."""

@@ -54,7 +54,7 @@ def read_rows(target: MirrorTarget, table: PublishedTable, *, version: int | Non
 
     Raises RejectedInput `not_mirrored` or `unknown_version`, and TemporarilyUnavailable `mirror_away`.
     """
-    with _readable(table):
+    with readable(table):
         delta = _opened(target, table, version)
         schema = pa.schema(delta.schema().to_arrow())
         rows: list[msgspec.Raw] = []
@@ -119,7 +119,7 @@ def _type_name(arrow: pa.DataType) -> str:
 
 
 @contextmanager
-def _readable(table: PublishedTable) -> Iterator[None]:
+def readable(table: PublishedTable) -> Iterator[None]:
     """Translate faults of the target, whose texts have addresses that callers need not know."""
     try:
         yield

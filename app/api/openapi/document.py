@@ -40,6 +40,7 @@ TAGS: Final[list[dict[str, Any]]] = [
         "description": "Pause, drop, recreate, repair and release tables. Each operation names a generation.",
     },
     {"name": "loads", "description": "Load a table again beside its stream of changes."},
+    {"name": "recovery", "description": "Compare a table with its source."},
     {"name": "layouts", "description": "Say where Replicate messages of a custom format have their parts."},
     {"name": "keys", "description": "Manage API keys: their rights, tables and rate limits."},
     {"name": "audit", "description": "Read who did what, and which calls were rejected."},

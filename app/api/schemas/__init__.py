@@ -2,6 +2,7 @@
 
 `common` has what all models share, such as strict times and problem details. The other modules have the inputs and
 answers of one resource each. `arcion` and `replicate` only describe change messages, as `changes` does plain rows:
-`app.formats` reads those, and checks more strictly. `registrations` turns a declared table into the domain's schema and
+`app.formats` reads those, and checks more strictly. `recovery` has the models of the routes
+that compare and restore tables. `registrations` turns a declared table into the domain's schema and
 options, and `table_status` reads the status of tables from the database.
 """

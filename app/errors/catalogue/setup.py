@@ -12,6 +12,11 @@ SETUP: Final[Mapping[Code, Entry]] = {
         "A setting is missing or not valid.",
         "Correct the variable that the message names. docs/settings.md describes every variable.",
     ),
+    Code.SOURCE_AWAY: Entry(
+        Kind.MISCONFIGURED,
+        "`mirrorgate tables check` cannot read the source of a table.",
+        "Check the address, the rights of its account, and the names of table and columns.",
+    ),
     Code.PUBLIC_WITHOUT_KEY: Entry(
         Kind.MISCONFIGURED,
         "The API would listen beyond this machine, but no API key exists.",

@@ -115,4 +115,14 @@ TABLES: Final[Mapping[Code, Entry]] = {
         "Retention deleted the staged payloads of the file, so the drain cannot build it again.",
         "Recreate the table and load it again.",
     ),
+    Code.NOT_COMPARABLE: Entry(
+        Kind.INVALID,
+        "A check compares columns whose text differs between databases, or a table without key columns.",
+        "Leave floating-point and JSON columns out of `columns`. Tables without keys can only be counted.",
+    ),
+    Code.NO_ROW_IMAGES: Entry(
+        Kind.CONFLICT,
+        "The table does not keep row images, and the request needs the present rows of the table.",
+        "Set the option row_images=on for the table, or compare with the Delta tables (`against: mirror`).",
+    ),
 }

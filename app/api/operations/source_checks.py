@@ -1,0 +1,92 @@
+"""Compares the rows of a table with counts and checksums of its source."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from app.api.gateway import Gateway
+from app.api.operations.visible_tables import visible_table
+from app.api.schemas.recovery.source_checks import (
+    MAX_ROWS,
+    BucketDifferenceModel,
+    RowDifferencesModel,
+    SourceCheckModel,
+    SourceCheckResultModel,
+)
+from app.domain.access.rights import Principal
+from app.domain.model.table import Table
+from app.domain.model.table_schema import Column
+from app.domain.rows.typed_images import typed_images
+from app.domain.source_checks.canonical import canonical_rows
+from app.domain.source_checks.columns import compared_columns
+from app.domain.source_checks.digests import BucketDigests, BucketRows, Digest
+from app.errors import Code, RejectedInput
+from app.staging.connection.database import translated_errors
+from app.staging.tables.image_snapshot import image_snapshot
+
+
+class _Rows(NamedTuple):
+    """The rows of a table, some at a time: the compared columns as arrays."""
+
+    sequence: int | None
+    batches: Iterator[Sequence[Any]]
+
+
+def check_source(gateway: Gateway, name: str, principal: Principal, wanted: SourceCheckModel) -> SourceCheckResultModel:
+    """Compare a table with its source, reading all rows once.
+
+    Raises RejectedInput `unknown_table`, `unknown_column`, `not_comparable`, `no_row_images`, `not_mirrored` or
+    `bad_request`.
+    """
+    _check(wanted)
+    with translated_errors(), gateway.engine.begin() as connection:
+        table = visible_table(connection, name, principal)
+    columns = compared_columns(table.schema, wanted.columns)
+    collector = BucketDigests(wanted.digits) if wanted.rows is None else BucketRows(frozenset(wanted.rows))
+    with _rows(gateway, table, columns, wanted.against) as rows:
+        for arrays in rows.batches:
+            collector.add(canonical_rows(arrays, columns, table.schema.key_columns))
+    buckets, found = [], None
+    if isinstance(collector, BucketDigests):
+        source = {name: Digest(one.rows, one.checksum) for name, one in (wanted.buckets or {}).items()}
+        buckets = [BucketDifferenceModel.of(one) for one in collector.differences(source)]
+    else:
+        pairs = (pair for rows_of_bucket in (wanted.rows or {}).values() for pair in rows_of_bucket.items())
+        found = RowDifferencesModel.of(collector.differences(pairs))
+    return SourceCheckResultModel(
+        equal=not buckets and (found is None or not found.count),
+        generation=table.generation,
+        sequence=rows.sequence,
+        columns=[column.name for column in columns],
+        rows=collector.rows if isinstance(collector, BucketDigests) else len(collector.found),
+        buckets=buckets,
+        keys=found,
+    )
+
+
+def _check(wanted: SourceCheckModel) -> None:
+    if (wanted.buckets is None) == (wanted.rows is None):
+        raise RejectedInput(Code.BAD_REQUEST, "a check has either `buckets` or `rows`")
+    names = [*(wanted.buckets or {}), *(wanted.rows or {})]
+    lengths = {len(name) for name in names}
+    if len(lengths) > 1 or (wanted.buckets and lengths != {wanted.digits}):
+        raise RejectedInput(Code.BAD_REQUEST, "the names of the buckets do not all have the length `digits`")
+    if sum(map(len, (wanted.rows or {}).values())) > MAX_ROWS:
+        raise RejectedInput(Code.BAD_REQUEST, f"a check can have {MAX_ROWS:,} rows of the source")
+
+
+@contextmanager
+def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: str) -> Iterator[_Rows]:
+    if against == "mirror":
+        if gateway.mirror_rows is None:
+            raise RejectedInput(
+                Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
+            )
+        yield _Rows(None, gateway.mirror_rows.typed(table.name, columns))
+        return
+    if not table.options.keeps_images:
+        raise RejectedInput(Code.NO_ROW_IMAGES, f"{table.name} keeps no row images to compare")
+    names = [column.name for column in columns]
+    with image_snapshot(gateway.engine, table) as snapshot:
+        batches = (typed_images(images, table.schema, table.options, names) for images in snapshot.images)
+        yield _Rows(snapshot.sequence, batches)

@@ -1,0 +1,29 @@
+"""`/v1/tables/{table}/checks`: whether a table has the rows of its source."""
+
+from fastapi import APIRouter
+
+from app.api.auth.dependencies import Reader
+from app.api.gateway import GatewayDep
+from app.api.openapi.document import problems
+from app.api.operations.source_checks import check_source
+from app.api.routes.tables import TablePath
+from app.api.schemas.recovery.source_checks import SourceCheckModel, SourceCheckResultModel
+
+router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
+
+
+@router.post(
+    "/checks",
+    operation_id="check_table_source",
+    summary="Compare a table with counts and checksums of its source",
+    response_model=SourceCheckResultModel,
+    responses=problems(400, 401, 403, 404, 409, 422, 503),
+)
+def check(table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader) -> SourceCheckResultModel:
+    """Return where the rows differ. Nothing is changed.
+
+    First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`).
+    docs/source-checks.md has the SQL for the source; `mirrorgate tables check` runs all of it. Changes that were
+    accepted after the source was read differ too, so repeat the check before you act on a difference.
+    """
+    return check_source(gateway, table, principal, wanted)

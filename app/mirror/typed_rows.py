@@ -1,0 +1,36 @@
+"""Reads columns of a whole mirrored table as typed Arrow batches."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.model.table_schema import Column
+from app.errors import Code, RejectedInput
+from app.mirror.arrow_dataset import arrow_dataset
+from app.mirror.row_page import readable
+from app.mirror.target import MirrorTarget
+from app.published.table_folders import PublishedTable
+
+_ROWS_AT_ONCE = 16_384
+
+
+def typed_rows(target: MirrorTarget, table: PublishedTable, columns: Sequence[Column]) -> Iterator[list[pa.Array]]:
+    """Yield the rows of the newest version, some at a time: an array of `ColumnType.arrow` for each of the columns.
+
+    A column that the Delta table does not have yet is NULL. Raises RejectedInput `not_mirrored`, and
+    TemporarilyUnavailable `mirror_away`.
+    """
+    with readable(table):
+        delta = target.open(table)
+        if delta is None:
+            raise RejectedInput(Code.NOT_MIRRORED, f"the mirror's target has no Delta table for {table}")
+        dataset = arrow_dataset(delta)
+        present = [column.name for column in columns if column.name in dataset.schema.names]
+        for batch in dataset.to_batches(columns=present, batch_size=_ROWS_AT_ONCE):
+            yield [
+                pc.cast(batch.column(column.name), column.type.arrow)
+                if column.name in present
+                else pa.nulls(batch.num_rows, column.type.arrow)
+                for column in columns
+            ]

@@ -1,0 +1,103 @@
+"""Runs the queries of a check in a table's source."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from app.domain.source_checks.dialects import Dialect
+from app.domain.source_checks.digests import Digest, bucket_of
+from app.domain.source_checks.source_sql import SourceQueries
+from app.errors import Code, Misconfigured
+
+_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+"""The driver that Mirrorgate has anyway, for an address that names none."""
+
+_SESSIONS: Final = {
+    Dialect.POSTGRESQL: ("SET TIME ZONE 'UTC'", "SET TRANSACTION READ ONLY"),
+    Dialect.MYSQL: ("SET time_zone = '+00:00'",),
+    Dialect.ORACLE: ("ALTER SESSION SET TIME_ZONE = 'UTC'",),
+}
+"""What a session says first: texts of times with a zone are in UTC."""
+
+
+class SourceDatabase:
+    """An open connection to a source."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        self.dialect = _dialect_of(connection.dialect.name)
+        for statement in _SESSIONS.get(self.dialect, ()):
+            connection.execute(sa.text(statement))
+
+    def buckets(self, queries: SourceQueries, digits: int) -> dict[str, Digest]:
+        """Return the count and checksum of every bucket. Raises Misconfigured `source_away`."""
+        with _faults():
+            found = self._connection.execute(_text(queries.buckets(digits)))
+            return {str(bucket): Digest(int(rows), int(checksum)) for bucket, rows, checksum in found}
+
+    def rows(self, queries: SourceQueries, buckets: Collection[str]) -> dict[str, dict[str, int]]:
+        """Return the key text and checksum of the rows in some buckets. Raises Misconfigured `source_away`."""
+        digits = len(next(iter(buckets)))
+        grouped: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        with _faults():
+            for key, checksum in self._connection.execute(_text(queries.rows(buckets))):
+                grouped[bucket_of(str(key), digits)][str(key)] = int(checksum)
+        return {bucket: grouped.get(bucket, {}) for bucket in sorted(buckets)}
+
+    def start_again(self) -> None:
+        """End the transaction, so that the next query sees what the source has committed since."""
+        self._connection.rollback()
+
+
+@contextmanager
+def open_source(url: str) -> Iterator[SourceDatabase]:
+    """Connect to a source for the block. Raises Misconfigured `source_away`, or `bad_setting` for a wrong address."""
+    try:
+        address = sa.make_url(url)
+        driver = _DRIVERS.get(address.drivername, address.drivername)
+        engine = sa.create_engine(address.set(drivername=driver), poolclass=sa.NullPool)
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        missing = f": {error.name} is not installed" if isinstance(error, ModuleNotFoundError) else ""
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"the address of the source cannot be used{missing}",
+            remedy="Give an SQLAlchemy address such as postgresql://user:password@host/database, and install the "
+            "driver of other databases, such as `pip install pymysql` for mysql+pymysql://…",
+        ) from None
+    try:
+        with _faults(), engine.connect() as connection:
+            yield SourceDatabase(connection)
+    finally:
+        engine.dispose()
+
+
+def _dialect_of(name: str) -> Dialect:
+    try:
+        return Dialect("mysql" if name == "mariadb" else name)
+    except ValueError:
+        known = ", ".join(Dialect)
+        raise Misconfigured(Code.BAD_SETTING, f"queries for {name} are not known; there are {known}") from None
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Translate faults of the source. Its own text can have a value of a row, so only its class is named."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = type(error.orig).__name__ if isinstance(error, DBAPIError) else type(error).__name__
+        raise Misconfigured(
+            Code.SOURCE_AWAY,
+            f"the source could not be read ({cause})",
+            remedy="Check the address, the rights of its account, and the names of table and columns. `--show-sql` "
+            "prints the queries, which you can run yourself.",
+        ) from error
+
+
+def _text(query: str) -> sa.TextClause:
+    """Return a query without parameters: SQLAlchemy would take `:name` as one."""
+    return sa.text(query.replace(":", "\\:"))

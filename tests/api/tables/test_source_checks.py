@@ -1,0 +1,170 @@
+"""Comparison with the source: a real Postgres as the source, row images and Delta tables on the other side."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from deltalake import write_deltalake
+from pydantic import SecretStr
+
+from app.api import application
+from app.local.embedded import PrivatePostgres
+from app.settings import Settings
+from app.staging.connection.database import open_engine
+from tests.api.calls import ADMIN_KEY, Gateway, problem
+from tests.api.commands import Terminal
+from tests.support.http.server import served
+from tests.support.postgres.databases import create_database, database_in
+
+TABLE: Final = "shop.orders"
+PATH: Final = f"/v1/tables/{TABLE}/checks"
+COLUMNS: Final = {
+    "id": "int64",
+    "code": "string",
+    "total": "decimal(12,8)",
+    "placed_on": "date",
+    "changed": "timestamp",
+    "is_paid": "boolean",
+    "digest": "binary",
+    "small": "int16",
+}
+SOURCE_COLUMNS: Final = (
+    "id bigint, code text, total numeric, placed_on date, changed timestamptz, is_paid boolean, digest bytea, "
+    "small smallint, PRIMARY KEY (id, code)"
+)
+
+
+def row(key: int, **more: Any) -> dict[str, Any]:
+    """Return a row with the values that databases like to write differently."""
+    total = ["0.00000001", "-12.5", "0", None][key % 4]
+    usual = {
+        "id": key,
+        "code": ["a", "ä\\N", 'x"\x1f', ""][key % 4],
+        "total": total,
+        "placed_on": ["0001-01-01", "2026-02-28", None][key % 3],
+        "changed": ["2026-11-22T10:00:00.000001Z", "1970-01-01T00:00:00Z", None][key % 3],
+        "is_paid": [True, False, None][key % 3],
+        "digest": ["00ff", "", None][key % 3],
+        "small": key - 7,
+    }
+    return usual | more
+
+
+@pytest.fixture
+def source(postgres: PrivatePostgres) -> Iterator[sa.Engine]:
+    """Give a source with a table of 40 rows."""
+    name = f"source_{uuid4().hex}"
+    create_database(postgres.url, name)
+    engine = open_engine(database_in(postgres.url, name))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE SCHEMA shop"))
+        connection.execute(sa.text(f"CREATE TABLE shop.orders ({SOURCE_COLUMNS})"))
+    store(engine, *(row(key) for key in range(40)))
+    yield engine
+    engine.dispose()
+
+
+def store(engine: sa.Engine, *rows: dict[str, Any]) -> None:
+    names = ", ".join(f":{name}" for name in COLUMNS)
+    statement = sa.text(f"INSERT INTO shop.orders ({', '.join(COLUMNS)}) VALUES ({names})")
+    with engine.begin() as connection:
+        for one in rows:
+            digest = one["digest"]
+            connection.execute(statement, one | {"digest": None if digest is None else bytes.fromhex(digest)})
+
+
+def url_of(engine: sa.Engine) -> str:
+    return engine.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def terminal(api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(api_address, monkeypatch, capsys)
+
+
+@pytest.fixture
+def orders(gateway: Gateway) -> Gateway:
+    """Register the table with row images, and send the rows of the source."""
+    gateway.register(TABLE, COLUMNS, ["id", "code"], row_images="on").raise_for_status()
+    gateway.rows(TABLE, *(row(key) for key in range(40))).raise_for_status()
+    return gateway
+
+
+def check(terminal: Terminal, source: sa.Engine, *more: object) -> tuple[int, dict[str, Any]]:
+    ended = terminal.run("tables", "check", TABLE, "--source", url_of(source), "--pause", 0, "--json", *more)
+    return ended.status, ended.report
+
+
+def test_equal_rows_are_equal_in_every_type(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
+    status, found = check(terminal, source)
+    assert (status, found["equal"], found["rows"], found["source_rows"]) == (0, True, 40, 40)
+    assert found["columns"] == [*COLUMNS]
+
+
+def test_a_row_of_each_kind_of_difference_is_named_by_its_key(
+    orders: Gateway, source: sa.Engine, terminal: Terminal
+) -> None:
+    with source.begin() as connection:
+        connection.execute(sa.text("UPDATE shop.orders SET total = total + 0.00000001 WHERE id = 4"))
+        connection.execute(sa.text("DELETE FROM shop.orders WHERE id = 8"))
+    store(source, row(100))
+    status, found = check(terminal, source)
+    keys = {kind: [key.split("\x1f")[0] for key in found["keys"][kind]] for kind in ("missing", "surplus", "changed")}
+    assert status == 1
+    assert keys == {"missing": ["100"], "surplus": ["8"], "changed": ["4"]}
+
+
+def test_only_the_chosen_columns_count(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
+    with source.begin() as connection:
+        connection.execute(sa.text("UPDATE shop.orders SET small = 0"))
+    assert check(terminal, source)[0] == 1
+    assert check(terminal, source, "--column", "total")[0] == 0
+    assert check(terminal, source, "--expression", "small=id - 7")[0] == 0
+
+
+def test_a_table_without_row_images_is_compared_with_its_delta_table(
+    database_url: str, tmp_path: Path, source: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+    target = tmp_path / "mirror"
+    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(target))
+    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+        client.register(TABLE, {"id": "int64", "total": "decimal(12,8)"}, ["id"]).raise_for_status()
+        problem(client.post(PATH, json={"buckets": {}}), 409, "no_row_images")
+        rows = [(key, None if (total := row(key)["total"]) is None else Decimal(total)) for key in range(40)]
+        types = pa.schema([("id", pa.int64()), ("total", pa.decimal128(12, 8))])
+        table = pa.table(
+            [pa.array(column, of.type) for column, of in zip(zip(*rows, strict=True), types, strict=True)], types
+        )
+        write_deltalake(str(target / "shop" / "orders"), table)
+        found = client.post(PATH, json={"buckets": {}, "against": "mirror"}).raise_for_status().json()
+        assert (found["rows"], found["sequence"], found["equal"]) == (40, None, False)
+        buckets = {one["bucket"]: one["gateway"] for one in found["buckets"]}
+        again = client.post(PATH, json={"buckets": buckets, "against": "mirror"}).raise_for_status().json()
+        assert again["equal"]
+
+
+def test_a_check_names_what_is_wrong_with_it(orders: Gateway, client_with: Any) -> None:
+    problem(orders.post(PATH, json={}), 400, "bad_request")
+    problem(orders.post(PATH, json={"buckets": {"ab": {"rows": 1, "checksum": 1}}}), 400, "bad_request")
+    problem(orders.post(PATH, json={"buckets": {}, "columns": ["nope"]}), 422, "unknown_column")
+    problem(orders.post("/v1/tables/shop.nothing/checks", json={"buckets": {}}), 404, "unknown_table")
+    problem(client_with("ingest").post(PATH, json={"buckets": {}}), 403, "forbidden")
+
+
+def test_an_empty_source_has_only_surplus_in_the_gateway(orders: Gateway) -> None:
+    found = orders.post(PATH, json={"buckets": {}, "digits": 1}).raise_for_status().json()
+    assert sum(one["gateway"]["rows"] for one in found["buckets"]) == found["rows"] == 40
+
+
+def test_a_source_that_cannot_be_read_is_named_without_its_password(orders: Gateway, terminal: Terminal) -> None:
+    ended = terminal.run("tables", "check", TABLE, "--source", "postgresql://reader:hunter2@127.0.0.1:9/shop")
+    assert ended.status != 0
+    assert "the source could not be read" in ended.errors
+    assert "hunter2" not in ended.errors
+    assert "queries for sqlite" in terminal.run("tables", "check", TABLE, "--source", "sqlite://").errors

@@ -1,0 +1,47 @@
+"""Buckets and rows: whatever differs between the source and the gateway is found, and nothing else."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.source_checks.canonical import CanonicalRows
+from app.domain.source_checks.digests import MAX_LISTED, BucketDigests, BucketRows, Digest
+
+ROWS = st.dictionaries(st.text(max_size=8), st.text(max_size=12), max_size=40)
+
+
+def digests(rows: dict[str, str], digits: int) -> BucketDigests:
+    found = BucketDigests(digits)
+    found.add(CanonicalRows([*rows], [*rows.values()]))
+    return found
+
+
+def as_source(rows: dict[str, str], digits: int) -> dict[str, Digest]:
+    return {name: Digest(*sums) for name, sums in digests(rows, digits).found.items()}
+
+
+@given(source=ROWS, gateway=ROWS, digits=st.integers(1, 4))
+def test_buckets_differ_exactly_if_rows_do(source: dict[str, str], gateway: dict[str, str], digits: int) -> None:
+    differences = digests(gateway, digits).differences(as_source(source, digits))
+    assert bool(differences) == (source != gateway)
+
+
+@given(source=ROWS, gateway=ROWS, digits=st.integers(1, 2))
+def test_the_rows_of_the_differing_buckets_name_every_difference(
+    source: dict[str, str], gateway: dict[str, str], digits: int
+) -> None:
+    buckets = {one.bucket for one in digests(gateway, digits).differences(as_source(source, digits))}
+    theirs, ours = BucketRows(buckets), BucketRows(buckets)
+    theirs.add(CanonicalRows([*source], [*source.values()]))
+    ours.add(CanonicalRows([*gateway], [*gateway.values()]))
+    found = ours.differences(theirs.found.items())
+    assert found.missing == sorted(source.keys() - gateway.keys())
+    assert found.surplus == sorted(gateway.keys() - source.keys())
+    assert found.changed == sorted(key for key in source.keys() & gateway.keys() if source[key] != gateway[key])
+    assert found.rows == len(found.missing) + len(found.surplus) + len(found.changed)
+
+
+def test_a_list_of_rows_ends_and_the_count_does_not() -> None:
+    ours = BucketRows({"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", *"abcdef"})
+    ours.add(CanonicalRows([str(key) for key in range(1_500)], ["x"] * 1_500))
+    found = ours.differences([])
+    assert (len(found.surplus), found.rows) == (MAX_LISTED, 1_500)
