@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
 from app.domain.source_checks.digests import MAX_DIGITS, BucketDifference, Digest, RowDifferences
@@ -27,6 +27,18 @@ class DigestModel(Model):
 
 class SourceCheckModel(Model):
     """What the source says about its rows: `buckets`, and then `rows` of the buckets that differ."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "columns": ["n_nationkey", "n_name"],
+                    "digits": 1,
+                    "buckets": {"1": {"rows": 2, "checksum": 5063221941}, "c": {"rows": 1, "checksum": 913642377}},
+                }
+            ]
+        }
+    )
 
     against: Literal["images", "mirror"] = "images"
     """What to compare with: the row images of everything accepted, or the Delta table of everything mirrored."""
