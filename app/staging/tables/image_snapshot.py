@@ -12,7 +12,8 @@ from app.staging.connection.database import Engine, translated_errors
 
 _IMAGES_AT_ONCE: Final = 5_000
 
-_LAST_SEQUENCE = sa.text("SELECT last_sequence FROM mirrorgate.table_counters WHERE table_id = :table_id")
+SELECT_LAST_SEQUENCE = sa.text("SELECT last_sequence FROM mirrorgate.table_counters WHERE table_id = :table_id")
+"""Read the sequence of a table's last batch."""
 
 
 class ImageSnapshot(NamedTuple):
@@ -29,6 +30,6 @@ def image_snapshot(engine: Engine, table: Table) -> Iterator[ImageSnapshot]:
     with translated_errors(), engine.connect() as session:
         connection = session.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with connection.begin():
-            sequence = connection.execute(_LAST_SEQUENCE, {"table_id": table.table_id}).scalar_one()
+            sequence = connection.execute(SELECT_LAST_SEQUENCE, {"table_id": table.table_id}).scalar_one()
             chunks = scan_row_images(connection, table.table_id, table.generation, _IMAGES_AT_ONCE)
             yield ImageSnapshot(BatchSequence(sequence), (list(chunk.values()) for chunk in chunks))
