@@ -22,7 +22,7 @@ from app.domain.source_checks.columns import compared_columns
 from app.domain.source_checks.digests import BucketDigests, BucketRows, Digest
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
-from app.staging.tables.image_snapshot import image_snapshot
+from app.staging.images.snapshot import image_snapshot
 
 
 class _Rows(NamedTuple):
