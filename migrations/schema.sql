@@ -144,8 +144,11 @@ CREATE TABLE mirrorgate.schema_versions (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     -- Whether landing files of this version have no row marker.
     bare boolean DEFAULT false NOT NULL,
+    -- Columns, key columns and row marker of the landing files, if they differ from those of the source.
+    lands_as jsonb,
     CONSTRAINT schema_versions_pkey PRIMARY KEY (table_id, generation, version),
     CONSTRAINT schema_versions_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT lands_as_is_a_schema CHECK ((lands_as ?& ARRAY['columns'::text, 'key_columns'::text, 'bare'::text])),
     CONSTRAINT schema_versions_version_check CHECK ((version >= 1))
 );
 

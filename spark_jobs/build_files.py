@@ -161,7 +161,8 @@ def build_file(config: BuildConfig, order: BuildOrder, *, attempt: str) -> Built
     temp_name = f"{identity.number:020d}-{attempt}.parquet"
     path = Scratch(planned.table_id, order.epoch).path(temp_name)
     with _engine(config.database_url, config.application).begin() as connection:
-        schema = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version)
+        version = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version)
+        schema = version.landing
         with zone.write_file(path) as file:
             batches = _record_batches(connection, planned, schema.arrow)
             written = write_parquet(file, schema, batches, identity, config.layout)

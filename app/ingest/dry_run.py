@@ -128,7 +128,7 @@ def _dry_run_table(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> 
         for name in hidden.columns:
             del rows[hidden.row][name]
     for row in rows:
-        if table.schema.bare:
+        if table.schema.landing.bare:
             del row[ROW_MARKER]
         row |= {name: str(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
     return DryRunTable(str(table.name), table.generation, table.schema_version, rows, withheld or UNSET)

@@ -151,7 +151,7 @@ def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
 
 def _metadata(table: Table) -> bytes:
     """Return the content of `_metadata.json`; `{}` for a keyless table."""
-    keys = list(table.schema.key_columns)
+    keys = list(table.schema.landing.key_columns)
     return msgspec.json.format(msgspec.json.encode({"keyColumns": keys} if keys else {}))
 
 

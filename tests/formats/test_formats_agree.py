@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +12,15 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import ROW_MARKER
+from app.domain.model.projection.audit_columns import AuditColumns
+from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.projection.landing_projection import Acceptance
+from app.domain.rows.projection.landing_projection import landed as as_landed
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.errors import Code, RejectedInput
@@ -27,19 +33,24 @@ from tests.support.forms.source_histories import History, SourceTable, State, hi
 
 COMPLETE = TableOptions(partial_updates=PartialUpdates.COMPLETE)
 KEEP = TableOptions(row_images=RowImages.ON)
+OPERATION = "operation of it"
+"""The name of an audit column; histories have no such column."""
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 def staged(history: History, form: Form, options: TableOptions) -> tuple[pa.Table, ImageOverlay]:
     """Return the rows of all transactions, one batch for each, and the row images that they leave."""
-    rules = RowRules(schema(history.table), options)
+    options = replace(options, audit_columns=AuditColumns(operation=OPERATION))
+    rules = RowRules(with_landing(schema(history.table), options), options)
     place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    overlay = ImageOverlay(Table(*place, rules.schema, options), {})
+    table = Table(*place, rules.schema, options)
+    overlay = ImageOverlay(table, {})
     batches = []
     for number, events in enumerate(history.transactions, 1):
         rows, layer = overlay.complete(form.rows(history.table, events, rules))
         overlay.adopt(layer, BatchSequence(number))
-        batches.append(rows.batch)
-    return pa.Table.from_batches(batches, rules.schema.arrow), overlay
+        batches.append(as_landed(rows, table, Acceptance(BatchSequence(number), NOW)).batch)
+    return pa.Table.from_batches(batches, rules.schema.landing.arrow), overlay
 
 
 def landed(history: History, form: Form, *, complete: bool = False) -> list[dict[str, Any]]:

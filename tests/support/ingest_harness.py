@@ -93,7 +93,7 @@ class IngestHarness:
         with self.engine.begin() as connection:
             for version, payload in connection.execute(sa.text(SELECT_BLOCKS), keys).all():
                 place = (TableId(table.table_id), Generation(table.generation), SchemaVersion(version))
-                schema = schema_of_version(connection, *place).arrow
+                schema = schema_of_version(connection, *place).landing.arrow
                 found += decode_payload(bytes(payload), schema).to_pylist()
         return found
 

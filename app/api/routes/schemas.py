@@ -39,7 +39,7 @@ def get_schema(table: TablePath, request: Request, gateway: GatewayDep, principa
     with translated_errors(), gateway.engine.begin() as connection:
         found = visible_table(connection, table, principal)
     if FLATBUFFER in request.headers.get("accept", ""):
-        schema = found.schema.file_schema(marker_first=gateway.settings.marker_first)
+        schema = found.schema.landing.file_schema(marker_first=gateway.settings.marker_first)
         return Response(schema_to_flatbuffer(schema), media_type=FLATBUFFER)
     return SchemaModel(
         table=str(found.name),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
+from app.domain.model.projection.audit_columns import History
 from app.domain.model.table_options import (
     BinaryEncoding,
     DeadLetters,
@@ -64,6 +65,28 @@ def _no_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
 
 
+class AuditColumnsModel(Model):
+    """The names of the columns that the gateway fills; a column without a name does not exist."""
+
+    operation: str | None = None
+    """What happened: insert, snapshot, update, delete or upsert."""
+
+    source_timestamp: str | None = None
+    """When the source made the change."""
+
+    source_position: str | None = None
+    """The position of the change in the source's log, as the message gives it."""
+
+    accepted_at: str | None = None
+    """When the gateway accepted the change."""
+
+    row_order: str | None = None
+    """A number that grows from row to row."""
+
+    deleted: str | None = None
+    """True for a row that the source deleted."""
+
+
 class OptionsModel(Model):
     """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
@@ -117,6 +140,12 @@ class OptionsModel(Model):
 
     row_images: RowImages = RowImages.OFF
     """Whether the newest row of each key is kept, as `partial_updates=complete` does too."""
+
+    audit_columns: AuditColumnsModel = AuditColumnsModel()
+    """Columns of the files that say what the gateway knows of each change."""
+
+    history: History = History.OFF
+    """Whether the files append a row for every change. It can only be chosen when a table is created or recreated."""
 
 
 class TableOptionsModel(OptionsModel):

@@ -7,6 +7,7 @@ from typing import Any, Final, get_type_hints
 
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.model.names import TableName, check_column_name
+from app.domain.model.projection.audit_columns import AuditColumns
 from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS, ColumnOverride, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, RejectedInput
@@ -15,6 +16,7 @@ _TYPES: Final = [*(name.value for name in TypeName if name is not TypeName.DECIM
 _TABLE_KEYS: Final = ("name", "key_columns", "columns", "options")
 _COLUMN_KEYS: Final = ("name", "type", "nullable")
 _OPTION_TYPES: Final = get_type_hints(TableOptions)
+_AUDIT_COLUMNS: Final = [*AuditColumns.__dataclass_fields__]
 _ENCODINGS: Final = [str(value) for value in _OPTION_TYPES["binary_encoding"]]
 
 
@@ -125,6 +127,8 @@ def _option(name: str, entry: Entry) -> Any:
         return entry.choice(list(map(str, declared)), Code.BAD_OPTION, f"value of {name}")
     if name == "columns":
         return {column: _override(override) for column, override in entry.members().items()}
+    if name == "audit_columns":
+        return {value: column.text() for value, column in entry.members(_AUDIT_COLUMNS).items()}
     if declared is bool:
         return entry.truth()
     return entry.text() if declared is str else [item.text() for item in entry.items()]

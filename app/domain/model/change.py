@@ -13,6 +13,10 @@ Image: TypeAlias = dict[str, SourceValue]
 """Values at one side of a change, by column. An absent column was not given; None is SQL NULL."""
 
 
+SourceTime: TypeAlias = str | int | None
+"""When the source made a change, as it was written: a text, or a number of seconds or smaller units since 1970."""
+
+
 class Operation(StrEnum):
     """What happened to the row. *Upsert* means that the source cannot tell insert from update.
 
@@ -49,5 +53,6 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """True if the source table has changed since, so that a row image can know columns that it did not have then."""
     position_at: str | None = None
     """JSON Pointer of the source position, if the format has one."""
+    source_time: SourceTime = None
     ends_transaction: bool = True
     """False where the source said that more changes of the same transaction follow."""

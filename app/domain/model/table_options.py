@@ -4,20 +4,19 @@ A table keeps the options of its first registration. `of_new_table` has the defa
 changed between releases, so that a stored table, an older manifest or a repeated registration never changes by them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import reduce
 from typing import Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from app.domain.model.projection.audit_columns import NO_AUDIT_COLUMNS, AuditColumns, History, check_audit_columns
+from app.domain.model.projection.rejections import bad_option, check_members, named, rejection
 from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
+from app.errors import Code
 
 _EARLIER_SPELLINGS: Final = {
     "refuse": "reject",
@@ -164,6 +163,8 @@ class TableOptions:
     out_of_range: OutOfRange = OutOfRange.REJECT
     columns: Mapping[str, ColumnOverride] = field(default_factory=dict)
     row_images: RowImages = RowImages.OFF
+    audit_columns: AuditColumns = NO_AUDIT_COLUMNS
+    history: History = History.OFF
 
     @property
     def keeps_images(self) -> bool:
@@ -186,17 +187,16 @@ class TableOptions:
         except msgspec.ValidationError as error:
             raise bad_option(str(error)) from None
         for column, override in options.columns.items():
-            unknown = sorted(given["columns"][column].keys() - _OVERRIDES)
-            if unknown:
-                detail = f"{unknown[0]!r} of a column cannot be overridden; choose from {', '.join(_OVERRIDES)}"
-                raise bad_option(detail, "columns", column)
+            check_members(given["columns"][column], ColumnOverride, "columns", column)
             if override.type is not None:
-                with _named("columns", column, "type"):
+                with named("columns", column, "type"):
                     ColumnType.parse(override.type)
         for index, name in enumerate(options.sources):
-            with _named("sources", str(index)):
+            with named("sources", str(index)):
                 SourceName.parse(name)
         zone_of(options.source_timezone)
+        if isinstance(given.get("audit_columns"), Mapping):
+            check_members(given["audit_columns"], AuditColumns, "audit_columns")
         return options
 
     def encoding_of(self, column: str) -> BinaryEncoding:
@@ -224,7 +224,9 @@ class TableOptions:
             name: {part: value for part, value in override.items() if value is not None}
             for name, override in found["columns"].items()
         }
-        return found | {"columns": overrides, "exclude": list(self.exclude), "sources": list(self.sources)}
+        audit = {value: name for value, name in found["audit_columns"].items() if name is not None}
+        lists = {"exclude": list(self.exclude), "sources": list(self.sources)}
+        return found | {"columns": overrides, "audit_columns": audit, **lists}
 
     def to_stored(self) -> dict[str, Any]:
         """Return `to_json` without newer options at their defaults, so that earlier releases can read the table."""
@@ -256,7 +258,7 @@ class TableOptions:
                     raise bad_option(f"the required column {column.name!r} cannot be excluded", "exclude")
             elif self.columns.get(column.name, _AS_DECLARED).apply(column).type != column.type:
                 detail = f"column {column.name!r} is {column.type} and cannot become {self.columns[column.name].type}"
-                raise _rejection(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
+                raise rejection(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
         if not schema.key_columns:
             for name, value in _NEED_KEYS.items():
                 if getattr(self, name) == value:
@@ -270,6 +272,7 @@ class TableOptions:
         if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
             detail = "dead_letters=accept sets changes aside, and source_order=enforce would count them as accepted"
             raise bad_option(detail, "dead_letters")
+        check_audit_columns(self.audit_columns, self.history, schema)
 
     def check_change(self, present: "TableOptions") -> None:
         """Raise RejectedInput `bad_option` for a change of options that stored values depend on."""
@@ -277,6 +280,8 @@ class TableOptions:
             raise bad_option(
                 "initial_load=without_marker can only be set at a table's first registration", "initial_load"
             )
+        if self.history is not present.history:
+            raise bad_option("history can only be chosen when a table is created or recreated", "history")
         if present.keeps_images and self.keeps_images:
             detail = "cannot change while row images keep source values"
             for name in ("source_timezone", "binary_encoding"):
@@ -295,16 +300,21 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
-_NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range", "row_images")
+_NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range", "row_images", "audit_columns", "history")
 """Options that an earlier release running beside this one does not know."""
 
-_NEED_KEYS: Final = {"partial_updates": "complete", "row_images": "on", "insert_marker": "upsert", "reload": "upsert"}
+_NEED_KEYS: Final = {
+    "partial_updates": "complete",
+    "row_images": "on",
+    "insert_marker": "upsert",
+    "reload": "upsert",
+    "history": "append_only",
+}
 """Values of options that need key columns."""
 
 CHOSEN_AT_CREATION: Final = frozenset({"initial_load", "seed_file"})
 """Options whose default is chosen when a table is created, by `of_new_table`; later it keeps what it has."""
 
-_OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)
 DEFAULT_OPTIONS: Final = TableOptions()
 """The options of a table that stores none."""
 
@@ -315,21 +325,3 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise bad_option("source_timezone is not a time zone of the IANA database", "source_timezone") from None
-
-
-def bad_option(detail: str, *path: str) -> RejectedInput:
-    """Return the rejection of the option at this path."""
-    return _rejection(Code.BAD_OPTION, detail, *path)
-
-
-def _rejection(code: Code, detail: str, *path: str) -> RejectedInput:
-    return RejectedInput.of((Problem(code, detail, pointer=reduce(pointer_to, path, "/options")),))
-
-
-@contextmanager
-def _named(*path: str) -> Iterator[None]:
-    """Turn a rejection in the block into one of the option at this path."""
-    try:
-        yield
-    except RejectedInput as error:
-        raise bad_option(error.detail, *path) from None

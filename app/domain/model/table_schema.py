@@ -89,6 +89,8 @@ class TableSchema:
     key_columns: tuple[str, ...] = ()
     bare: bool = False
     """True if files of this version have inserts only and no row marker."""
+    lands_as: "TableSchema | None" = None
+    """The schema of landing files, if it differs from that of the source's rows."""
 
     @classmethod
     def declare(cls, columns: tuple[Column, ...], key_columns: tuple[str, ...]) -> "TableSchema":
@@ -110,13 +112,20 @@ class TableSchema:
     def to_json(self) -> dict[str, Any]:
         """Return the schema as it is stored."""
         columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in self.columns]
-        return {"columns": columns, "key_columns": list(self.key_columns), "bare": self.bare}
+        stored = {"columns": columns, "key_columns": list(self.key_columns), "bare": self.bare}
+        return stored if self.lands_as is None else stored | {"lands_as": self.lands_as.to_json()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "TableSchema":
         """Read a stored schema."""
         columns = tuple(Column(c["name"], ColumnType.parse(c["type"]), c["nullable"]) for c in stored["columns"])
-        return cls(columns, tuple(stored["key_columns"]), stored["bare"])
+        lands_as = stored.get("lands_as")
+        return cls(columns, tuple(stored["key_columns"]), stored["bare"], cls.from_json(lands_as) if lands_as else None)
+
+    @property
+    def landing(self) -> "TableSchema":
+        """The schema of landing files and staged payloads."""
+        return self.lands_as or self
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -135,7 +144,7 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> "pa.Schema":
-        """The schema of payloads: the columns, then the row marker.
+        """The schema of typed rows, and of payloads for a schema that lands as it is: the columns, then the row marker.
 
         Only keys are required in it: a delete row has NULL in every other column.
         """

@@ -11,6 +11,7 @@ from app.domain.model.change import Change, SourceValue
 from app.domain.model.input_limits import MAX_CELLS, check_cells
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
+from app.domain.rows.projection.row_facts import needed_facts, with_facts_of_changes, with_facts_of_shaped
 from app.domain.rows.row_builder import RowBuilder
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
@@ -22,7 +23,10 @@ from app.errors import RejectedInput
 
 @dataclass(frozen=True, slots=True)
 class LandingRows:
-    """The typed rows of one batch: `batch` has the schema `TableSchema.arrow`, with one or two rows per change."""
+    """The typed rows of one batch: `batch` has the schema `TableSchema.arrow`, with one or two rows per change.
+
+    The facts that audit columns need are further columns before the row marker, until the rows are `landed`.
+    """
 
     batch: pa.RecordBatch
     changes: int
@@ -62,6 +66,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+    batch = with_facts_of_changes(batch, builder.operations, builder.changes, rules)
     images = _images(builder, batch, rules) if options.keeps_images else None
     batch, images = _in_landing_order(batch, images, builder.key_changes, rules)
     return _landing_rows(changes, batch, images, builder)
@@ -84,6 +89,11 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
     if rows is None or arrays is None:
         return None
     batch = pa.RecordBatch.from_arrays(arrays, schema=rules.schema.arrow)
+    if needed_facts(rules):
+        operations = [layout.operation for layout in rows.layouts]
+        batch = with_facts_of_shaped(batch, operations, rows.messages, requests, rules)
+        if batch is None:
+            return None
     try:
         return [*_each(requests, rows, batch, rules)]
     except RejectedInput:  # the order of key changes is ambiguous

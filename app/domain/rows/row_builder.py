@@ -32,6 +32,9 @@ class RowBuilder:
         self.unknown: dict[int, Sequence[int]] = {}
         """By row: the positions of columns whose value in the source is unknown."""
         self.key_changes: list[KeyChange] = []
+        self.operations: list[Operation] = []
+        self.changes: list[Change] = []
+        """By row, as `operations`."""
         self.problems: list[Problem] = []
         self.has_snapshots = self.starts_cdc = False
         self._rules = rules
@@ -107,6 +110,8 @@ class RowBuilder:
             values = self._values(image)
             self.rows.append(layout.fill(values, values))
         self.markers.append(layout.marker)
+        self.operations.append(layout.operation)
+        self.changes.append(change)
         self.origins.append((change.index, pointer))
 
     def _reject(self, change: Change, problem: LayoutProblem) -> None:

@@ -41,6 +41,8 @@ class RowLayout(NamedTuple):
     """One row of a change."""
 
     marker: RowMarker
+    operation: Operation
+    """What happened to this row: a changed key is a delete and an insert."""
     image: Side
     """The image that gives the row, for error texts."""
     fill: Fill
@@ -186,7 +188,7 @@ class _Planner:
             detail = f"the key is not complete{_twins(missing, given)}"
             return _rejected(Code.MISSING_KEY, detail, "before", missing)
         sources: list[Side | None] = ["before" if name in self._schema.key_set else None for name in self._schema.names]
-        return Outcome((RowLayout(RowMarker.DELETE, "before", _fill(sources), is_after=False),))
+        return Outcome((RowLayout(RowMarker.DELETE, Operation.DELETE, "before", _fill(sources), is_after=False),))
 
     def _row(self, marker: RowMarker, *, moved: bool = False) -> Outcome:
         incomplete = self._incomplete()
@@ -200,9 +202,10 @@ class _Planner:
             for name in self._schema.names
         ]
         is_after = all(source == "after" for source in sources)
-        return Outcome(
-            (RowLayout(marker, "after", _fill(sources), is_after, self._missing(moved=moved), self._unknown_values()),)
-        )
+        operation = Operation.INSERT if moved else self._shape.operation
+        missing = self._missing(moved=moved)
+        row = RowLayout(marker, operation, "after", _fill(sources), is_after, missing, self._unknown_values())
+        return Outcome((row,))
 
     @property
     def _source(self) -> frozenset[str]:

@@ -51,7 +51,7 @@ def _with_new_columns(changes: Sequence[Change], schema: TableSchema, options: T
 
 def _wrong_names(new: dict[str, Change], schema: TableSchema) -> Iterable[Problem]:
     """Yield the problems of new columns whose names are not allowed or already taken."""
-    taken = {name.casefold() for name in schema.names}
+    taken = {name.casefold() for name in (*schema.names, *schema.landing.names)}
     for name, change in new.items():
         try:
             check_new_column_name(name)

@@ -4,11 +4,11 @@ Most changes of a body have the same few shapes. What becomes of a change depend
 row; so the rules are applied once per shape (`app.domain.rows.row_layout`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from app.domain.model.change import Operation, SourceValue
+from app.domain.model.change import Operation, SourceTime, SourceValue
 
 Values: TypeAlias = tuple[SourceValue, ...]
 """The values of an image in the order of the table's columns; those of columns that are not given are ignored."""
@@ -28,6 +28,13 @@ class Shape(NamedTuple):
     is_late: bool = False
 
 
+class ChangeFacts(NamedTuple):
+    """The position and the time of each change in its source; None for one that its message does not give."""
+
+    positions: Sequence[str | None]
+    times: Sequence[SourceTime]
+
+
 @dataclass(frozen=True, slots=True)
 class ShapedChanges:
     """The ordered changes of one request for one table."""
@@ -42,3 +49,8 @@ class ShapedChanges:
     """False if the source said that its transaction continues after the last change."""
     source_position: str | None = None
     """The source position of the last change that has one, verbatim."""
+    origins: Callable[[], ChangeFacts | None] | None = field(default=None, compare=False)
+    """Reads the facts of the changes, for a table that needs them; returns None where only the exact path can.
+
+    None if the format has no such facts.
+    """

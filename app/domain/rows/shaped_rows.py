@@ -50,6 +50,8 @@ class ShapedRows:
     """True if the text `null` in `rows` means NULL."""
     has_snapshots: Sequence[bool]
     """By request."""
+    layouts: Sequence[RowLayout]
+    """By row."""
 
     def with_nulls(self) -> "ShapedRows":
         """Return the rows with None for the text `null` where that means NULL."""
@@ -144,6 +146,7 @@ class _Filler:
             key_changes=[self._key_change(at, starts[at]) for at in sorted(self._moves)],
             null_text=self._null_text,
             has_snapshots=has_snapshots,
+            layouts=layouts,
         )
 
     def _layouts_by_row(self, rows_of: Mapping[int, Sequence[RowLayout]]) -> Sequence[RowLayout]:

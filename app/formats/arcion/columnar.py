@@ -8,7 +8,7 @@ Invariant: the changes equal those of `decode_arcion`, or nothing is returned. I
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, compress
 from typing import Any, Final, NamedTuple, Self
 
@@ -17,11 +17,11 @@ from msgspec import UNSET, Raw
 
 from app.domain.model.source_name import SourceName
 from app.domain.model.written_number import keep_minus_zeros
-from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
+from app.domain.rows.shaped_changes import ChangeFacts, Shape, ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.arcion.address import AddressResolver, TableAddress
 from app.formats.arcion.exists_flags import MAX_CACHED_BYTES, MessageLayout, MessageLayouts, NotColumnar
-from app.formats.arcion.messages import position_of
+from app.formats.arcion.messages import position_of, time_of
 from app.formats.arcion.native_images import is_native, native_images
 from app.formats.json.decoder import MessageDecoder, exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
@@ -161,7 +161,16 @@ def _by_part(
     for part in parts:
         own = slice(start, start := start + len(part.operations))
         position = next(filter(None, map(_position, reversed(part.cursors))), None)
-        changes.append(ShapedChanges(shapes[own], before[own], after[own], null_text=True, source_position=position))
+        changes.append(
+            ShapedChanges(
+                shapes[own],
+                before[own],
+                after[own],
+                null_text=True,
+                source_position=position,
+                origins=partial(_origins, part.cursors),
+            )
+        )
     return changes
 
 
@@ -231,5 +240,14 @@ def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
         return False
 
 
+def _origins(cursors: Sequence[Given]) -> ChangeFacts:
+    decoded = [*map(_cursor, cursors)]
+    return ChangeFacts([*map(position_of, decoded)], [*map(time_of, decoded)])
+
+
 def _position(cursor: Given) -> str | None:
-    return None if cursor is UNSET else position_of(_ANY.decode(keep_minus_zeros(b"[" + cursor + b"]"))[0])
+    return position_of(_cursor(cursor))
+
+
+def _cursor(cursor: Given) -> Any:
+    return UNSET if cursor is UNSET else _ANY.decode(keep_minus_zeros(b"[" + cursor + b"]"))[0]

@@ -15,7 +15,7 @@ from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
-from app.formats.arcion.messages import OPERATIONS, WrongMessage, images
+from app.formats.arcion.messages import OPERATIONS, WrongMessage, images, time_of
 from app.formats.csv.records import CsvRecord, read_records, written_records
 
 _MAX_PROBLEMS: Final = 100
@@ -142,6 +142,7 @@ def _change(index: int, record: CsvRecord, columns: tuple[str, ...], mode: CsvMo
         "/before",
         "/after",
         cursor,
+        source_time=time_of(cursor),
     )
 
 

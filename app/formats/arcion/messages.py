@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.model.change import Change, Image, Operation
+from app.domain.model.change import Change, Image, Operation, SourceTime
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
@@ -22,6 +22,7 @@ from app.errors.json_pointer import pointer_to
 from app.formats.arcion.address import AddressResolver, TableAddress
 from app.formats.arcion.bare_rows import at_index, rows_and_messages, snapshot_row, with_remedy
 from app.formats.json.decoder import MessageDecoder
+from app.formats.json.framing import DECODE_ERRORS
 
 OPERATIONS: Final = {
     "I": Operation.INSERT,
@@ -31,6 +32,7 @@ OPERATIONS: Final = {
 }
 FLAGS: Final[Mapping[str | int, int]] = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
+_DECODER_OF_CURSORS: Final = msgspec.json.Decoder()
 ALL_AFTER: Final = [{"1"}, {1}]
 _ALL_BOTH: Final = [{"3"}, {3}]
 
@@ -143,6 +145,7 @@ def _change(index: int, message: ArcionMessage) -> Change:
         before_at="/before",
         after_at="/after",
         source_position=position_of(message.cursor),
+        source_time=time_of(message.cursor),
     )
 
 
@@ -212,6 +215,17 @@ def position_of(cursor: Any) -> str | None:
     if cursor is None or cursor is UNSET:
         return None
     return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()
+
+
+def time_of(cursor: Any) -> SourceTime:
+    """Return the `timestamp` in a cursor that is an object, also one in a text; None for any other cursor."""
+    if isinstance(cursor, str) and cursor.lstrip().startswith("{"):
+        try:
+            cursor = _DECODER_OF_CURSORS.decode(cursor)
+        except DECODE_ERRORS:
+            return None
+    time = cursor.get("timestamp") if isinstance(cursor, dict) else None
+    return time if isinstance(time, str | int) and not isinstance(time, bool) else None
 
 
 class WrongMessage(Exception):

@@ -63,6 +63,7 @@ class RecordReader:
             before_at=record.before_at,
             after_at=record.after_at,
             source_position=record.position,
+            source_time=record.time,
             source_columns=self._source_columns(record),
             position_at=record.position_at,
         )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from app.domain.model.change import Operation
+from app.domain.model.change import Operation, SourceTime
 from app.domain.model.dead_letter import is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.source_name import SourceName
@@ -20,7 +20,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import Form, WrongEvent, form_of, read_key, unwrap
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, Tombstones
-from app.formats.debezium.source_block import source_position, source_table
+from app.formats.debezium.source_block import source_position, source_table, source_time
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.keyed import split
 
@@ -70,6 +70,8 @@ class Record:
     """The fields of the row, if the event has a schema."""
     is_flattened: bool = False
     is_tombstone: bool = False
+    time: SourceTime = None
+    """When the source made the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,7 @@ def _enveloped(
         f"{at}/source",
         key,
         row_schema(schema),
+        time=source_time(block),
     )
 
 
@@ -209,7 +212,14 @@ def _flattened(
         key,
         schema if schema is not None and schema.kind == "struct" else None,
         is_flattened=True,
+        time=source_time(_members_of_source(payload)),
     )
+
+
+def _members_of_source(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that `ExtractNewRecordState` takes from the block `source`; `__ts_ms` is the event's time."""
+    prefix = "__source_"
+    return {name.removeprefix(prefix): value for name, value in payload.items() if name.startswith(prefix)}
 
 
 def _source_of_row(payload: Mapping[str, Any]) -> dict[str, Any]:

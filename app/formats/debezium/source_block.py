@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from app.domain.model.change import SourceTime
 from app.domain.model.names import is_bounded
 from app.domain.model.source_name import SourceName
 
@@ -21,6 +22,9 @@ _POSITION: Final = (
     "snapshot",
 )
 """Members that make the position, in this order: MySQL, Postgres, SQL Server, Oracle, Vitess."""
+
+_TIMES: Final = ("ts_ns", "ts_us", "ts_ms")
+"""Members that have the time, the most exact one first."""
 
 _NO_SNAPSHOT: Final = ("false", False)
 
@@ -51,6 +55,15 @@ def source_position(source: Mapping[str, Any]) -> str | None:
     ]
     text = " ".join(parts)
     return text if text and is_bounded(text) else None
+
+
+def source_time(source: Mapping[str, Any]) -> SourceTime:
+    """Return when the source made the change, in the smallest unit that the block has."""
+    for name in _TIMES:
+        time = source.get(name)
+        if isinstance(time, str | int) and not isinstance(time, bool):
+            return time
+    return None
 
 
 def _text(source: Mapping[str, Any], name: str) -> str | None:

@@ -98,6 +98,7 @@ class DataColumns(NamedTuple):
     change_masks: Sequence[Text]
     external_ids: Sequence[Id]
     sequences: Sequence[Text]
+    timestamps: Sequence[_Scalar]
     last_events: Sequence[_Scalar]
     data: Sequence[Any]
     """Images: as bytes, or as a struct or None where they were decoded with their message."""
@@ -144,8 +145,8 @@ def decode_data_messages(bodies: Sequence[bytes], image_types: Sequence[Any] = (
             return [found for body, image_type in alone for found in decode_data_messages([body], [image_type])]
         return [None]
     data, before_data, headers, schemas, tables = _transposed([message for body in read for message in body.bare])
-    operations, sequences, _, _, _, change_masks, column_masks, external_ids, _, last_events = _transposed(headers)
-    whole = (operations, column_masks, change_masks, external_ids, sequences, last_events, data, before_data)
+    operations, sequences, times, _, _, change_masks, column_masks, external_ids, _, last_events = _transposed(headers)
+    whole = (operations, column_masks, change_masks, external_ids, sequences, times, last_events, data, before_data)
     found: list[DataBody | None] = []
     start = 0
     for body in decoded:

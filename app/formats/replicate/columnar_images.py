@@ -8,6 +8,7 @@ Invariant: as in `columnar`, every quote belongs to a decoded key or text, and w
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import accumulate, chain, compress, pairwise
 from operator import itemgetter
 from types import GenericAlias
@@ -19,14 +20,14 @@ from msgspec.structs import astuple
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.written_number import as_json, keep_minus_zeros
-from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
+from app.domain.rows.shaped_changes import ChangeFacts, Shape, ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.columnar import DataColumns, is_uniform
-from app.formats.replicate.data_messages import OPERATIONS, is_false
+from app.formats.replicate.data_messages import OPERATIONS, is_false, source_time
 from app.formats.replicate.forms.envelope import HeaderPointers, Id, Text
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
@@ -92,6 +93,7 @@ class ImageReader:
                 after[start:end],
                 ends_transaction=not is_false(columns.last_events[end - 1]),
                 source_position=next((text for text in reversed(columns.sequences[start:end]) if text), None),
+                origins=partial(_origins, columns, start, end),
             )
             for start, end in pairwise(accumulate((len(part.data) for part in parts), initial=0))
         ]
@@ -204,6 +206,12 @@ class ImageReader:
         except RejectedInput:
             return None
         return Shape(operation, _given(change.before), _given(change.after), source_columns=change.source_columns)
+
+
+def _origins(columns: DataColumns, start: int, end: int) -> ChangeFacts:
+    """Return the facts of the messages from `start` on, up to `end`."""
+    positions = [text or None for text in columns.sequences[start:end]]
+    return ChangeFacts(positions, [*map(source_time, columns.timestamps[start:end])])
 
 
 def _image(names: Sequence[str], *type_and_default: Any) -> type[msgspec.Struct]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET
 
-from app.domain.model.change import Change, Image, Operation
+from app.domain.model.change import Change, Image, Operation, SourceTime
 from app.domain.model.source_name import SourceName
 from app.errors import Code, Problem
 from app.formats.replicate.forms.envelope import KEY_AT, DataParts, HeaderPointers
@@ -153,6 +153,7 @@ def data_change(index: int, parts: DataParts, images: Images, address: MessageAd
         after_at=after_at,
         source_position=headers.changeSequence or None,
         position_at=headers_at.of("changeSequence"),
+        source_time=source_time(headers.timestamp),
         ends_transaction=headers.transactionLastEvent is True or not is_false(headers.transactionLastEvent),
     )
     return DataChange(
@@ -172,6 +173,11 @@ def _image(image: dict[str, Any] | list[Any] | None, index: int, pointer: str) -
     if isinstance(image, list):
         raise rejection(Code.LEGACY_FORMAT, "an image must be an object, not a list", index, pointer)
     return image
+
+
+def source_time(written: Any) -> SourceTime:
+    """Return the `timestamp` of headers; None for one that is empty, or neither a text nor a whole number."""
+    return written or None if isinstance(written, str | int) and not isinstance(written, bool) else None
 
 
 def is_false(written: Any) -> bool:

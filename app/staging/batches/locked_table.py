@@ -6,6 +6,7 @@ begin after the locks were granted.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
@@ -13,6 +14,7 @@ from app.domain.arrow.payload import encode_payload
 from app.domain.model.table import BatchSequence, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.row_image import CompletedBytes
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.block_insert import NewBlock
@@ -50,6 +52,7 @@ class LockedTable:
     """The batches, each with its rows as they will land."""
     advanced: dict[str, str] = field(default_factory=dict)
     """The source positions that this transaction moves."""
+    locked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     image_places: Mapping[bytes, str] = field(default_factory=dict)
     """Where the row images of the overlay are stored, by row key."""
 
@@ -71,8 +74,9 @@ class LockedTable:
 
     def add(self, batch: Batch, rows: LandingRows, layer: Layer) -> StagedBatch:
         """Add a checked batch, and give it the next sequence."""
+        sequence = BatchSequence(self.counters.last_sequence + len(self.added) + 1)
+        rows = landed(rows, batch.table, Acceptance(sequence, self.locked_at))
         self.added.append((batch, rows))
-        sequence = BatchSequence(self.counters.last_sequence + len(self.added))
         self.overlay.adopt(layer, sequence)
         self.cdc_started = self.cdc_started or rows.starts_cdc
         self.advanced |= {advance.task: advance.last for advance in batch.advances}
@@ -84,7 +88,7 @@ class LockedTable:
         """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
         table = self.added[0][0].table
         all_rows = [rows for _, rows in self.added]
-        if payload is None or any(rows is not batch.rows for batch, rows in self.added):  # row images changed rows
+        if payload is None or any(rows is not batch.rows for batch, rows in self.added):  # no longer as they were typed
             payload = encode_payload([rows.batch for rows in all_rows])
         return NewBlock(
             table.table_id,

@@ -35,11 +35,14 @@ Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedIn
 def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
     """Return the payloads that these requests make if all of them are staged as they are.
 
-    Encoding needs no lock, so it happens before the transaction. Tables with partial updates to complete are left out.
+    Encoding needs no lock, so it happens before the transaction. Left out are tables with partial
+    updates to complete, and tables whose rows land otherwise than they are typed.
     """
     rows_of_block: dict[BlockKey, list[LandingRows]] = defaultdict(list)
     for request in requests:
         for batch in request.batches:
+            if batch.table.schema.lands_as is not None:
+                continue  # its sequence is part of its rows
             rows_of_block[batch.block_key].append(batch.rows)
     return {
         key: encode_payload([rows.batch for rows in all_rows])

@@ -8,6 +8,7 @@ no generation reads any more.
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
 import sqlalchemy as sa
@@ -15,11 +16,13 @@ import sqlalchemy as sa
 from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Epoch, Generation, Table
 from app.domain.model.table_options import InitialLoad
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.block_insert import NewBlock, stage_blocks
@@ -120,7 +123,8 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
     connection.execute(RESET_COUNTERS, parameters)
     set_sources(connection, table.table_id, name, options)
     append_block(connection, table.table_id, generation, seed(str(name), generation, installation_id(connection)))
-    insert_version(connection, table.table_id, generation, SchemaVersion(1), schema, marker_first=marker_first)
+    first = with_landing(schema, options)
+    insert_version(connection, table.table_id, generation, SchemaVersion(1), first, marker_first=marker_first)
     renewed = find_table_by_id(connection, table.table_id)
     assert renewed is not None
     return renewed
@@ -129,11 +133,12 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
 def _stage_from_images(connection: sa.Connection, old: Generation, table: Table) -> int:
     """Stage the rows of the old generation's images as snapshot rows, and keep the images; return how many."""
     total = 0
-    rules = RowRules(table.schema, table.options)
+    rules, staged_at = RowRules(table.schema, table.options), datetime.now(UTC)
     for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, ROWS_PER_BLOCK), start=1):
-        rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
-        payload = encode_payload([rows.batch])
         first = BatchSequence(sequence)
+        rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
+        rows = landed(rows, table, Acceptance(first, staged_at))
+        payload = encode_payload([rows.batch])
         life = (table.table_id, table.generation, table.schema_version)
         block = NewBlock(*life, first, [rows.rows], [rows.changes], payload, cdc_started=False)
         stage_blocks(connection, [block])

@@ -12,6 +12,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
+from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
@@ -113,7 +114,7 @@ def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *
     if (present.generation, present.revision) != (table.generation, table.revision):
         return Registration(present, RegistrationOutcome.UNCHANGED)
     try:
-        merged = evolve(present.schema, schema)
+        merged = with_landing(evolve(present.schema, schema), present.options, present.schema)
     except RejectedInput:
         if present.schema_version == table.schema_version:
             raise
@@ -153,7 +154,8 @@ def _create(
     connection.execute(INSERT_COUNTERS, {"table_id": table_id})
     append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
     bare = replace(schema, bare=options.initial_load is InitialLoad.WITHOUT_MARKER)
-    insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), bare, marker_first=marker_first)
+    first = with_landing(bare, options)
+    insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), first, marker_first=marker_first)
     set_sources(connection, TableId(table_id), name, options)
     return _must_find(connection, name)
 
@@ -177,6 +179,7 @@ def _change(
     bare = table.schema.bare and options.initial_load is InitialLoad.WITHOUT_MARKER
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
+    schema = with_landing(schema, options, table.schema)
     if last_sequence:
         _check_new_keys(table.schema, schema)
     stays = _column_stays(table, schema, None if wanted is None else declared, options, last_sequence)

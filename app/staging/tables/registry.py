@@ -20,7 +20,7 @@ from app.staging.tables.events import record_event
 _SELECT_TABLES = """
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
         t.images_complete, t.arcion_catalog, t.drop_plan, t.any_letter_case, c.cdc_started, v.key_columns, v.columns,
-        v.bare
+        v.bare, v.lands_as
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     JOIN mirrorgate.schema_versions v

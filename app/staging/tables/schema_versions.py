@@ -16,15 +16,16 @@ from app.domain.publication.metadata_chain import set_data_schema
 from app.staging.ledger.metadata_chain import append_block
 
 INSERT_VERSION = sa.text("""
-    INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns, bare)
-    VALUES (:table_id, :generation, :version, :key_columns, CAST(:columns AS jsonb), :bare)""")
+    INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns, bare, lands_as)
+    VALUES (:table_id, :generation, :version, :key_columns, CAST(:columns AS jsonb), :bare,
+        CAST(:lands_as AS jsonb))""")
 """Store a schema version."""
 
 UPDATE_CURRENT_VERSION = sa.text("UPDATE mirrorgate.tables SET schema_version = :version WHERE table_id = :table_id")
 """Make a schema version the current one of its table."""
 
 SELECT_VERSION = sa.text("""
-    SELECT key_columns, columns, bare FROM mirrorgate.schema_versions
+    SELECT key_columns, columns, bare, lands_as FROM mirrorgate.schema_versions
     WHERE table_id = :table_id AND generation = :generation AND version = :version""")
 """Read a schema version."""
 
@@ -73,11 +74,15 @@ def insert_version(
 ) -> None:
     """Store a schema version, and append it to the metadata chain as files will have it."""
     stored = schema.to_json()
-    parameters = {**stored, "columns": json.dumps(stored["columns"])}
+    parameters = {
+        **stored,
+        "columns": json.dumps(stored["columns"]),
+        "lands_as": json.dumps(stored["lands_as"]) if "lands_as" in stored else None,
+    }
     connection.execute(
         INSERT_VERSION, {**parameters, "table_id": table_id, "generation": generation, "version": version}
     )
-    in_files = schema_to_flatbuffer(schema.file_schema(marker_first=marker_first))
+    in_files = schema_to_flatbuffer(schema.landing.file_schema(marker_first=marker_first))
     append_block(connection, table_id, generation, set_data_schema(in_files))
 
 

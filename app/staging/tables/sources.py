@@ -6,9 +6,10 @@ Invariant: a name feeds one table. The routing lock serializes everything that g
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
+from app.domain.model.projection.rejections import bad_option
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import TableId
-from app.domain.model.table_options import TableOptions, bad_option
+from app.domain.model.table_options import TableOptions
 from app.errors import RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transaction

@@ -4,6 +4,7 @@ import pytest
 
 from app.client.table_manifest.manifest import read_manifest
 from app.client.table_manifest.yaml_text import BadFile
+from app.domain.model.projection.audit_columns import History
 from app.domain.model.table_options import PartialUpdates, TableOptions
 
 ORDERS = """\
@@ -20,6 +21,13 @@ def rejection(text: str) -> BadFile:
     with pytest.raises(BadFile) as raised:
         read_manifest(text, "tables.yaml")
     return raised.value
+
+
+def test_audit_columns_are_read_by_what_they_hold() -> None:
+    options = "    options: {audit_columns: {operation: _op, row_order: _n}, history: append_only}\n"
+    (table,) = read_manifest(ORDERS + options, "f")
+    assert table.options.to_json()["audit_columns"] == {"operation": "_op", "row_order": "_n"}
+    assert table.options.history is History.APPEND_ONLY
 
 
 def test_a_table_has_its_columns_in_order_its_keys_and_the_options_it_names() -> None:

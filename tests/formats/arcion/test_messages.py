@@ -36,7 +36,8 @@ def test_a_documented_sample_is_this_change(samples: Path, name: str) -> None:
     body = (samples / "arcion" / f"{name}.json").read_bytes()
     table, operation, before, after = SAMPLES[name]
     cursor = json.loads(body)["cursor"]
-    change = Change(0, operation, before, after, "/before", "/after", source_position=cursor)
+    known = {"source_position": cursor, "source_time": json.loads(cursor)["timestamp"]}
+    change = Change(0, operation, before, after, "/before", "/after", **known)
     assert decode_arcion(body) == [AddressedChange(SourceName(None, table.schema, table.table), change)]
 
 

@@ -54,6 +54,7 @@ SAMPLES: dict[str, tuple[Operation, Image | None, Image | None, str | None]] = {
     "dt_delete": (Operation.DELETE, grace(3, "99999.99"), None, SEQUENCE + "4"),
 }
 CHANGE_MASKS = {"dt_refresh": None, "dt_insert": 0x3F, "dt_update": 4, "dt_key_change": 1, "dt_delete": 1}
+TIMES = {name: None if name == "dt_refresh" else "2026-01-05T09:30:00.000" for name in SAMPLES}
 COLUMNS = {
     name: SourceColumn(ordinal, kind, ordinal == 1)
     for ordinal, (name, kind) in enumerate(
@@ -77,7 +78,7 @@ def test_an_enveloped_data_message_is_this_change(samples: Path, name: str) -> N
     before_at = "/message/data" if operation is Operation.DELETE else "/message/beforeData"
     after_at = "/message/beforeData" if operation is Operation.DELETE else "/message/data"
     at = "/message/headers/changeSequence"
-    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at)
+    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at, source_time=TIMES[name])
     body = (samples / "replicate" / f"{name}.json").read_bytes()
     entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/message/headers/"))
     assert decode_replicate(body) == ReplicateRequest([], [entry], 0)
@@ -89,7 +90,7 @@ def test_a_bare_data_message_is_the_same_change_with_its_own_pointers(samples: P
     before_at = "/data" if operation is Operation.DELETE else "/beforeData"
     after_at = "/beforeData" if operation is Operation.DELETE else "/data"
     at = "/headers/changeSequence"
-    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at)
+    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at, source_time=TIMES[name])
     entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/headers/"))
     assert decoded(sample(samples, name)["message"]).changes == [entry]
 

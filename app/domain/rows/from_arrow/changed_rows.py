@@ -26,6 +26,7 @@ from app.domain.rows.from_arrow.columns import (
     typed_bytes,
 )
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
 from app.domain.rows.row_layout import LayoutProblem, RowLayout, layout_of
 from app.domain.rows.row_rules import RowMarker, RowRules
@@ -75,6 +76,9 @@ def changed_rows(
     images = None
     if rules.options.keeps_images:
         images = _images(typed, layouts, operations, rules)
+    if needed_facts(rules):
+        by_kind = operation_column([layout.operation for layout in layouts])
+        typed = with_operations(typed, by_kind.take(operations.codes), rules)
     return LandingRows(typed, typed.num_rows, starts_cdc=True, images=images)
 
 

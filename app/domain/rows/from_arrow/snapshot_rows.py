@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.domain.model.change import Operation
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.table_options import InsertMarker, Reload
 from app.domain.model.table_schema import Column
@@ -23,6 +24,7 @@ from app.domain.rows.from_arrow.columns import (
     unknown_columns,
 )
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
 from app.domain.rows.row_image import ImageRows, encode_images, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.errors import Code, Problem, RejectedInput
@@ -57,6 +59,8 @@ def snapshot_rows(
     markers = pa.repeat(pa.scalar(int(marker), pa.int32()), given.num_rows)
     typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
     images = _images(typed, marker, rules) if rules.options.keeps_images else None
+    if needed_facts(rules):
+        typed = with_operations(typed, operation_column([Operation.SNAPSHOT] * typed.num_rows), rules)
     return LandingRows(typed, typed.num_rows, has_snapshots=True, images=images)
 
 

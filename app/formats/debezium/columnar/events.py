@@ -17,12 +17,13 @@ from msgspec.structs import asdict
 
 from app.domain.model.source_name import SourceName
 from app.domain.model.written_number import keep_minus_zeros
+from app.domain.rows.shaped_changes import ChangeFacts
 from app.errors import RejectedInput
 from app.formats.debezium.columnar.schemas import CutBody, NotPlain, cut_schemas
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.events import IGNORED_SCHEMAS
 from app.formats.debezium.records import INTERNAL_KEYS, row_schema
-from app.formats.debezium.source_block import source_position, source_table
+from app.formats.debezium.source_block import source_position, source_table, source_time
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
@@ -142,6 +143,16 @@ class EventColumns(NamedTuple):
     after: Sequence[_Image]
     position: str | None
     """The source position of the last event that has one."""
+    sources: Sequence[Source]
+    content: bytes
+    """The body that the events are from, without its schemas."""
+
+    def facts(self) -> ChangeFacts | None:
+        """Return the facts of the events; None if a zero may be written -0."""
+        blocks = [*map(_members, self.sources)]
+        if any(0 in block.values() for block in blocks) and keep_minus_zeros(self.content) is not self.content:
+            return None
+        return ChangeFacts([*map(source_position, blocks)], [*map(source_time, blocks)])
 
 
 class EventPart(NamedTuple):
@@ -255,7 +266,9 @@ def _part(events: Sequence[_Event], told: tuple[int | None, tuple[str, ...] | No
     row = None if number is None else row_schema(cut.schemas[number])
     operations = [event.op for event in events]
     images = ([event.before for event in events], [event.after for event in events])
-    return EventPart(source, row, names, EventColumns(operations, *images, _position(events, cut.content)))
+    blocks = [event.source for event in events]
+    columns = EventColumns(operations, *images, _position(events, cut.content), blocks, cut.content)
+    return EventPart(source, row, names, columns)
 
 
 def _position(events: Sequence[_Event], content: bytes) -> str | None:

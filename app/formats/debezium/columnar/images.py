@@ -115,7 +115,13 @@ class EventReader:
         before, after = rows[:count], rows[count:]
         bounds = pairwise(accumulate((len(part.operations) for part in parts), initial=0))
         return [
-            ShapedChanges(shapes[start:end], before[start:end], after[start:end], source_position=part.position)
+            ShapedChanges(
+                shapes[start:end],
+                before[start:end],
+                after[start:end],
+                source_position=part.position,
+                origins=part.facts,
+            )
             for part, (start, end) in zip(parts, bounds, strict=True)
         ]
 

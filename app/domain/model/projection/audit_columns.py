@@ -1,0 +1,78 @@
+"""Audit columns: what the gateway knows of each change, as columns of the landing files (decision 0070)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.domain.model.names import check_new_column_name
+from app.domain.model.projection.rejections import bad_option, named
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
+
+
+class History(StrEnum):
+    """Whether files have the newest state of each row, or append a row for every change."""
+
+    OFF = "off"
+    APPEND_ONLY = "append_only"
+
+
+class AuditValue(StrEnum):
+    """What an audit column holds."""
+
+    OPERATION = "operation"
+    SOURCE_TIMESTAMP = "source_timestamp"
+    SOURCE_POSITION = "source_position"
+    ACCEPTED_AT = "accepted_at"
+    ROW_ORDER = "row_order"
+    DELETED = "deleted"
+
+
+_TYPES: Final[Mapping[AuditValue, ColumnType]] = {
+    AuditValue.OPERATION: ColumnType(TypeName.STRING),
+    AuditValue.SOURCE_TIMESTAMP: ColumnType(TypeName.TIMESTAMP),
+    AuditValue.SOURCE_POSITION: ColumnType(TypeName.STRING),
+    AuditValue.ACCEPTED_AT: ColumnType(TypeName.TIMESTAMP),
+    AuditValue.ROW_ORDER: ColumnType(TypeName.INT64),
+    AuditValue.DELETED: ColumnType(TypeName.BOOLEAN),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditColumns:
+    """The name of each audit column; None for one that the table does not have."""
+
+    operation: str | None = None
+    source_timestamp: str | None = None
+    source_position: str | None = None
+    accepted_at: str | None = None
+    row_order: str | None = None
+    deleted: str | None = None
+
+    @property
+    def named(self) -> dict[AuditValue, str]:
+        """The names of the columns that the table has, by what they hold."""
+        return {AuditValue(value): name for value, name in asdict(self).items() if name is not None}
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns in the order of the files. All are nullable, so that they can be added later."""
+        return tuple(Column(name, _TYPES[value]) for value, name in self.named.items())
+
+
+NO_AUDIT_COLUMNS: Final = AuditColumns()
+
+
+def check_audit_columns(audit: AuditColumns, history: History, schema: TableSchema) -> None:
+    """Raise RejectedInput `bad_option` for a name that no new column can have, or that a column has already."""
+    taken = {name.casefold() for name in schema.names}
+    for value, name in audit.named.items():
+        with named("audit_columns", value):
+            check_new_column_name(name)
+        if name.casefold() in taken:
+            detail = f"another column is named {name!r} (letter case does not count)"
+            raise bad_option(detail, "audit_columns", value)
+        taken.add(name.casefold())
+    if audit.deleted is not None and history is History.OFF:
+        detail = "no row that lands is a deleted one; deleted needs history=append_only"
+        raise bad_option(detail, "audit_columns", AuditValue.DELETED)

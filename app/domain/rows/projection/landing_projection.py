@@ -1,0 +1,76 @@
+"""Typed rows of a source -> rows of landing files, under the sequence lock of their table (decision 0070).
+
+Invariant: a table whose files have the columns of its source lands its rows as they are, at no cost.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.model.projection.audit_columns import AuditValue, History
+from app.domain.model.table import BatchSequence, Table
+from app.domain.model.table_schema import Column, row_marker_field
+from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.row_facts import carried
+from app.domain.rows.row_rules import RowMarker
+
+_ROWS_OF_BATCH: Final = 2**32
+"""Row orders that a batch has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Where and when a batch is accepted: its sequence, and the time at which its table was locked."""
+
+    sequence: BatchSequence
+    at: datetime
+
+
+def landed(rows: LandingRows, table: Table, acceptance: Acceptance) -> LandingRows:
+    """Return the rows as landing files have them. `rows` are complete and in landing order."""
+    if table.schema.lands_as is None:
+        return rows
+    return replace(rows, batch=_Projection(rows.batch, table, acceptance).batch())
+
+
+class _Projection:
+    """Makes the landing rows of one batch."""
+
+    def __init__(self, typed: pa.RecordBatch, table: Table, acceptance: Acceptance) -> None:
+        self._typed, self._table, self._acceptance = typed, table, acceptance
+        self._markers: pa.Int32Array = typed.column(typed.num_columns - 1)
+        self._sources = {name: at for at, name in enumerate(table.schema.names)}
+        self._audit = {name: value for value, name in table.options.audit_columns.named.items()}
+
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows of the landing files."""
+        landing = self._table.schema.landing
+        arrays = [self._column(column) for column in landing.columns]
+        markers = self._markers
+        if self._table.options.history is History.APPEND_ONLY:
+            markers = self._repeated(int(RowMarker.INSERT), row_marker_field().type)
+        return pa.RecordBatch.from_arrays([*arrays, markers], schema=landing.arrow)
+
+    def _column(self, column: Column) -> pa.Array:
+        """Return the values of one column; NULL for one that nothing fills any more."""
+        if column.name in self._sources:
+            return self._typed.column(self._sources[column.name])
+        if column.name in self._audit:
+            return self._audit_column(self._audit[column.name], column)
+        return pa.nulls(self._typed.num_rows, column.type.arrow)
+
+    def _audit_column(self, value: AuditValue, column: Column) -> pa.Array:
+        if value is AuditValue.ACCEPTED_AT:
+            return self._repeated(self._acceptance.at, column.type.arrow)
+        if value is AuditValue.ROW_ORDER:
+            first = self._acceptance.sequence * _ROWS_OF_BATCH
+            return pa.array(range(first, first + self._typed.num_rows), column.type.arrow)
+        if value is AuditValue.DELETED:
+            return pc.equal(self._markers, int(RowMarker.DELETE))
+        return self._typed.column(carried(value))
+
+    def _repeated(self, value: object, of_type: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, of_type), self._typed.num_rows)
