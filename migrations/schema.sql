@@ -430,7 +430,7 @@ CREATE TABLE mirrorgate.row_images (
     CONSTRAINT row_images_row_key_check CHECK ((octet_length(row_key) <= 256)),
     CONSTRAINT row_images_sequence_check CHECK ((sequence >= 1))
 )
-WITH (fillfactor='80');
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_insert_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05', autovacuum_vacuum_cost_delay='1');
 
 -- What operators and the drain did to tables; kept when the table is gone.
 CREATE TABLE mirrorgate.table_events (

@@ -31,6 +31,12 @@ COMMENT ON COLUMN mirrorgate.tables.images_complete IS
     'Whether the table has kept row images, or none, since the first batch, so that no row lacks a row image.';
 
 ALTER TABLE mirrorgate.row_images DROP CONSTRAINT row_images_table_id_fkey;
+
+-- Each change of a row leaves an old image behind. With the defaults, a fifth of a large table would be dead before the
+-- first vacuum, and the sizes that the status of tables shows would be as old.
+ALTER TABLE mirrorgate.row_images SET (
+    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
 """
 
 

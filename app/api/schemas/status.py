@@ -81,6 +81,15 @@ class FailingModel(Model):
     last_at: datetime = Field(description="When the last of them failed.")
 
 
+class RowImagesSizeModel(Model):
+    """The row images that a table keeps."""
+
+    complete: bool = Field(description="Whether no row of the table lacks one.")
+    rows: int
+    exact: bool = Field(description="False if `rows` is an estimate.")
+    bytes: int = Field(description="An estimate of the room that they take in Postgres.")
+
+
 class TableModel(Model):
     """The state of a table and its reconciliation.
 
@@ -105,6 +114,8 @@ class TableModel(Model):
     mirror: MirrorModel | None
     load: LoadModel | None
     """The open load session, null without one."""
+    row_images: RowImagesSizeModel | None
+    """Null if the table keeps none."""
     dead_letters: WaitingLettersModel
     last_sequence: int
     published_through: int

@@ -11,6 +11,7 @@ from app.api.schemas.status import (
     LagModel,
     ProcessedModel,
     PublishedModel,
+    RowImagesSizeModel,
     TableModel,
     WaitingLettersModel,
 )
@@ -21,6 +22,7 @@ from app.domain.loads.load_session import LoadSession
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table
 from app.staging.connection.database import Connection
+from app.staging.images.size import ImagesSize, image_sizes
 from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
@@ -30,11 +32,12 @@ from app.staging.tables.status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """Return state, lag and reconciliation of these tables, in their order. Five queries, however many they are."""
+    """Return state, lag and reconciliation of these tables, in their order. Six queries, however many they are."""
     table_ids = [table.table_id for table in tables]
     counts, processed = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
     failing, mirrored = failing_tables(connection, table_ids), mirror_progress(connection, table_ids)
     loads = open_loads(connection, table_ids)
+    images = image_sizes(connection, [table.table_id for table in tables if table.options.keeps_images])
     return [
         _status(
             table,
@@ -43,6 +46,7 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
             failing.get(table_id),
             mirrored.get(table_id),
             loads.get(table_id),
+            images.get(table_id),
         )
         for table, table_id in zip(tables, table_ids, strict=True)
     ]
@@ -55,6 +59,7 @@ def _status(
     failing: TableFailure | None,
     mirrored: MirrorProgress | None,
     load: LoadSession | None,
+    images: ImagesSize | None,
 ) -> TableModel:
     return TableModel(
         table=str(table.name),
@@ -82,6 +87,11 @@ def _status(
         processed=None if processed is None else _processed(processed),
         mirror=None if mirrored is None else MirrorModel.of(mirrored),
         load=None if load is None else LoadModel.of(load, str(table.name)),
+        row_images=None
+        if images is None
+        else RowImagesSizeModel(
+            complete=images.is_complete, rows=images.rows, exact=images.is_exact, bytes=images.bytes
+        ),
         dead_letters=WaitingLettersModel(
             waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)
         ),

@@ -8,6 +8,7 @@ from app.domain.access.rights import Principal
 from app.domain.model.table import Table, TableId
 from app.domain.preflight.readiness import GatewayFacts
 from app.staging.connection.database import Connection
+from app.staging.images.size import AllImages, all_images
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
 from app.staging.ledger.leases import lease_owners
@@ -22,6 +23,7 @@ class ScrapeFacts:
     """The facts behind the metrics of one scrape. What is not known of a table is missing in a mapping."""
 
     gateway: GatewayFacts | None = None
+    images: AllImages | None = None
     tables: Sequence[Table] = ()
     counts: Mapping[TableId, TableCounts] = field(default_factory=dict)
     failing: Mapping[TableId, TableFailure] = field(default_factory=dict)
@@ -41,6 +43,7 @@ def read_facts(connection: Connection, principal: Principal, gateway: Gateway) -
     backlog = gateway.ingest.backlog
     return ScrapeFacts(
         gateway=gateway_facts(connection),
+        images=all_images(connection),
         tables=tables,
         counts=count_tables(connection, ids),
         failing=failing_tables(connection, ids),

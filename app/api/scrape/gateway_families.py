@@ -1,4 +1,4 @@
-"""Metrics of the gateway as a whole: its drains, and the clocks that it compares."""
+"""Metrics of the gateway as a whole: its drains, the clocks that it compares, and the row images."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from app.api.scrape.facts import ScrapeFacts
 
 
 def gateway_families(facts: ScrapeFacts) -> Iterable[Metric]:
-    """Return the metrics of drains and clocks."""
+    """Return the metrics of drains, clocks and row images."""
     drains = GaugeMetricFamily("mirrorgate_drain_workers", "Drains with a valid lease")
     waiting = GaugeMetricFamily(
         "mirrorgate_drain_workers_waiting", "Drains that publish nothing, by error code of the reason", labels=["code"]
@@ -29,4 +29,9 @@ def gateway_families(facts: ScrapeFacts) -> Iterable[Metric]:
         clock.add_metric(["api"], gateway.clock_behind_seconds)
         clock.add_metric(["drain"], gateway.drain_clock_behind_seconds)
         future.add_metric([], gateway.future_batches)
-    return drains, waiting, clock, future
+    rows = GaugeMetricFamily("mirrorgate_row_images", "Row images of all tables, as estimated by Postgres")
+    size = GaugeMetricFamily("mirrorgate_row_images_bytes", "Room that the row images of all tables take in Postgres")
+    if facts.images is not None:
+        rows.add_metric([], facts.images.rows)
+        size.add_metric([], facts.images.bytes)
+    return drains, waiting, clock, future, rows, size
