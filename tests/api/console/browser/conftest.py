@@ -7,6 +7,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.api.calls import Gateway
 from tests.api.console.browser.visitor import CHROMIUM, Visitor, visiting
+from tests.support.fabric.fixtures import clock, fabric, open_client
+from tests.support.onelake.fixtures import trust
+
+__all__ = ["clock", "fabric", "open_client", "trust"]
 
 
 @pytest.fixture(scope="package")

@@ -12,6 +12,8 @@ from tests.api.console.browser.tour import LOOKS, Visit, tour
 from tests.api.console.browser.visitor import Visitor, visiting
 from tests.support.postgres.databases import clear
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stocked(chromium: Browser, api_address: str, api_engine: sa.Engine) -> str:

@@ -14,6 +14,8 @@ from tests.api.console.browser.tour import walk
 from tests.api.console.browser.visitor import Visitor, visiting
 from tests.support.postgres.databases import clear
 
+pytestmark = pytest.mark.slow
+
 MARK: Final = "hostile-element"
 """The id of each element that a text would make, if it were markup."""
 

@@ -1,0 +1,187 @@
+"""An operator who knows only the console finds each fault on the overview, does what it says, and sees it mended.
+
+Each test causes its fault for real: nothing is written into the gateway's tables that its own programs would write.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from spark_jobs.fabric_watch import FabricWatcher
+from tests.api.console.browser.site import Site, has_own_disk, running_site
+from tests.api.console.browser.visitor import Visitor, visiting
+from tests.support.fabric.endpoint import Fabric
+from tests.support.fabric.fixtures import OpenClient
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+WELL = "Nothing needs attention."
+
+
+@dataclass
+class Operator:
+    """Somebody with a browser, who begins each time with the overview."""
+
+    visitor: Visitor
+    site: Site
+
+    def finds(self, title: str, *words: str) -> Locator:
+        """Return the trouble of this title, the only one on the overview, which has these words in its text."""
+
+        def shown() -> bool:
+            return self.reads() == [title]
+
+        wait_until(shown, within=15, what=f"the overview names {title}")
+        trouble = self.visitor.page.locator(".attention > li")
+        for word in words:
+            expect(trouble).to_contain_text(word)
+        return trouble
+
+    def sees_that_all_is_well(self) -> None:
+        def shown() -> bool:
+            return self.reads() == []
+
+        wait_until(shown, within=15, what="the overview names no trouble")
+        expect(self.visitor.page.get_by_text(WELL)).to_be_visible()
+        expect(self.visitor.page.locator(".sections .badge")).to_have_count(0)
+        assert self.visitor.complaints == []
+
+    def follows(self, trouble: Locator) -> None:
+        """Open the page that the trouble leads to."""
+        with self.visitor.page.expect_navigation():
+            trouble.get_by_role("link").first.click()
+
+    def reads(self) -> list[str] | None:
+        """Return the titles of all troubles on the overview, None if there is no overview."""
+        if not self.visitor.open("/console").ok:
+            return None
+        return self.visitor.page.locator(".attention .title > :nth-child(2)").all_inner_texts()
+
+
+@pytest.fixture(scope="module")
+def site(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running_site(tmp_path_factory.mktemp("site")) as running:
+        yield running
+
+
+@pytest.fixture
+def operator(chromium: Browser, site: Site) -> Iterator[Operator]:
+    """Give an operator in front of a gateway in which all is well."""
+    with visiting(chromium, site.address) as visitor:
+        visitor.sign_in()
+        someone = Operator(visitor, site)
+        someone.sees_that_all_is_well()
+        yield someone
+
+
+def test_a_quarantined_table(operator: Operator, site: Site) -> None:
+    site.register("sales.orders")
+    site.send("sales.orders", "1.00")
+    site.publish()
+    last = Path(site.gateway.status("sales.orders")["last_file"])
+    number = int(last.stem) + 1
+    foreign = site.zone / "sales.schema" / "orders" / f"{number:020}.parquet"
+    foreign.write_bytes(b"written by another program")
+    site.send("sales.orders", "2.00")
+    site.publish()
+
+    trouble = operator.finds(
+        "sales.orders", "quarantined", f"foreign_file: another file has number {number}", "move the file away"
+    )
+    foreign.unlink()
+    operator.follows(trouble)
+    page = operator.visitor.page
+    page.get_by_role("link", name="Release…").click()
+    page.get_by_label("What did you find and do?").fill("A copy job wrote into the zone; I moved its file away.")
+    page.get_by_label("Type the generation").fill("1")
+    operator.visitor.submit("Release the table")
+    expect(page.get_by_role("status").first).to_be_visible()
+    site.publish()
+    assert site.gateway.status("sales.orders")["lag"]["rows"] == 0
+    operator.sees_that_all_is_well()
+
+
+@pytest.mark.skipif(not has_own_disk(), reason="only root may mount a small disk")
+def test_a_full_disk(operator: Operator, site: Site) -> None:
+    site.register("sales.invoices")
+    site.send("sales.invoices", "1.00")
+    site.publish()
+    filler = site.zone.parent / "zone" / "left-behind.bin"
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(bytes(2**20))
+    operator.finds("A disk is nearly full", str(site.zone))
+    site.send("sales.invoices", "2.00")
+    for _ in range(3):
+        site.publish()
+    assert operator.reads() == ["sales.invoices", "A disk is nearly full"]
+    trouble = operator.visitor.page.locator(".attention > li").first
+    expect(trouble).to_contain_text("ENOSPC")
+    expect(trouble).to_contain_text("Free space")
+
+    filler.unlink()
+    site.publish()
+    operator.sees_that_all_is_well()
+
+
+def test_a_paused_database(operator: Operator, site: Site, fabric: Fabric, open_client: OpenClient) -> None:
+    site.register("sales.payments")
+    site.publish()
+    database = fabric.service.add("orders")
+    with closing(FabricWatcher(site.engine, partial(open_client, patience=5.0), 0.0)) as watcher:
+        watcher.poll()
+        operator.sees_that_all_is_well()
+        database.status, fabric.service.capacity_state = "Paused", "Paused"
+        watcher.poll()
+        operator.finds("Fabric has paused mirroring", "fabric", "capacity")
+        database.status, fabric.service.capacity_state = "Running", "Active"
+        watcher.poll()
+        operator.sees_that_all_is_well()
+
+
+def test_a_stopped_drain(operator: Operator, site: Site) -> None:
+    site.register("sales.refunds")
+    site.publish()
+    site.stop_drain()
+    site.send("sales.refunds", "1.00")
+    trouble = operator.finds("Nothing is published", "drain", "Start a drain with mirrorgate drain")
+    operator.follows(trouble)
+    expect(operator.visitor.page).to_have_title("Doctor – Mirrorgate")
+    site.start_drain()
+    site.publish()
+    assert site.gateway.status("sales.refunds")["lag"]["rows"] == 0
+    operator.sees_that_all_is_well()
+
+
+def test_dead_letters(operator: Operator, site: Site) -> None:
+    site.register("sales.returns")
+    site.send("sales.returns", "1.00", "1,50", "2.00")
+    site.publish()
+    trouble = operator.finds("sales.returns", "dead letters", "1 rejected messages wait", "correct and replay")
+    operator.follows(trouble)
+    page = operator.visitor.page
+    page.locator("main tbody").get_by_role("link").first.click()
+    page.get_by_role("link", name="Show the message").click()
+    message = page.get_by_label("Message as it was sent")
+    message.fill(message.input_value().replace("1,50", "1.50"))
+    operator.visitor.submit("Replay")
+    expect(page.get_by_text("the letter is replayed")).to_be_visible()
+    site.publish()
+    assert site.gateway.status("sales.returns")["lag"]["rows"] == 0
+    operator.sees_that_all_is_well()
+
+
+def test_an_unsafe_setting_of_postgres(operator: Operator, site: Site) -> None:
+    site.change_role("ALTER ROLE gateway SET synchronous_commit = off")
+    trouble = operator.finds("Postgres can lose acknowledged changes", "synchronous_commit", "What to do:")
+    operator.follows(trouble)
+    finding = operator.visitor.page.get_by_role("row").filter(has_text="synchronous_commit")
+    expect(finding).to_contain_text("What to do:")
+    site.change_role("ALTER ROLE gateway RESET synchronous_commit")
+    operator.sees_that_all_is_well()
