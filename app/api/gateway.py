@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from starlette.types import Scope
 
 from app.api.auth.authenticator import Authenticator
+from app.api.auth.code_flow import CodeFlow
 from app.api.cached_answer import CachedAnswer
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
@@ -27,6 +28,8 @@ class Gateway:
     settings: Settings
     engine: Engine
     authenticator: Authenticator
+    code_flow: CodeFlow | None
+    """Signs people in to the console at an identity provider; None without one."""
     audit_writer: AuditWriter
     ingest: Ingest
     writer: WriterProbe

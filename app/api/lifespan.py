@@ -13,8 +13,8 @@ from typing import Final
 
 from app.api.alerting.messages import Webhook
 from app.api.alerting.watch import AlertWatch
-from app.api.auth.authenticator import Authenticator
-from app.api.auth.tokens import token_verifier
+from app.api.auth.authenticator import Authenticator, TokenVerifier
+from app.api.auth.tokens import code_flow, token_verifier
 from app.api.cached_answer import CachedAnswer
 from app.api.gateway import Gateway
 from app.api.history_sampler import HistorySampler
@@ -66,7 +66,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         probe_threads = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
         stack.callback(probe_threads.shutdown)
         _start_alerts(settings, engine, backlog, stack)
-        authenticator = _start_authenticator(settings, engine, audit_writer, stack)
+        tokens = _start_token_verifier(settings, stack)
         if settings.console:
             sampler = HistorySampler(engine)
             sampler.start()
@@ -76,7 +76,8 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         yield Gateway(
             settings=settings,
             engine=engine,
-            authenticator=authenticator,
+            authenticator=_authenticator(settings, engine, audit_writer, tokens),
+            code_flow=code_flow(settings, tokens) if settings.console else None,
             audit_writer=audit_writer,
             ingest=ingest,
             writer=WriterProbe(group_commit),
@@ -133,14 +134,18 @@ def _open_mirror(settings: Settings, stack: ExitStack) -> MirrorRows | None:
     return mirror_rows
 
 
-def _start_authenticator(
-    settings: Settings, engine: Engine, audit_writer: AuditWriter, stack: ExitStack
-) -> Authenticator:
-    admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
+def _start_token_verifier(settings: Settings, stack: ExitStack) -> TokenVerifier | None:
     tokens = token_verifier(settings)
     if tokens is not None:
         tokens.start()
         stack.callback(tokens.close)
+    return tokens
+
+
+def _authenticator(
+    settings: Settings, engine: Engine, audit_writer: AuditWriter, tokens: TokenVerifier | None
+) -> Authenticator:
+    admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
     limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)
     signing_key = settings.signing_key.get_secret_value() if settings.signing_key else None
     return Authenticator(engine, admin_key, audit_writer, tokens, RateLimiter(limits), signing_key)

@@ -47,6 +47,28 @@ class AccessSettings(BaseModel):
             '`{"<role or scope>": {"rights": ["ingest"], "tables": ["sales.*"]}}`.'
         ),
     ] = {}
+    oidc_client_id: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Client id of the console at the issuer. With it, people can sign in to the console with their "
+            "accounts.",
+        ),
+    ] = None
+    oidc_client_secret: Annotated[
+        SecretStr | None,
+        Field(
+            min_length=1,
+            description="Client secret of the console at the issuer. Unset for a public client, which PKCE protects.",
+        ),
+    ] = None
+    oidc_redirect_url: Annotated[
+        str | None,
+        Field(
+            description="Where the issuer sends browsers back to: `https://<this gateway>/console/oidc/callback`, as "
+            "registered at the issuer."
+        ),
+    ] = None
     key_requests_per_second: Annotated[
         float | None,
         Field(

@@ -18,6 +18,9 @@ from app.domain.preflight.machine_findings import bytes_text, judge_memory
 from app.errors import Code, Misconfigured
 from app.settings import LOOPBACK, PREFIX, Settings
 
+CALLBACK_PATH: Final = "/console/oidc/callback"
+"""Where an identity provider sends browsers back to."""
+
 _TOKEN_PACKAGES: Final = ("jwt", "cryptography")
 
 
@@ -89,6 +92,7 @@ def check_tokens(settings: Settings) -> None:
         f"{PREFIX}OIDC_AUDIENCE": settings.oidc_audience,
         f"{PREFIX}OIDC_RIGHTS": settings.oidc_rights,
     }
+    _check_sign_in(settings)
     missing = [name for name, value in given.items() if not value]
     if len(missing) == len(given):
         return
@@ -111,6 +115,27 @@ def check_tokens(settings: Settings) -> None:
             f"{PREFIX}OIDC_ISSUER is set, but the packages that verify tokens are not installed",
             remedy="Install the extra `mirrorgate[oidc]`.",
         )
+
+
+def _check_sign_in(settings: Settings) -> None:
+    """Raise Misconfigured `bad_setting` if people could not sign in to the console with what is set."""
+    client, redirect, issuer = (f"{PREFIX}OIDC_{name}" for name in ("CLIENT_ID", "REDIRECT_URL", "ISSUER"))
+    if settings.oidc_client_id is None:
+        if settings.oidc_redirect_url is not None or settings.oidc_client_secret is not None:
+            name = redirect if settings.oidc_redirect_url is not None else f"{PREFIX}OIDC_CLIENT_SECRET"
+            raise _sign_in_error(f"{name} is set without {client}")
+        return
+    for name, value in ((issuer, settings.oidc_issuer), (redirect, settings.oidc_redirect_url)):
+        if value is None:
+            raise _sign_in_error(f"{client} is set without {name}")
+    address = str(settings.oidc_redirect_url)
+    if not is_safe_address(address) or urlsplit(address)[2:] != (CALLBACK_PATH, "", ""):
+        raise _sign_in_error(f"{redirect} must be https://<this gateway>{CALLBACK_PATH}")
+
+
+def _sign_in_error(detail: str) -> Misconfigured:
+    remedy = "Set the issuer, the client id and the redirect URL (docs/security.md), or neither of the last two."
+    return Misconfigured(Code.BAD_SETTING, detail, remedy=remedy)
 
 
 def is_safe_address(address: str) -> bool:

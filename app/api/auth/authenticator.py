@@ -13,6 +13,7 @@ from app.api.limits.rate_limits import RateLimiter
 from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.access.rate_limit import NO_LIMITS
 from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Right
+from app.domain.access.sign_in_attempt import SignInAttempt
 from app.domain.access.signatures import signing_secret
 from app.errors import Code, RejectedInput
 from app.staging.access.api_keys import StoredKey, find_key
@@ -43,6 +44,9 @@ class TokenVerifier(Protocol):
 
         Raises RejectedInput `unauthenticated` or TemporarilyUnavailable `issuer_unavailable`.
         """
+
+    def signed_in(self, token: str, client_id: str, attempt: SignInAttempt) -> tuple[Credential, float]:
+        """Return what the ID token of this sign-in grants, and when it expires. Raises what `credential` raises."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import httpx
 import jwt
-import msgspec
 import structlog
 
+from app.api.auth.issuer_documents import discovered, exchange_json, issuer_client, named_address, require_ok
 from app.errors import Code, TemporarilyUnavailable
-from app.settings.start_checks import is_safe_address
 
 log = structlog.get_logger()
 
@@ -27,8 +26,6 @@ RETRY_SECONDS: Final = 60.0
 RETRY_WITHOUT_KEYS_SECONDS: Final = 5.0
 """Pause between two reads while no key is known."""
 
-_TIMEOUT_SECONDS: Final = 5.0
-_MAX_BYTES: Final = 2**20
 _ALGORITHMS: Final = frozenset({"RS256", "ES256"})
 
 
@@ -91,36 +88,16 @@ class IssuerKeys:
 
 def _published_keys(issuer: str) -> dict[str, jwt.PyJWK]:
     """Return the issuer's signing keys by id. Raises httpx.HTTPError, or ValueError for an unusable answer."""
-    with httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False) as client:
-        discovery = _json(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        if discovery.get("issuer") != issuer:
-            raise ValueError("the discovery document names another issuer")
-        address = discovery.get("jwks_uri")
-        if not isinstance(address, str) or not is_safe_address(address):
-            raise ValueError("jwks_uri is not an https address")
-        entries = _json(client, address).get("keys")
+    with issuer_client() as client:
+        status, document = exchange_json(client, "GET", named_address(discovered(client, issuer), "jwks_uri"))
+    require_ok(status)
+    entries = document.get("keys")
     if not isinstance(entries, list):
         raise ValueError("the key document has no list of keys")
     keys = [key for entry in entries if (key := _signing_key(entry)) is not None]
     if not keys:
         raise ValueError("the key document has no usable signing key")
     return {str(key.key_id): key for key in keys}
-
-
-def _json(client: httpx.Client, address: str) -> dict[str, Any]:
-    body = bytearray()
-    with client.stream("GET", address) as answer:
-        if answer.status_code != httpx.codes.OK:
-            raise ValueError(f"status {answer.status_code}")
-        for chunk in answer.iter_bytes():
-            body += chunk
-            if len(body) > _MAX_BYTES:
-                raise ValueError("the answer is too large")
-    try:
-        content: dict[str, Any] = msgspec.json.decode(bytes(body), type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError("the answer is not a JSON object") from error
-    return content
 
 
 def _signing_key(entry: Any) -> jwt.PyJWK | None:

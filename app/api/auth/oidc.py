@@ -1,4 +1,4 @@
-"""Verifies access tokens of an OpenID Connect issuer, such as Entra ID, and returns what they grant."""
+"""Verifies tokens of an OpenID Connect issuer, such as Entra ID, and returns what they grant."""
 
 import threading
 from typing import Any, Final
@@ -7,6 +7,7 @@ import jwt
 
 from app.api.auth.issuer_keys import IssuerKeys
 from app.domain.access.rights import Credential, Grant
+from app.domain.access.sign_in_attempt import SignInAttempt
 from app.domain.access.token_claims import credential_of
 from app.errors import Code, RejectedInput
 
@@ -22,7 +23,7 @@ _MAX_KEY_ID_CHARACTERS: Final = 256
 
 
 class OidcVerifier:
-    """Verifies tokens for one audience, and reads the issuer's keys when a token needs them."""
+    """Verifies access tokens for one audience and ID tokens of sign-ins. Reads the issuer's keys if one needs them."""
 
     def __init__(self, keys: IssuerKeys, issuer: str, audience: str, granted_by: dict[str, Grant]) -> None:
         self._keys = keys
@@ -45,9 +46,21 @@ class OidcVerifier:
         Raises RejectedInput `unauthenticated`, or TemporarilyUnavailable `issuer_unavailable` if the issuer's keys are
         needed and cannot be read.
         """
-        return credential_of(self._claims(token), self._granted_by)
+        return credential_of(self._claims(token, self._audience), self._granted_by)
 
-    def _claims(self, token: str) -> dict[str, Any]:
+    def signed_in(self, token: str, client_id: str, attempt: SignInAttempt) -> tuple[Credential, float]:
+        """Return what the ID token of a person grants, and when it expires, in seconds since 1970.
+
+        Raises what `credential` raises, also for the token of another sign-in or of another client.
+        """
+        claims = self._claims(token, client_id)
+        if not attempt.is_nonce(claims.get("nonce")):
+            raise _rejection("was not made for this sign-in")
+        if claims.get("azp", client_id) != client_id:
+            raise _rejection("was made for another client")
+        return credential_of(claims, self._granted_by), float(claims["exp"])
+
+    def _claims(self, token: str, audience: str) -> dict[str, Any]:
         if len(token) > MAX_TOKEN_CHARACTERS:
             raise _rejection("is too long")
         key = self._keys.find(_key_id(token))
@@ -58,7 +71,7 @@ class OidcVerifier:
                 token,
                 key=key,
                 algorithms=list(ALGORITHMS),
-                audience=self._audience,
+                audience=audience,
                 issuer=self._issuer,
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud"], "verify_iat": False},

@@ -1,6 +1,7 @@
-"""Builds the verifier of OpenID Connect tokens from the settings, if they name an issuer."""
+"""Builds from the settings what verifies OpenID Connect tokens and what signs people in, if they name an issuer."""
 
 from app.api.auth.authenticator import TokenVerifier
+from app.api.auth.code_flow import CodeFlow, Registration
 from app.domain.access.rights import Grant, Right
 from app.settings import Settings
 from app.settings.start_checks import check_tokens
@@ -24,3 +25,13 @@ def token_verifier(settings: Settings) -> TokenVerifier | None:
         for name, granted in settings.oidc_rights.items()
     }
     return OidcVerifier(IssuerKeys(issuer), issuer, audience, granted_by)
+
+
+def code_flow(settings: Settings, tokens: TokenVerifier | None) -> CodeFlow | None:
+    """Return what signs people in to the console, or None if no client id is set. Does not contact the issuer."""
+    issuer, client_id, redirect_url = settings.oidc_issuer, settings.oidc_client_id, settings.oidc_redirect_url
+    if tokens is None or issuer is None or client_id is None or redirect_url is None:
+        return None
+    secret = settings.oidc_client_secret
+    given = None if secret is None else secret.get_secret_value()
+    return CodeFlow(Registration(issuer, client_id, given, redirect_url), tokens)

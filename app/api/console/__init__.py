@@ -1,15 +1,16 @@
 """The routes of the console: pages, forms and files below `/console`.
 
-`sessions` gives a route its signed-in user, `forms` the checked fields of a POST, `answers` the responses. `sign_in`
-and `assets` work without a session; `pages` has one router for each section. Routes read through `app.staging` and call
-the functions of the API's routes, never the API over HTTP. No page is in the contract of the API.
+`sessions` gives a route its signed-in user, `forms` the checked fields of a POST, `answers` the responses. `sign_in`,
+`oidc_sign_in` and `assets` work without a session; `pages` has one router for each section. Routes read through
+`app.staging` and call the functions of the API's routes, never the API over HTTP. No page is in the contract of the
+API.
 """
 
 from typing import Final
 
 from fastapi import FastAPI
 
-from app.api.console import assets, sign_in
+from app.api.console import assets, oidc_sign_in, sign_in
 from app.api.console.pages import (
     audit,
     dead_letters,
@@ -26,6 +27,7 @@ from app.api.console.sessions import SignInRequired, answer_sign_in
 _ROUTES: Final = (
     assets,
     sign_in,
+    oidc_sign_in,
     overview,
     tables,
     table,

@@ -20,10 +20,10 @@ def see_other(path: str) -> Response:
     return RedirectResponse(path, 303)
 
 
-def load_again(target: str, chrome: Chrome) -> Response:
+def load_again(target: str, chrome: Chrome, label: str = "Continue to the console") -> Response:
     """Return a page that loads `target` at once.
 
     A browser does not send the session's cookie (`SameSite=Strict`) along a link or redirect of another site. It sends
-    it with what this page loads.
+    it with what this page loads. And the policy of pages forbids a form to lead to another site, also by a redirect.
     """
-    return HTMLResponse(render("continue.html", ContinueView(target), chrome))
+    return HTMLResponse(render("continue.html", ContinueView(target, label), chrome))

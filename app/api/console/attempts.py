@@ -44,3 +44,7 @@ class AttemptLimit:
         bucket = self._buckets.setdefault(address, TokenBucket(ATTEMPTS_PER_SECOND, now))
         bucket.seconds_to_wait(now)  # fills it
         bucket.spend(1)
+
+
+SIGN_IN_ATTEMPTS: Final = AttemptLimit()
+"""The failed tries of this process, with keys and at an identity provider."""

@@ -11,7 +11,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from app.api.console.answers import page, see_other
-from app.api.console.attempts import AttemptLimit
+from app.api.console.attempts import SIGN_IN_ATTEMPTS
 from app.api.console.forms import ConsoleForm, check_origin, read_form
 from app.api.console.sessions import (
     COOKIE_PATH,
@@ -41,13 +41,12 @@ from app.staging.connection.database import translated_errors
 router = APIRouter()
 
 _THEME_SECONDS: Final = 365 * 86_400
-_attempts: Final = AttemptLimit()
 
 
 @router.get(SIGN_IN)
-async def sign_in_page(request: Request, next: str = "", ended: str = "") -> Response:
-    """Show the form that asks for a key."""
-    view = SignInView(safe_next(next), ended=bool(ended))
+async def sign_in_page(request: Request, gateway: GatewayDep, next: str = "", ended: str = "") -> Response:
+    """Show the form that asks for a key, and the way to an identity provider if there is one."""
+    view = SignInView(safe_next(next), ended=bool(ended), oidc=gateway.code_flow is not None)
     return page(request, "sign_in.html", view, anonymous_chrome(request))
 
 
@@ -58,11 +57,11 @@ async def sign_in(request: Request, gateway: GatewayDep) -> Response:
     form = await read_form(request)
     target = safe_next(form.raw("next"))
     address = request.client.host if request.client else ""
-    _attempts.check(address)
+    SIGN_IN_ATTEMPTS.check(address)
     try:
         token = await asyncio.to_thread(_start, gateway, form.raw("key").strip(), request.cookies.get(SESSION_COOKIE))
     except RejectedInput as error:
-        _attempts.note_failure(address)
+        SIGN_IN_ATTEMPTS.note_failure(address)
         return _rejected(request, gateway, target, form.raw("key").strip(), error)
     answer = see_other(target)
     set_session_cookie(request, answer, token)
@@ -132,15 +131,18 @@ def new_session(
 
 
 def _rejected(request: Request, gateway: Gateway, target: str, key: str, error: MirrorgateError) -> Response:
-    exchange = exchange_of(request.scope)
-    exchange.subject = gateway.authenticator.known_key_id(key)
-    record_rejection(exchange, error)
+    exchange_of(request.scope).subject = gateway.authenticator.known_key_id(key)
+    remedy = "Check that you copied all of it, mg_<id>_<secret>, and that it is neither expired nor deleted."
+    return rejected_sign_in(request, gateway, target, error, "This key is not valid.", remedy)
+
+
+def rejected_sign_in(
+    request: Request, gateway: Gateway, target: str, error: MirrorgateError, why: str, remedy: str
+) -> Response:
+    """Return the sign-in page with what was wrong. The try is logged, audited and counted like a rejected call."""
+    record_rejection(exchange_of(request.scope), error)
     REJECTED_REQUESTS.labels(error.code).inc()
-    view = SignInView(
-        target,
-        error="This key is not valid.",
-        remedy="Check that you copied all of it, mg_<id>_<secret>, and that it is neither expired nor deleted.",
-    )
+    view = SignInView(target, error=why, remedy=remedy, oidc=gateway.code_flow is not None)
     return page(request, "sign_in.html", view, anonymous_chrome(request), status=int(STATUS[error.kind]))
 
 

@@ -34,6 +34,7 @@ class SignInView:
 
 @dataclass(frozen=True, slots=True)
 class ContinueView:
-    """A page that loads another one of the console by itself."""
+    """A page that loads another one by itself."""
 
     target: str
+    label: str = "Continue to the console"
