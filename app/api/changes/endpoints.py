@@ -87,10 +87,7 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
             return Answer(200, msgspec.json.encode(preview))
         return await gateway.ingest.accept(reader, principal, identity, named.load_id)
     except RejectedInput as error:
-        if reader.has_layout:
-            raise
-        own, _, csv = reader.source_format.partition("_")
-        raise await asyncio.to_thread(explained, error, body, Form(own), is_csv=bool(csv)) from None
+        raise await asyncio.to_thread(reader.explained, error, body) from None
 
 
 async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:

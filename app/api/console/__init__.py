@@ -20,6 +20,7 @@ from app.api.console.pages import (
     producers,
     table,
     tables,
+    try_message,
     unknown,
 )
 from app.api.console.sessions import SignInRequired, answer_sign_in
@@ -33,6 +34,7 @@ _ROUTES: Final = (
     table,
     dead_letters,
     producers,
+    try_message,
     doctor,
     keys,
     audit,

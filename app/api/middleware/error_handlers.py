@@ -57,6 +57,13 @@ def record_rejection(exchange: Exchange, error: MirrorgateError) -> None:
 
 def answer_validation_error(exchange: Exchange, error: RequestValidationError) -> Response:
     """Return the answer for a parameter or a JSON body that pydantic rejects, without any value of it."""
+    rejection = validation_rejection(exchange, error)
+    _record_facts(exchange, rejection)
+    return problem_answer(exchange, rejection)
+
+
+def validation_rejection(exchange: Exchange, error: RequestValidationError) -> RejectedInput:
+    """Return what pydantic rejects as an error of the product, without any value."""
     problems = []
     for issue in error.errors():
         location, *path = (str(part) for part in issue["loc"])
@@ -70,9 +77,7 @@ def answer_validation_error(exchange: Exchange, error: RequestValidationError) -
         detail = description if issue["type"] == "extra_forbidden" else f"{name}: {description}"
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
         problems.append(Problem(code, detail, pointer=pointer))
-    rejection = RejectedInput.of(tuple(problems))
-    _record_facts(exchange, rejection)
-    return problem_answer(exchange, rejection)
+    return RejectedInput.of(tuple(problems))
 
 
 def _answer_http_exception(request: Request, error: HTTPException) -> Response:

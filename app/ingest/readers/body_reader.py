@@ -14,6 +14,7 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
+from app.formats.foreign_forms import Form, explained
 from app.formats.json.decoder import raw_messages
 from app.ingest.columnar.reading import ColumnarRequest
 from app.ingest.parsed_request import ParsedRequest
@@ -37,6 +38,13 @@ class BodyReader:
     """Returns the request for the reader thread, if the format has a columnar decoder."""
     has_layout: bool = False
     """True if messages have a custom form, which may look like another format's."""
+
+    def explained(self, error: RejectedInput, body: bytes) -> RejectedInput:
+        """Return the rejection of a body, which names the right endpoint if the body is of another form."""
+        if self.has_layout:
+            return error
+        own, _, csv = self.source_format.partition("_")
+        return explained(error, body, Form(own), is_csv=bool(csv))
 
 
 def present_table(table: TableName, table_cache: TableCache, principal: Principal) -> Table:
