@@ -19,6 +19,8 @@ SECONDS ?= 60
 # What the two ways to read bodies are compared on.
 FORMAT ?= arcion
 INPUTS ?= 1000000
+# The workspace of a tenant for the conformance run, by name or id.
+WORKSPACE ?=
 # How long to soak.
 HOURS ?= 1
 # How long to torture, and the seed whose schedule to replay.
@@ -28,7 +30,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak openapi docs schema dashboard manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak conformance openapi docs schema dashboard manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +74,10 @@ chaos: .venv ## Kill, stop and break the real parts under load for MINUTES (1), 
 
 soak: .venv ## Keep a steady load on a whole gateway for HOURS (1), and check that nothing grows
 	@$(RUN) tests.soak --hours $(HOURS) $(ARGS)
+
+conformance: .venv-run ## Prove in a tenant's WORKSPACE that Fabric reads what Mirrorgate writes; asks first
+	@test -n "$(WORKSPACE)" || { echo 'error: Name a workspace: make conformance WORKSPACE=Sales' >&2; exit 2; }
+	@$(RUN) tools.conformance --workspace "$(WORKSPACE)" $(ARGS)
 
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi

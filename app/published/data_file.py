@@ -43,7 +43,7 @@ def read_rows(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Lan
 
 
 def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Iterator[pa.Table]:
-    """Yield the rows of a file in its order, MAX_CHUNK_ROWS at a time.
+    """Yield the rows of a file in its order, MAX_CHUNK_ROWS at a time; of a file without rows, one chunk without rows.
 
     Markers stay a column, and are not checked. Delimited text is yielded as a whole. Raise as `read_rows`, after rows
     that could be read.
@@ -54,6 +54,8 @@ def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> I
             return
         parquet = pq.ParquetFile(opened, page_checksum_verification=True)
         missing = parquet.metadata.num_rows
+        if not missing:
+            yield parquet.schema_arrow.empty_table()
         for batch in parquet.iter_batches(MAX_CHUNK_ROWS):
             missing -= batch.num_rows
             yield pa.Table.from_batches([batch])

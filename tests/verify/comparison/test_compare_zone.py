@@ -194,6 +194,14 @@ def test_other_columns_are_a_finding_and_the_common_ones_are_compared(zone: Path
     assert codes(findings(zone, target)) == ["against_schema_differs"]
 
 
+def test_a_table_that_has_only_files_without_rows_has_their_columns(tmp_path: Path, target: Path) -> None:
+    folder = tmp_path / "zone" / NAME
+    publishers.write_metadata(folder, "id")
+    publishers.write_parquet(folder / publishers.parquet_name(1), ROWS.empty_table())
+    write_deltalake(target / NAME, ROWS.empty_table())
+    assert findings(tmp_path / "zone", target) == []
+
+
 def test_appended_duplicates_are_rows_of_their_own(tmp_path: Path, target: Path) -> None:
     folder = tmp_path / "zone" / NAME
     publishers.write_metadata(folder, "id")
