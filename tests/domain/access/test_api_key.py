@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.access.api_key import ApiKey, format_key, hash_secret
+from app.domain.access.api_key import ApiKey, format_key, hash_secret, looks_like_a_token
 from app.domain.access.rights import Grant, Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code
@@ -16,6 +16,25 @@ def test_a_key_is_recognised_by_the_hash_of_its_secret() -> None:
     assert key.key_id == "0011aabb"
     assert key.matches(hash_secret(SECRET))
     assert not key.matches(hash_secret(SECRET + "x"))
+
+
+def test_a_key_with_two_secrets_is_recognised_by_either() -> None:
+    key = ApiKey.parse(format_key("0011aabb", SECRET))
+    assert key.matches_any([hash_secret("other"), hash_secret(SECRET)])
+    assert key.matches_any([hash_secret(SECRET)])
+    assert not key.matches_any([hash_secret("other")])
+    assert not key.matches_any([])
+
+
+def test_a_key_that_is_none_is_rejected_without_its_text() -> None:
+    with rejected() as rejection:
+        ApiKey.parse("mg_not-a-key")
+    assert rejection.detail == "the key is not of the form mg_<id>_<secret>"
+
+
+def test_a_signed_token_is_told_from_a_key() -> None:
+    assert looks_like_a_token("eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl")
+    assert not looks_like_a_token(format_key("0011aabb", SECRET))
 
 
 def test_the_secret_is_not_in_what_a_key_prints() -> None:

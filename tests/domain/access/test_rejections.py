@@ -95,3 +95,44 @@ def test_no_rejection_is_lost_and_its_minute_and_code_stay(noted: list[tuple[Rej
     for counted in book.take():
         stored[counted.minute, counted.rejection.code] += counted.times
     assert stored == counts
+
+
+def test_a_new_minute_counts_to_the_limits_again() -> None:
+    book = RejectionCounter()
+    for minute in range(2):
+        for number in range(MAX_TABLES):
+            book.note(
+                Rejection("GET /", 404, "unknown_table", "prober", f"t{minute}-{number}"),
+                NOON + timedelta(minutes=minute),
+                None,
+            )
+    assert all(counted.rejection.table for counted in book.take())
+
+
+def test_a_moment_within_a_minute_counts_for_the_whole_minute() -> None:
+    book = RejectionCounter()
+    book.note(READ, NOON.replace(second=3, microsecond=7), None)
+    assert [counted.minute for counted in book.take()] == [NOON]
+
+
+def test_what_is_put_back_to_a_full_counter_keeps_its_number_and_loses_its_details() -> None:
+    book = RejectionCounter()
+    book.note(READ, NOON, "first")
+    taken = book.take()
+    for number in range(MAX_REJECTIONS):
+        book.note(Rejection("GET /", 403, "forbidden", f"key{number}"), NOON, None)
+    book.put_back(taken)
+    coarse = Rejection(ANY_ACTION, READ.status, READ.code)
+    assert [(one.minute, one.times, one.request_id) for one in book.take() if one.rejection == coarse] == [
+        (NOON, 1, "first")
+    ]
+
+
+def test_the_limit_itself_is_counted_apart() -> None:
+    book = RejectionCounter()
+    for number in range(MAX_REJECTIONS):
+        book.note(Rejection("GET /", 403, "forbidden", f"key{number}"), NOON, None)
+    taken = book.take()
+    assert len(taken) == MAX_REJECTIONS
+    book.put_back(taken)
+    assert {one.rejection for one in book.take()} == {one.rejection for one in taken}

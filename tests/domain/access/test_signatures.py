@@ -79,6 +79,28 @@ def test_any_header_is_read_or_rejected(header: str) -> None:
     assert signature is None or not signature.is_of(BODY, SECRET, NOW)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [f"t=1,v1={ZEROS},v1=g", f"t=1,t=x,v1={ZEROS}", f"t=1,=x,v1={ZEROS}", f"t=1,v1={ZEROS},", f"t=1,v1=x={ZEROS}"],
+)
+def test_a_part_that_is_damaged_makes_the_header_no_signature(header: str) -> None:
+    assert Signature.parse(header) is None
+
+
+def test_a_header_can_have_four_signatures() -> None:
+    assert is_of(f"t={int(NOW)}" + f",v1={'0' * 64}" * 3 + f",v1={timed(int(NOW))[-64:]}")
+
+
+def test_a_time_at_the_limit_is_right() -> None:
+    assert is_of(timed(int(NOW) - MAX_SKEW_SECONDS), now=float(int(NOW)))
+
+
+def test_a_signing_secret_is_the_same_in_every_release() -> None:
+    secret = signing_secret("m" * 32, "00112233", bytes(range(SALT_BYTES)))
+    assert secret == "bQDWkcYc-F-AeqhXJGz-alOzA9GUzSdVirzi-vJg_wY"
+    assert all("=" not in signing_secret("m" * 32, f"{number:08x}", bytes(SALT_BYTES)) for number in range(4))
+
+
 def test_signing_secrets_differ_by_gateway_key_and_salt() -> None:
     salts = (bytes(SALT_BYTES), b"\x01" * SALT_BYTES)
     secrets = {

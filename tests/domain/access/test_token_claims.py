@@ -7,6 +7,7 @@ import pytest
 from app.domain.access.rights import Credential, Grant, Principal, Right
 from app.domain.access.token_claims import credential_of, subject_of
 from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
 from app.errors import Code
 from tests.support.rejections import rejected
 
@@ -36,6 +37,10 @@ def test_a_token_without_a_subject_is_rejected(claims: dict[str, Any]) -> None:
     with rejected() as rejection:
         subject_of(claims)
     assert rejection.code is Code.UNAUTHENTICATED
+    assert rejection.detail in {
+        "the token names no subject and no application",
+        "the token's claim sub must be 1 to 200 visible ASCII characters",
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,3 +84,23 @@ def test_the_only_grant_of_a_key_is_its_principal() -> None:
     assert Credential("0011aabb", (OWNER,)).acting_by(Right.INGEST) == Principal(
         "0011aabb", OWNER.rights, OWNER.table_patterns
     )
+
+
+def test_the_caller_has_the_subject_and_only_the_right_of_the_call() -> None:
+    credential = credential_of({"sub": "a", "roles": ["sender", "sales.owner"]}, GRANTED_BY)
+    caller = credential.acting_by(Right.REGISTER)
+    assert caller == Principal("oidc:a", frozenset({Right.REGISTER}), ("sales.*",), (SENDER, OWNER))
+
+
+def test_a_key_can_do_all_that_its_one_grant_says() -> None:
+    caller = Credential("0011aabb", (OWNER,)).acting_by(Right.INGEST)
+    assert caller is not None
+    assert caller.may(Right.REGISTER, TableName.parse("sales.orders"))
+    assert not caller.may(Right.REGISTER, TableName.parse("hr.people"))
+    assert not caller.may(Right.READ, TableName.parse("sales.orders"))
+
+
+def test_a_caller_may_name_sources_within_its_tables() -> None:
+    caller = Principal("0011aabb", OWNER.rights, OWNER.table_patterns)
+    assert caller.may_name(SourceName.parse("erp.SALES.orders"))
+    assert not caller.may_name(SourceName.parse("erp.hr.people"))
