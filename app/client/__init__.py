@@ -2,9 +2,9 @@
 
 `writer` is for applications: ChangeWriter and AsyncChangeWriter buffer rows and post them in the background. `producer`
 and `async_sender` post single requests, each durable once under the names of `request_names`; `retrying` says which are
-repeated, and when. `http` is the client under all of them and of the command line. `send` posts files of changes in
-requests that `chunking` cuts, in an order and to tables that `file_paths` finds. `table_manifest` compares a YAML
-declaration of tables with those of a gateway.
+repeated, and when. `loads` begins, completes and aborts load sessions. `http` is the client under all of them and of
+the command line. `send` posts files of changes in requests that `chunking` cuts, in an order and to tables that
+`file_paths` finds. `table_manifest` compares a YAML declaration of tables with those of a gateway.
 
 Applications import what `__all__` names from here. It is loaded on first use, because the commands need little of it.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from app.client.async_sender import AsyncGatewayClient
     from app.client.http import AnswerLost, GatewayClient, RejectedByGateway
+    from app.client.loads import Load
     from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
     from app.client.writer.async_change_writer import AsyncChangeWriter
     from app.client.writer.change_writer import ChangeWriter
@@ -30,6 +31,7 @@ _MODULES: Final = {
     "ChangeRequest": "request_names",
     "ChangeWriter": "writer.change_writer",
     "GatewayClient": "http",
+    "Load": "loads",
     "Patience": "producer",
     "Producer": "producer",
     "ProducerConflict": "request_names",
@@ -49,6 +51,7 @@ __all__ = [
     "ChangeRequest",
     "ChangeWriter",
     "GatewayClient",
+    "Load",
     "Patience",
     "Producer",
     "ProducerConflict",

@@ -13,7 +13,8 @@ from app.api.auth.dependencies import visible_name
 from app.api.gateway import Gateway
 from app.api.operations.visible_tables import found_table
 from app.domain.access.rights import Principal
-from app.domain.loads.load_session import LoadId, LoadMode, LoadSession, LoadState, LoadStep
+from app.domain.loads.load_mode import LoadMode
+from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.ingest import give_marker

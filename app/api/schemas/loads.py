@@ -7,7 +7,8 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
-from app.domain.loads.load_session import LoadMode, LoadSession, LoadState
+from app.domain.loads.load_mode import LoadMode
+from app.domain.loads.load_session import LoadSession, LoadState
 
 
 class BeginLoad(Model):

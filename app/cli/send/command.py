@@ -15,6 +15,7 @@ from app.cli.exit_status import INTERRUPTED
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, with_connection
 from app.client.file_paths import UNFINISHED_NAMES, FileNames, FileOrder, PathTemplate
 from app.client.send.source import Source, SourceFormat
+from app.domain.loads.load_mode import LoadMode
 from app.errors import MirrorgateError, Misconfigured
 from app.formats.arcion.csv_layout import CsvMode
 from app.formats.rows.operations import RowOperation
@@ -116,6 +117,13 @@ def send(
     give_up_after: Annotated[
         float, typer.Option(min=0, help="Seconds to retry a request while the gateway is unreachable or busy.")
     ] = 120.0,
+    load: Annotated[
+        LoadMode | None,
+        typer.Option(
+            help="Send the file as a load of the table, which keeps row images. full: it has all rows, so the others "
+            "are deleted at the end; append: it has more rows. The same command continues after a crash."
+        ),
+    ] = None,
     producer: Annotated[
         str | None,
         typer.Option(
@@ -123,7 +131,7 @@ def send(
         ),
     ] = None,
     state_dir: Annotated[
-        Path, typer.Option(help="producer: folder of its journal. Use the same folder in every run.")
+        Path, typer.Option(help="producer, load: folder of its journal. Use the same folder in every run.")
     ] = _STATE_DIR,
     follow: Annotated[
         Path | None,
@@ -189,6 +197,9 @@ def send(
     With --producer, a journal on this machine records what was sent. Whatever ended the command (a rejection, kill -9,
     a power failure), run it again: it continues exactly there, and sends nothing twice. A file is sent once.
 
+    With --load, the file becomes a load session (docs/loads.md): `mirrorgate send prices.csv --format rows-csv --table
+    shop.prices --load full` makes the table equal to the file, while its stream of changes continues.
+
     Exit status: 0 all accepted; 1 rejected; 2 wrong usage; 3 given up because the gateway was unreachable or busy; 130
     interrupted by Ctrl-C or SIGTERM.
 
@@ -216,7 +227,9 @@ def send(
         raise typer.BadParameter("give either --table or --table-from-path")
     if (file is None) == (follow is None):
         raise typer.BadParameter("give either a FILE or --follow DIR")
-    _check_combination(context, follow, producer, done_marker, from_message)
+    _check_combination(context, follow, producer, done_marker, from_message, load)
+    if load is not None and table is None:
+        raise typer.BadParameter("--load requires --table")
     if producer is not None and not _PRODUCER.fullmatch(producer):
         raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
     source = Source(source_format, table, parameters)
@@ -235,6 +248,8 @@ def send(
                 folder = WatchedFolder(follow, names, recursive or bool(templates), done_dir)
                 following = Following(folder, settle, order, poll, templates, done_dir)
                 job.follow(client, following, producer, state_dir, once=once)
+            elif file is not None and load is not None:
+                job.load(client, _readable(file), load.value, state_dir)
             elif file is not None and producer is not None:
                 job.send_numbered(client, _readable(file), from_message, producer, state_dir)
             elif file is not None:
@@ -245,7 +260,12 @@ def send(
 
 
 def _check_combination(
-    context: typer.Context, follow: Path | None, producer: str | None, done_marker: str | None, from_message: int
+    context: typer.Context,
+    follow: Path | None,
+    producer: str | None,
+    done_marker: str | None,
+    from_message: int,
+    load: LoadMode | None,
 ) -> None:
     """Raise BadParameter for options without the option they belong to, or that exclude each other."""
     if follow is None and any(_is_given(context, name) for name in _FOLLOW_OPTIONS):
@@ -253,8 +273,10 @@ def _check_combination(
         raise typer.BadParameter(f"{names} and --poll are for --follow")
     if done_marker is not None and _is_given(context, "settle"):
         raise typer.BadParameter("give either --settle or --done-marker")
-    if producer is None and _is_given(context, "state_dir"):
-        raise typer.BadParameter("--state-dir is for --producer")
+    if producer is None and load is None and _is_given(context, "state_dir"):
+        raise typer.BadParameter("--state-dir is for --producer and --load")
+    if load is not None and (follow is not None or producer is not None or from_message):
+        raise typer.BadParameter("--load does not take --follow, --producer or --from-message")
     if follow is not None and (producer is None or from_message):
         raise typer.BadParameter("--follow requires --producer and does not take --from-message")
 
@@ -298,18 +320,21 @@ def _readable(file: Path) -> Path:
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
     """Print what was accepted, then raise or exit unless everything was."""
-    from app.cli.send.report import interruption, progress_grid, summary, to_json
+    from app.cli.send.report import interruption, load_summary, progress_grid, summary, to_json
 
     progress = job.progress
     if as_json:
-        typer.echo(json.dumps(to_json(progress, end, job.numberings)))
+        load = None if job.loaded is None else job.loaded.status
+        typer.echo(json.dumps(to_json(progress, end, job.numberings, load)))
     elif end is None or progress.requests or progress.repeated or progress.files:
         say(summary(progress, of_files=of_files))
+        if job.loaded is not None and job.loaded.status:
+            say(load_summary(job.loaded.status))
         if progress.tables:
             progress_grid(progress).print(OUTPUT)
     sys.stdout.flush()  # before the error, also where both streams share a pipe
     if isinstance(end, MirrorgateError):
         raise end
     if end is not None:
-        say(interruption(progress, is_numbered=bool(job.numberings)), to=ERRORS)
+        say(interruption(progress, is_numbered=bool(job.numberings) or job.loaded is not None), to=ERRORS)
         raise typer.Exit(INTERRUPTED)

@@ -1,5 +1,6 @@
 """The report that `mirrorgate send` prints at its end, for people and as JSON."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -9,10 +10,13 @@ from app.client.send.progress import Progress
 from app.errors import MirrorgateError
 
 
-def to_json(progress: Progress, end: BaseException | None, numberings: list[Numbering]) -> dict[str, Any]:
+def to_json(
+    progress: Progress, end: BaseException | None, numberings: list[Numbering], load: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the report for --json. `end` is the error that ended the run, None if everything was sent.
 
-    `producer` is that of the run; with a producer for each table, `producers` lists them.
+    `producer` is that of the run; with a producer for each table, `producers` lists them. `load` is the load session as
+    the gateway described it last.
     """
     error = None
     if isinstance(end, MirrorgateError):
@@ -20,7 +24,8 @@ def to_json(progress: Progress, end: BaseException | None, numberings: list[Numb
     producers = [{"producer": numbering.producer, "sequence": numbering.durable} for numbering in numberings]
     of_tables = {"producers": producers} if any("@" in numbering.producer for numbering in numberings) else {}
     producer = producers[0] if producers and not of_tables else None
-    return {"complete": end is None, **asdict(progress), "producer": producer, **of_tables, "error": error}
+    of_load = {} if load is None else {"load": load}
+    return {"complete": end is None, **asdict(progress), "producer": producer, **of_tables, **of_load, "error": error}
 
 
 def summary(progress: Progress, *, of_files: bool) -> str:
@@ -34,6 +39,14 @@ def summary(progress: Progress, *, of_files: bool) -> str:
         parts.append(f"{counted(progress.ignored, 'message')} without a body ignored")
     if progress.duplicates:
         parts.append(f"{counted(progress.duplicates, 'duplicate')} dropped")
+    return ", ".join(parts)
+
+
+def load_summary(load: Mapping[str, Any]) -> str:
+    """Return one line that says what a load session did."""
+    parts = [f"load {load['state']}: {counted(load['rows'], 'row')}", f"{counted(load['deletes'], 'row')} deleted"]
+    if load["superseded"]:
+        parts.append(f"{counted(load['superseded'], 'row')} left to the stream, which changed them meanwhile")
     return ", ".join(parts)
 
 

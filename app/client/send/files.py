@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.client.chunking.chunks import Limits
 from app.client.send.folder import FileState, state_of
+from app.client.send.load_run import LoadRun
 from app.client.send.numbering import STANDARD_INPUT, Numbering, Start
 from app.client.send.progress_display import ProgressDisplay
 from app.client.send.sender import BLOCK_BYTES, Sender, SendFailed
@@ -34,6 +35,21 @@ class FileSender:
             state = state_of(status) if is_file else None
             if not self._send(stream, name, state, lambda other: other != name and Path(other).exists(), skip):
                 self.display.print(f"{path} was sent completely before")
+
+    def load(self, path: Path, load: LoadRun) -> None:
+        """Send a file as a load, and complete it. Raises SendFailed, RejectedInput or RejectedByGateway."""
+        with opened(path) as stream:
+            status = os.fstat(stream.fileno())
+            is_file = path != Path(STANDARD_INPUT) and stat.S_ISREG(status.st_mode)
+            state = state_of(status) if is_file else None
+            skip = load.start(str(path.resolve()) if is_file else STANDARD_INPUT, state)
+            if skip is not None:
+                self.display.start_file(path.name, None if state is None else state.size)
+                self.sender.send(self._blocks(stream), self.limits, Start(skip))
+                if state is not None and state_of(os.fstat(stream.fileno())) != state:
+                    remedy = "Load only complete files. The same command begins a new load with the present content."
+                    raise RejectedInput(Code.BAD_REQUEST, f"{path} was changed while it was sent", remedy=remedy)
+        load.complete()
 
     def send_from_folder(self, folder: Path, name: str, settled: FileState) -> None:
         """Send a file of a watched folder, which may be empty; one that changed since `settled` is left for later."""

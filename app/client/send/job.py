@@ -11,20 +11,22 @@ from typing import Any, Final
 
 from app.client.chunking.chunks import Limits
 from app.client.file_paths import FileOrder, PathTemplate, TablePath
-from app.client.http import GatewayClient
-from app.client.producer import durable_number
+from app.client.http import GatewayClient, RejectedByGateway
+from app.client.loads import Mode
+from app.client.producer import Patience, durable_number
 from app.client.retrying import call_with_retries
 from app.client.send.files import FileSender
 from app.client.send.folder import PendingFiles, WatchedFolder
 from app.client.send.follow import Follower
 from app.client.send.follow_tables import TableFollowers
 from app.client.send.journal import Journal
+from app.client.send.load_run import LoadRun
 from app.client.send.numbering import Numbering
 from app.client.send.progress import Progress
 from app.client.send.progress_display import ProgressDisplay
 from app.client.send.sender import Sender, SendFailed
 from app.client.send.source import Source
-from app.errors import MirrorgateError
+from app.errors import MirrorgateError, TemporarilyUnavailable
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 
@@ -52,6 +54,8 @@ class SendJob:
     display: ProgressDisplay
     progress: Progress = field(default_factory=Progress)
     numberings: list[Numbering] = field(default_factory=list)
+    loaded: LoadRun | None = None
+    """The load session of the run."""
 
     def send(self, client: GatewayClient, file: Path, skip: int) -> None:
         """Send one file, without its first `skip` messages. Raises SendFailed."""
@@ -63,6 +67,24 @@ class SendJob:
             journal = journals.enter_context(Journal.opened(state_folder, producer))
             numbering = self._numbering(client, producer, journal)
             self._file_sender(client, self.source, numbering).send(file, skip=skip)
+
+    def load(self, client: GatewayClient, file: Path, mode: Mode, state_folder: Path) -> None:
+        """Send one file as a load session of the source's table, and complete it.
+
+        Raises SendFailed, RejectedInput or Misconfigured.
+        """
+        assert self.source.table is not None
+        patience = Patience(self.give_up_after, on_wait=self.display.show_retry)
+        files = self._file_sender(client, self.source, None)
+        try:
+            with LoadRun.opened(state_folder, client, self.source.table, mode, patience) as run:
+                self.loaded = run
+                files.sender.names = run
+                files.load(file, run)
+        except SendFailed:
+            raise
+        except (RejectedByGateway, TemporarilyUnavailable) as error:
+            raise SendFailed(error, error.detail, remedy=error.remedy, errors=[]) from error
 
     def follow(
         self, client: GatewayClient, following: Following, producer: str, state_folder: Path, *, once: bool

@@ -79,28 +79,14 @@ class Journal:
         `bad_setting` for an unusable folder or journal.
         """
         journal = cls(folder / f"{producer}.journal", producer)
-        try:
-            for path in reversed([folder, *folder.parents]):
-                path.mkdir(mode=0o700, exist_ok=True)  # parents=True would create the parents with the default mode
-            lock = os.open(folder / f"{producer}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            remedy = "Give a writable folder with --state-dir."
-            raise Misconfigured(
-                Code.BAD_SETTING, f"{folder} cannot be used: {error.strerror}", remedy=remedy
-            ) from error
-        try:
+        detail = f"another process is sending for the producer {producer}"
+        with locked_folder(folder, producer, detail, "Wait until it ends, or give this one another --producer."):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                detail = f"another process is sending for the producer {producer}"
-                remedy = "Wait until it ends, or give this one another --producer."
-                raise RejectedInput(Code.ALREADY_RUNNING, detail, remedy=remedy) from None
-            journal._read()
-            journal._compact()
-            yield journal
-        finally:
-            journal.close()
-            os.close(lock)
+                journal._read()
+                journal._compact()
+                yield journal
+            finally:
+                journal.close()
 
     @property
     def unfinished(self) -> str | None:
@@ -186,6 +172,30 @@ class Journal:
         os.close(folder)
         self.close()
         self._file, self._lines = file, len(lines)
+
+
+@contextmanager
+def locked_folder(folder: Path, name: str, held: str, remedy: str = "Wait until it ends.") -> Iterator[None]:
+    """Make a folder if there is none, and hold the lock file of a name in it.
+
+    Raises RejectedInput `already_running` with the detail `held` and a remedy while another process has the lock, and
+    Misconfigured `bad_setting` for an unusable folder.
+    """
+    try:
+        for path in reversed([folder, *folder.parents]):
+            path.mkdir(mode=0o700, exist_ok=True)  # parents=True would create the parents with the default mode
+        lock = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        detail = f"{folder} cannot be used: {error.strerror}"
+        raise Misconfigured(Code.BAD_SETTING, detail, remedy="Give a writable folder with --state-dir.") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RejectedInput(Code.ALREADY_RUNNING, held, remedy=remedy) from None
+        yield
+    finally:
+        os.close(lock)
 
 
 def _write(file: int, content: bytes) -> None:

@@ -11,18 +11,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
+from app.domain.loads.load_mode import LoadMode
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.errors import Code, RejectedInput
 
 LoadId = NewType("LoadId", str)
 """The UUID of a load session, as text."""
-
-
-class LoadMode(StrEnum):
-    """What completing a load deletes: the rows that it did not have, or nothing."""
-
-    FULL = "full"
-    APPEND = "append"
 
 
 class LoadState(StrEnum):

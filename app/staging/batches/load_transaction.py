@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.domain.loads.load_session import LoadId, LoadMode, LoadSession, LoadState, LoadStep, check_step
+from app.domain.loads.load_mode import LoadMode
+from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep, check_step
 from app.domain.loads.loaded_rows import check_loadable, has_repeats, without_keys
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer

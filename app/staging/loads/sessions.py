@@ -9,9 +9,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from app.domain.loads.load_mode import LoadMode
 from app.domain.loads.load_session import (
     LoadId,
-    LoadMode,
     LoadSession,
     LoadState,
     is_repeated_abort,

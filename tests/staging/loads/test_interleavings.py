@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.loads.load_session import LoadId, LoadMode, LoadSession, LoadState, LoadStep
+from app.domain.loads.load_mode import LoadMode
+from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep
 from app.domain.model.change import Change, Operation
 from app.domain.model.table import Table
 from app.domain.rows.landing_rows import landing_rows

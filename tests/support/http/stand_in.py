@@ -12,6 +12,7 @@ _FORWARDED = (
     "Authorization",
     "Content-Type",
     "Idempotency-Key",
+    "Mirrorgate-Load",
     "Mirrorgate-Producer",
     "Mirrorgate-Producer-Sequence",
     "Mirrorgate-Producer-Position",

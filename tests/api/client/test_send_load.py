@@ -1,0 +1,130 @@
+"""`mirrorgate send --load` with the real API: a file becomes a load session, also after a crash."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.client.http import GatewayClient, RejectedByGateway
+from app.client.loads import Load
+from app.errors import Code
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.commands import Ended, Terminal
+from tests.support.gateway_parts import current
+from tests.support.http.holding_proxy import Held, holding_proxy
+from tests.support.postgres import sql
+from tests.support.processes import started
+from tests.support.samples.images import stored_images
+
+TABLE = "shop.prices"
+
+Send = Callable[..., Ended]
+
+
+@pytest.fixture
+def table(gateway: Gateway) -> str:
+    gateway.register(TABLE, {"id": "int64", "note": "string"}, ["id"], row_images="on").raise_for_status()
+    return TABLE
+
+
+@pytest.fixture
+def send(api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Send:
+    """Run the command on the same file, each time with this content."""
+
+    def run(content: bytes, *options: object) -> Ended:
+        file = tmp_path / "prices.csv"
+        file.write_bytes(content)
+        given = ("--format", "rows-csv", "--table", TABLE, "--state-dir", tmp_path / "state", *options)
+        return Terminal(api_address, monkeypatch, capsys).run("send", file, *given)
+
+    return run
+
+
+def prices(keys: Iterable[int], note: str) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([("id", "note"), *((key, note) for key in keys)])
+    return text.getvalue().encode()
+
+
+def notes(engine: sa.Engine) -> dict[int, Any]:
+    images = stored_images(engine, current(engine, TABLE)).values()
+    return {int(str(image["id"])): image["note"] for image in images}
+
+
+def loads(gateway: Gateway) -> list[str]:
+    return [load["state"] for load in gateway.get(f"/v1/tables/{TABLE}/loads").json()["loads"]]
+
+
+def test_a_file_is_loaded_again_whenever_its_content_is_new(
+    gateway: Gateway, table: str, api_engine: sa.Engine, send: Send
+) -> None:
+    assert send(prices(range(10), "a"), "--load", "full", "--batch", 4).status == 0
+    ended = send(prices(range(5, 12), "b"), "--load", "full", "--json")
+    assert (ended.status, ended.errors) == (0, "")
+    load = ended.report["load"]
+    assert (load["state"], load["rows"], load["deletes"]) == ("completed", 7, 5)
+    assert notes(api_engine) == dict.fromkeys(range(5, 12), "b")
+    assert "load completed: 1 row, 0 rows deleted" in send(prices([20], "c"), "--load", "append").output
+    assert notes(api_engine) == dict.fromkeys(range(5, 12), "b") | {20: "c"}
+
+
+def test_a_corrected_file_begins_a_new_load(gateway: Gateway, table: str, api_engine: sa.Engine, send: Send) -> None:
+    wrong = prices([1, 2], "a") + b"not a number,x\n"
+    assert send(wrong, "--load", "full", "--batch", 1).status == 1
+    assert send(prices([2, 3], "b"), "--load", "full").status == 0
+    assert loads(gateway) == ["completed", "aborted"]
+    assert notes(api_engine) == {2: "b", 3: "b"}
+
+
+def test_a_killed_load_continues_with_the_same_command(
+    gateway: Gateway, table: str, api_engine: sa.Engine, api_address: str, tmp_path: Path
+) -> None:
+    gateway.rows(table, {"id": 99, "note": "gone"}).raise_for_status()
+    file, state = tmp_path / "prices.csv", tmp_path / "state"
+    file.write_bytes(prices(range(30), "a"))
+    options = ("--format", "rows-csv", "--table", table, "--load", "full", "--batch", 10, "--state-dir", state)
+    with holding_proxy(api_address, 4, Held.LOST) as before:
+        command = ("send", file, *options, "--url", before.url, "--key", ADMIN_KEY)
+        with started("app.cli", *command) as process:
+            assert before.held.wait(60)
+            process.kill()
+            process.wait()
+        before.release.set()
+    assert loads(gateway) == ["open"]
+    with started("app.cli", "send", file, *options, "--url", api_address, "--key", ADMIN_KEY) as process:
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, ""), output
+    assert loads(gateway) == ["completed"]
+    assert notes(api_engine) == dict.fromkeys(range(30), "a")
+    assert sql.value(api_engine, "SELECT rows FROM mirrorgate.loads") == 30
+
+
+def test_another_open_load_ends_the_command_with_its_id(gateway: Gateway, table: str, send: Send) -> None:
+    load = gateway.post(f"/v1/tables/{table}/loads", json={"mode": "full"}).json()["load"]
+    ended = send(prices([1], "a"), "--load", "full")
+    assert ended.status == 1
+    assert load in ended.errors
+
+
+def test_a_load_needs_a_table_and_no_producer(send: Send) -> None:
+    assert send(b"", "--load", "full", "--producer", "p").status == 2
+
+
+def test_a_client_continues_a_load_that_it_knows_by_its_id(
+    gateway: Gateway, table: str, api_engine: sa.Engine, api_address: str
+) -> None:
+    gateway.rows(table, {"id": 1, "note": "gone"}).raise_for_status()
+    with GatewayClient(api_address, ADMIN_KEY) as client:
+        load = Load.begin(client, table, "full")
+        client.post_changes("rows", b'[{"id": 2, "note": "a"}]', table=table, headers=load.headers)
+        again = Load.begin(client, table, "full", load_id=load.load_id)
+        assert again.complete()["deletes"] == 1
+        assert again.status()["state"] == "completed"
+        with pytest.raises(RejectedByGateway) as rejection:
+            again.abort()
+    assert rejection.value.code is Code.LOAD_ENDED
+    assert notes(api_engine) == {2: "a"}
