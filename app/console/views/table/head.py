@@ -8,7 +8,7 @@ from app.domain.model.table import Table
 
 FRAGMENTS: Final = "/console/fragments"
 
-_TABS: Final = (("Status", ""), ("Files", "/files"), ("Schema", "/schema"))
+_TABS: Final = (("Status", ""), ("Files", "/files"), ("Schema", "/schema"), ("Rows", "/rows"))
 _ADMIN_TABS: Final = (("Events", "/events"),)
 
 
