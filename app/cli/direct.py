@@ -39,11 +39,26 @@ def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)
     address = zone_address(settings)
+    with _engine(settings, data_dir) as engine:
+        yield engine, address
+
+
+@contextmanager
+def open_database(data_dir: Path) -> Iterator[Engine]:
+    """Open the database alone, as `open_database_and_zone` does."""
+    settings = direct_settings(None, data_dir)
+    configure_logging(settings)
+    with _engine(settings, data_dir) as engine:
+        yield engine
+
+
+@contextmanager
+def _engine(settings: Settings, data_dir: Path) -> Iterator[Engine]:
     with _database_url(settings, data_dir) as database_url:
         engine = open_engine(database_url, pool_size=2, application="mirrorgate command")
         try:
             require_migrated(engine)
-            yield engine, address
+            yield engine
         finally:
             engine.dispose()
 

@@ -53,7 +53,7 @@ def write_parquet(
     """Write record batches of `schema.arrow` as one Parquet file whose footer states `identity`."""
     sink = _HashingSink(file)
     in_file = schema.file_schema(marker_first=layout.marker_first)
-    groups = _row_groups(batches, in_file)
+    groups = row_groups(batches, in_file)
     group = next(groups, None)
     rows = 0
     with open_writer(sink, in_file.empty_table() if group is None else group, layout.compression) as writer:
@@ -117,7 +117,7 @@ def read_identity(file: BinaryIO) -> FileIdentity | None:
     return identity if identity is not None and identity.rows == metadata.num_rows else None
 
 
-def _row_groups(batches: Iterable[pa.RecordBatch], in_file: pa.Schema) -> Iterator[pa.Table]:
+def row_groups(batches: Iterable[pa.RecordBatch], in_file: pa.Schema) -> Iterator[pa.Table]:
     """Yield the batches as row groups with the columns of a schema in its order."""
     group: list[pa.RecordBatch] = []
     rows = size = 0

@@ -142,10 +142,12 @@ def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str
         ("landing-zone show", "server"),
         ("landing-zone move", "server"),
         ("tables verify", "server"),
+        ("tables export-rows", "server"),
     ],
 )
 def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, extra: str) -> None:
-    arguments = [*command.split(), *(["--all"] if command == "tables verify" else [])]
+    needed = {"tables verify": ["--all"], "tables export-rows": ["t", "--to", "t.parquet"]}
+    arguments = [*command.split(), *needed.get(command, [])]
     ran = run_with("client.lock", COMMAND, *arguments)
     assert ran.returncode == 1
     assert ran.stderr.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")

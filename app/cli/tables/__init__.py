@@ -2,7 +2,7 @@
 
 `show` lists tables and prints what the gateway knows about one, and registers a table. `operations` drops, recreates,
 renames, pauses, resumes, flushes and repairs; `release` ends quarantines; `verify` compares files with the ledger,
-`check` rows with their source.
+`check` rows with their source, and `export_rows` writes the rows of a table.
 `manifest_commands` declares `apply` and `export`, which `manifest` carries out. Commands are registered in
 `app.cli.main`, never by importing a module.
 """
