@@ -19,6 +19,7 @@ from tests.support.http.stand_in import StandIn, serving
 AUDIENCE: Final = "api://mirrorgate"
 DISCOVERY: Final = "/tenant/.well-known/openid-configuration"
 KEYS: Final = "/tenant/keys"
+AUTHORIZE: Final = "/tenant/authorize"
 TOKEN: Final = "/tenant/token"
 CLIENT_ID: Final = "console"
 CLIENT_SECRET: Final = "s/e:c r%t"
@@ -32,7 +33,7 @@ class Issuer:
         self.discovery: Any = {
             "issuer": self.url,
             "jwks_uri": f"{address}{KEYS}",
-            "authorization_endpoint": f"{address}/tenant/authorize?policy=x",
+            "authorization_endpoint": f"{address}{AUTHORIZE}?policy=x",
             "token_endpoint": f"{address}{TOKEN}",
         }
         self.keys: list[dict[str, Any]] = []
@@ -40,6 +41,8 @@ class Issuer:
         self.asked: Counter[str] = Counter()
         self.client_secret: str | None = CLIENT_SECRET
         """The secret that the token endpoint requires; None for a public client."""
+        self.gateway: str | None = None
+        """Where a browser is sent back to, with the roles of `operator`; None if no browser comes."""
         self.tokens: list[str] = []
         """The ID tokens that were given out."""
         self._private: dict[str, tuple[str, Any]] = {}
@@ -113,6 +116,10 @@ def issuing() -> Iterator[Issuer]:
             if self.path == TOKEN and issuer.answers_with == 200:
                 status, answer = issuer.redeem(self.body(), self.headers["Authorization"])
                 self.answer(status, json.dumps(answer).encode())
+                return
+            if self.path.startswith(AUTHORIZE) and issuer.gateway is not None:
+                back = issuer.sign_in(f"http://{self.headers['Host']}{self.path}", ["operator"])
+                self.answer(302, b"", Location=issuer.gateway + back)
                 return
             content = {DISCOVERY: issuer.discovery, KEYS: {"keys": issuer.keys}, TOKEN: {}}.get(self.path)
             body = content if isinstance(content, bytes) else json.dumps(content).encode()

@@ -1,0 +1,57 @@
+"""Signing in at an identity provider of another site: a real browser has rules for cookies, forms and redirects."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from playwright.sync_api import Browser
+from pydantic import SecretStr
+
+from app.api import application
+from app.settings import Settings
+from tests.api.console.browser.visitor import visiting
+from tests.support.http.issuer import AUDIENCE, CLIENT_ID, CLIENT_SECRET, Issuer, issuing
+from tests.support.http.server import served
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as issuer:
+        issuer.new_key("one")
+        yield issuer
+
+
+@pytest.fixture
+def address(issuer: Issuer, api_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give a gateway at `localhost`: for a browser, the issuer at 127.0.0.1 is another site."""
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+    settings = Settings.model_validate(
+        {
+            "database_url": SecretStr(api_database),
+            "oidc_issuer": issuer.url,
+            "oidc_audience": AUDIENCE,
+            "oidc_rights": {"operator": {"rights": ["admin"], "tables": ["*"]}},
+            "oidc_client_id": CLIENT_ID,
+            "oidc_client_secret": CLIENT_SECRET,
+            "oidc_redirect_url": "http://localhost/console/oidc/callback",
+        }
+    )
+    with served(settings) as served_at:
+        issuer.gateway = served_at.replace("127.0.0.1", "localhost")
+        yield issuer.gateway
+
+
+def test_a_browser_goes_to_the_provider_and_comes_back_signed_in(
+    chromium: Browser, address: str, api_engine: sa.Engine
+) -> None:
+    with visiting(chromium, address) as visitor:
+        visitor.open("/console/audit?subject=oidc")
+        visitor.page.get_by_role("button", name="Sign in with your organization").click()
+        visitor.page.wait_for_url("**/console/audit?subject=oidc")
+        assert visitor.page.locator("h1").inner_text() == "Audit"
+        assert "oidc:ann" in visitor.page.locator("table").inner_text()
+        cookies = {cookie["name"]: cookie["sameSite"] for cookie in visitor.context.cookies()}
+        assert cookies == {"mirrorgate_session": "Strict"}
+        assert visitor.complaints == []
