@@ -30,7 +30,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak conformance openapi docs schema dashboard manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak conformance openapi docs schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,9 @@ docs: .venv ## Write the tables of docs/ that come from the code
 
 schema: .venv ## Write migrations/schema.sql from the migrations
 	@$(RUN) tools.schema
+
+screenshots: .venv ## Take the pictures of docs/console.md with Chromium
+	@MIRRORGATE_SCREENSHOTS=1 $(RUN) pytest -q -m thorough tests/api/console/browser/test_screenshots.py $(ARGS)
 
 dashboard: .venv ## Write deploy/grafana/dashboards/mirrorgate.json
 	@$(RUN) tools.dashboard
