@@ -32,7 +32,7 @@ from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, B
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.fabric_status import store_fabric_status, watch_fabric_status
-from spark_jobs.fabric_watch import fabric_watcher, watch_fabric
+from spark_jobs.fabric_watch import ask_fabric, watch_fabric
 from spark_jobs.lease_keeper import keep_lease, release_lease
 from spark_jobs.maintenance import maintenance_running, try_maintenance
 from spark_jobs.notification_listener import start_notification_listener
@@ -114,9 +114,7 @@ def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
     try_maintenance(cycle, _retention_limits(settings))
     if settings.monitoring_seconds:
         store_fabric_status(cycle.context.engine, cycle.context.config.landing_zone, settings.monitoring_seconds)
-    if (watcher := fabric_watcher(cycle.context.engine, settings)) is not None:
-        watcher.poll()
-        watcher.close()
+    ask_fabric(cycle.context.engine, settings)
     if failed:
         raise InvariantBroken(Code.BUILD_FAILED, f"{len(failed)} tables could not be published")
 
@@ -126,8 +124,7 @@ def _run_until_stopped(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -
     context = cycle.context
     if settings.monitoring_seconds:
         watch_fabric_status(context.engine, context.config.landing_zone, settings.monitoring_seconds, loop.stopping)
-    if (watcher := fabric_watcher(context.engine, settings)) is not None:
-        watch_fabric(watcher, settings.fabric_poll_seconds, loop.stopping)
+    watch_fabric(context.engine, settings, loop.stopping)
     wake = threading.Event()
     start_notification_listener(context.config.database_url, wake, loop.stopping)
     poll_seconds, rest_seconds = pace_of(settings.max_delay)

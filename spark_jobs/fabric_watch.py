@@ -7,6 +7,7 @@ publication of files.
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from typing import Final
 
@@ -29,6 +30,8 @@ log = structlog.get_logger()
 
 _ATTEMPTS_PER_PERIOD: Final = 4
 """How often in a period a drain looks whether a question is due."""
+
+_MIN_PAUSE_SECONDS: Final = 1.0
 
 _PATIENCE_SECONDS: Final = 15.0
 """How long one request is repeated; the next period asks again anyway."""
@@ -111,16 +114,36 @@ def fabric_watcher(engine: Engine, settings: Settings) -> FabricWatcher | None:
     return None
 
 
-def watch_fabric(watcher: FabricWatcher, seconds: float, stopping: threading.Event) -> None:
-    """Keep the stored status at most about `seconds` old, from a thread of its own, until `stopping` is set."""
+def watch_fabric(engine: Engine, settings: Settings, stopping: threading.Event) -> threading.Thread:
+    """Keep the stored status as young as the settings say, from a thread of its own, until `stopping` is set.
+
+    The thread ends at once where the settings name no database.
+    """
 
     def watch() -> None:
+        watcher: FabricWatcher | None = None
         while not stopping.is_set():
             try:
+                watcher = watcher or fabric_watcher(engine, settings)
+                if watcher is None:
+                    return
                 watcher.poll()
             except Exception as error:  # noqa: BLE001  # a missing status stops no publication
                 log.warning("fabric_watch_failed", **asdict(described(error)))
-            stopping.wait(seconds / _ATTEMPTS_PER_PERIOD)
-        watcher.close()
+            stopping.wait(max(settings.fabric_poll_seconds / _ATTEMPTS_PER_PERIOD, _MIN_PAUSE_SECONDS))
+        if watcher is not None:
+            watcher.close()
 
-    threading.Thread(target=watch, name="fabric-watch", daemon=True).start()
+    thread = threading.Thread(target=watch, name="fabric-watch", daemon=True)
+    thread.start()
+    return thread
+
+
+def ask_fabric(engine: Engine, settings: Settings) -> None:
+    """Ask once, if a question is due; a failure is logged and raised to nobody."""
+    try:
+        if (watcher := fabric_watcher(engine, settings)) is not None:
+            with closing(watcher):
+                watcher.poll()
+    except Exception as error:  # noqa: BLE001  # as in the thread
+        log.warning("fabric_watch_failed", **asdict(described(error)))

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from threading import Event
 from typing import Any
 
 import httpx
@@ -22,13 +23,14 @@ from app.settings import Settings
 from app.staging.attention.glances import glances
 from app.staging.ledger.fabric_status import claim_reading
 from app.staging.tables.gateway_status import gateway_facts
-from spark_jobs.fabric_watch import FabricWatcher, fabric_watcher
+from spark_jobs.fabric_watch import FabricWatcher, ask_fabric, fabric_watcher, watch_fabric
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import FastClock, OpenClient
 from tests.support.fabric.service import Answer, Database, table
 from tests.support.postgres import sql
+from tests.support.waiting import wait_until
 
 FAULT = {"errorCode": "SchemaMergeFailure", "message": "The column note has another type."}
 
@@ -260,10 +262,27 @@ def test_a_drain_without_a_database_in_fabric_asks_nothing_and_forgets_what_was_
     assert fabric_watcher(scene.engine, off) is None
 
 
-def test_what_postgres_says_is_raised_and_nothing_else(scene: Scene, database_url: str) -> None:
+def test_a_drain_asks_from_a_thread_of_its_own_until_it_stops(scene: Scene) -> None:
+    settings = Settings.from_environment(fabric_workspace="Sales workspace", fabric_database="orders")
+    stopping = Event()
+    thread = watch_fabric(scene.engine, settings, stopping)
+    try:
+        wait_until(lambda: scene.gateway.get("/v1/tables").json()["fabric"], within=30, what="the drain has asked")
+    finally:
+        stopping.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    watch_fabric(scene.engine, Settings(), Event()).join(30)
+    assert scene.gateway.get("/v1/tables").json()["fabric"] is None
+
+
+def test_a_lost_database_is_logged_and_disturbs_nobody(scene: Scene) -> None:
     lost = sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
     with pytest.raises(MirrorgateError):
         FabricWatcher(lost, scene.open_client, 0.0).poll()
+    with capture_logs() as logs:
+        ask_fabric(lost, Settings(fabric_workspace="w", fabric_database="d"))
+    assert [(one["event"], one["code"]) for one in logs] == [("fabric_watch_failed", "database_unavailable")]
 
 
 @pytest.fixture
@@ -289,6 +308,9 @@ def test_the_console_and_the_command_show_trouble_first_with_its_remedy(
     assert "SchemaMergeFailure" in page
     assert page.index("Fabric has paused mirroring") < page.index("SchemaMergeFailure")
     assert "Resume the capacity" in page
+    of_table = browser.get("/console/tables/sales.orders").raise_for_status().text
+    assert "Fabric cannot mirror the table" in of_table
+    assert "mirrorgate tables repair" in of_table
     ended = Terminal(api_address, monkeypatch, capsys).run("status")
     assert "Fabric: Paused since " in ended.output
     assert "remedy: Resume the capacity" in ended.output

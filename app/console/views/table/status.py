@@ -11,6 +11,7 @@ from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.table.head import FRAGMENTS, TableHead
 from app.console.views.table.operations import ButtonView
+from app.domain.fabric.remedies import remedy_for
 from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableState
@@ -144,9 +145,10 @@ def _troubles(facts: TableFacts) -> Iterator[Trouble]:
         waits = f" Now it waits: {counts.state_reason}" if counts.state_reason else ""
         why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
         yield Trouble("warn", "dropping", "The table is being dropped", why, "")
-    if facts.fabric is not None and facts.fabric.error:
-        remedy = "Read the monitoring page of the mirrored database in Fabric; repair the file if one is at fault."
-        yield Trouble("bad", "Fabric error", "Fabric cannot mirror the table", facts.fabric.error, remedy)
+    if facts.fabric is not None and (facts.fabric.error or facts.fabric.has_failed):
+        why = facts.fabric.error or facts.fabric.state or ""
+        remedy = remedy_for(facts.fabric.whose or "unknown")
+        yield Trouble("bad", "Fabric error", "Fabric cannot mirror the table", why, remedy)
     if facts.mirror is not None and facts.mirror.code is not None:
         why = f"{facts.mirror.code}: {facts.mirror.detail or ''}"
         yield Trouble("warn", facts.mirror.state, "The Delta mirror waits", why, facts.mirror.remedy or "")
