@@ -63,3 +63,21 @@ def test_readings_at_any_pace_give_the_same_rate() -> None:
     for _ in range(6):
         in_many = in_many.after(Amount(1_000, 10), 1.0)
     assert (in_many.bytes, in_many.rows) == (pytest.approx(in_one.bytes), pytest.approx(in_one.rows))
+
+
+def test_amounts_are_added_and_subtracted_part_by_part() -> None:
+    assert Amount(5, 7) + Amount(1, 2) == Amount(6, 9)
+    assert Amount(5, 7) - Amount(1, 2) == Amount(4, 5)
+
+
+def test_the_share_is_that_of_the_nearest_limit() -> None:
+    backlog = Backlog(Amount(50, 30), 6.0)
+    assert BacklogLimit(100, 100, 10.0).share(backlog) == 0.6
+    assert BacklogLimit(bytes=100).share(backlog) == 0.5
+    assert BacklogLimit(rows=60).share(backlog) == 0.5
+    assert BacklogLimit().share(backlog) == 0.0
+
+
+def test_after_the_memory_has_passed_the_new_rate_counts_for_most() -> None:
+    rate = Rate().after(Amount(300, 30), 30.0)
+    assert (round(rate.bytes, 2), round(rate.rows, 3)) == (6.32, 0.632)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.names import TableName
-from app.domain.publication.fabric_status import MirroredTable, MirroredTables, parse_tables
+from app.domain.publication.fabric_status import MirroredTable, MirroredTables, parse_tables, stored_text
 
 AT = datetime(2026, 10, 8, 5, 7, 11, 66336, UTC)
 
@@ -86,3 +86,36 @@ def test_a_table_without_a_schema_may_be_shown_under_fabrics_default_one() -> No
 def test_of_two_lifetimes_the_one_that_synced_last_counts() -> None:
     old, new = MirroredTable("", "t", "Stopped"), MirroredTable("", "t", "Replicating", last_sync=AT)
     assert MirroredTables([new, old]).find(TableName.parse("t")) == new
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [("12", 12), ("9" * 20, None), (2**63 - 1, 2**63 - 1), (2**63, None), ("-1", None)]
+)
+def test_a_count_is_a_number_or_its_digits_that_postgres_can_store(value: object, count: int | None) -> None:
+    assert parsed({"sourceTableName": "t", "processedRowCount": value})[0].processed_rows == count
+
+
+def test_a_wrong_count_under_one_name_does_not_hide_the_right_one() -> None:
+    [found] = parsed({"sourceTableName": "t", "processedRowCount": "many", "processedRows": 3, "processedByte": 0})
+    assert (found.processed_rows, found.processed_bytes) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-10-08T07:07:11.066336+02:00", "2026-10-08T05:07:11.066336", "2026-10-08 05:07:11.066336Z"]
+)
+def test_a_time_is_read_in_utc(text: str) -> None:
+    assert parsed({"sourceTableName": "t", "lastSyncTimeUtc": "soon", "lastSyncTime": text})[0].last_sync == AT
+
+
+def test_an_error_can_be_inside_or_beside_the_entry() -> None:
+    inside = {"sourceTableName": "t", "error": {"errorCode": "A", "errorMessage": "b"}}
+    beside = {"sourceTableName": "t", "errorCode": "A", "errorMessage": "b"}
+    assert [table.error for table in parsed(inside, beside)] == ["A: b", "A: b"]
+    assert parsed({"sourceTableName": "t", "errorMessage": "b"})[0].error == "b"
+
+
+def test_a_stored_text_is_short_and_without_what_postgres_rejects() -> None:
+    assert stored_text("x" * 1_001) == "x" * 1_000
+    assert stored_text("a\0b\udc80") == "ab?"
+    assert [stored_text(value) for value in ("", "\0", True, None, 1.5, [])] == [None] * 6
+    assert stored_text(0) == "0"

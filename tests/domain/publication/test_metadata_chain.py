@@ -53,6 +53,38 @@ def test_the_canonical_form_is_sorted_unspaced_and_in_utc() -> None:
     assert json.loads(text)["sequenceNumber"] == 0
 
 
+def test_the_chain_of_a_table_has_the_same_hashes_in_every_release() -> None:
+    """Verify stored chains by fixed values: a renamed key of an event would change every hash."""
+    identity = FileIdentity("t", Generation(1), FileNumber(1), BatchSequence(3), BatchSequence(4), 5, "ab")
+    file = add_data(identity, 100, "cd", "0007")
+    assert SEED == {
+        "kind": "Seed",
+        "table": "t",
+        "generation": 1,
+        "installationId": "00000000-0000-0000-0000-000000000007",
+    }
+    assert file == {
+        "kind": "AddData",
+        "fileNumber": 1,
+        "rows": 5,
+        "firstSequence": 3,
+        "lastSequence": 4,
+        "contentDigest": "ab",
+        "fileBytes": 100,
+        "fileSha256": "cd",
+        "lastSourcePosition": "0007",
+    }
+    hashes = [block.hash for block in chain(SEED, file)]
+    assert hashes == [
+        "859011b3a30a3545fdad43b1f48cf30fe92a55b8cc37a95c5a45b9b9c94be0e2",
+        "858b415a3cbf011d13b56dbd7a6e61494423022ff88c30709a9a062fb7d04bc5",
+    ]
+
+
+def test_events_are_sorted_by_their_keys() -> None:
+    assert Block(0, None, MOMENT, {"b": 1, "a": 2}).hash == Block(0, None, MOMENT, {"a": 2, "b": 1}).hash
+
+
 BREAK: dict[str, Callable[[list[Block]], list[Block]]] = {
     "a changed event": lambda blocks: [*blocks[:2], replace(blocks[2], event=data(1) | {"rows": 6}), *blocks[3:]],
     "a changed time": lambda blocks: [replace(blocks[0], system_time=MOMENT + timedelta(seconds=1)), *blocks[1:]],
@@ -65,9 +97,21 @@ BREAK: dict[str, Callable[[list[Block]], list[Block]]] = {
 }
 
 
+TOLD = {
+    "a changed event": "block 3 does not have the hash of the block before it",
+    "a changed time": "block 1 does not have the hash of the block before it",
+    "a missing block": "block 2 has the number 3",
+    "a missing begin": "block 0 has the number 1",
+    "swapped blocks": "block 2 has the number 3",
+    "data before schema": "block 1 adds data before a schema is set",
+    "a second seed": "block 1 breaks the rule that the first block, and no other, is a Seed",
+    "a file number left out": "block 2 adds file 2 where 1 is next",
+}
+
+
 @pytest.mark.parametrize("how", BREAK)
 def test_a_tampered_chain_does_not_verify(how: str) -> None:
     tampered = BREAK[how](chain(SEED, set_data_schema(schema_to_flatbuffer(SCHEMA)), data(1), data(2)))
     with pytest.raises(InvariantBroken) as broken:
         verify_chain(tampered)
-    assert broken.value.code is Code.BROKEN_CHAIN
+    assert (broken.value.code, broken.value.detail) == (Code.BROKEN_CHAIN, TOLD[how])
