@@ -61,7 +61,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         group_commit = GroupCommit(engine, staged=staged, deadline_seconds=settings.database_seconds / 2, watch=watch)
         group_commit.start()
         stack.callback(group_commit.close)
-        ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
+        ingest = Ingest(engine, group_commit, settings.marker_first, backlog, settings.mask_secret_bytes)
         stack.callback(ingest.close)
         probe_threads = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
         stack.callback(probe_threads.shutdown)

@@ -124,6 +124,7 @@ class Code(StrEnum):
     DATABASE_UNAVAILABLE = "database_unavailable"
     COMMIT_UNKNOWN = "commit_unknown"
     TABLE_BUSY = "table_busy"
+    MASK_SECRET_MISSING = "mask_secret_missing"  # a code, not a secret
     ISSUER_UNAVAILABLE = "issuer_unavailable"
     SHUTTING_DOWN = "shutting_down"
     NOT_READY = "not_ready"

@@ -59,7 +59,7 @@ class DryRunResult:
 
 
 async def perform_dry_run(
-    engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool
+    engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool, mask_secret: bytes | None = None
 ) -> DryRunResult:
     """Do everything that accepting the request would do, metadata messages included, and roll it back.
 
@@ -71,11 +71,11 @@ async def perform_dry_run(
         parsed = reader.read(table_cache, principal, marker_first)
         return parsed, RequestTyper(table_cache, principal, marker_first).type_request(parsed)
 
-    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal))
+    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret))
 
 
 async def perform_stream_dry_run(
-    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool
+    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool, mask_secret: bytes | None = None
 ) -> DryRunResult:
     """Do for an Arrow stream what `perform_dry_run` does for messages."""
 
@@ -83,11 +83,14 @@ async def perform_stream_dry_run(
         batch, _ = load.batch(table_cache, principal, marker_first=marker_first)
         return ParsedRequest([]), TypedRequest([batch])
 
-    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal))
+    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret))
 
 
 def _run(
-    engine: Engine, type_rows: Callable[[TableCache], tuple[ParsedRequest, TypedRequest]], principal: Principal
+    engine: Engine,
+    type_rows: Callable[[TableCache], tuple[ParsedRequest, TypedRequest]],
+    principal: Principal,
+    mask_secret: bytes | None,
 ) -> DryRunResult:
     with (
         structlog.contextvars.bound_contextvars(dry_run=True),
@@ -96,7 +99,7 @@ def _run(
         connection.begin() as transaction,
     ):
         shorten_lock_timeout(connection)
-        table_cache = TableCache(lambda: _savepoint(connection))
+        table_cache = TableCache(lambda: _savepoint(connection), mask_secret=mask_secret)
         parsed, typed = type_rows(table_cache)
         tables: list[DryRunTable] = []
         if typed.batches:
@@ -138,6 +141,7 @@ def _withheld(batch: Batch) -> list[WithheldColumns]:
     """Return the columns that the messages do not give: their values would come from stored row images."""
     if batch.rows.images is None:
         return []
-    names = batch.table.schema.names
+    renamed = batch.table.options.rename
+    names = [renamed.get(name, name) for name in batch.table.schema.names]
     incomplete = batch.rows.images.incomplete.items()
     return [WithheldColumns(row, [names[ordinal] for ordinal in entry.missing.ordinals]) for row, entry in incomplete]

@@ -66,7 +66,7 @@ class ArrowLoad:
         if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
             table = _accepting(present_table(self.table, table_cache, principal))
             given = decode_arrow_stream(self.body, self.limits)
-            return Batch(table, snapshot_rows(given, self._rules(table), *bounds)), None
+            return Batch(table, snapshot_rows(given, self._rules(table, table_cache), *bounds)), None
         given = decode_arrow_stream(self.body, self.limits)
         declared = self.rows.declared
         if self.rows.key_columns is not None:
@@ -77,11 +77,11 @@ class ArrowLoad:
         table = _accepting(present_table(self.table, table_cache, principal))
         if table.schema.can_need_marker and {*operations.kinds} != {Operation.INSERT}:
             table = give_marker(table, table_cache, principal, marker_first=marker_first)
-        rows = changed_rows(given, operations, self._rules(table), *bounds)
+        rows = changed_rows(given, operations, self._rules(table, table_cache), *bounds)
         return Batch(table, rows), registered
 
-    def _rules(self, table: Table) -> RowRules:
-        return RowRules.of(table, in_load=self.load_id is not None)
+    def _rules(self, table: Table, table_cache: TableCache) -> RowRules:
+        return table_cache.rules(table, in_load=self.load_id is not None)
 
     async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         await ingest.check_not_staged(identity)

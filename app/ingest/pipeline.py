@@ -70,12 +70,14 @@ class Ingest:
     """True if landing files have the row marker as their first column; newly registered tables record it."""
     backlog: BacklogWatch | None = None
     """Checks whether a table can take more changes; without it, every table can."""
+    mask_secret: bytes | None = None
+    """The secret of masked values."""
     table_cache: TableCache = field(init=False)
     _columnar_reader: ColumnarReader = field(init=False)
     _bridge: LoopBridge | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.table_cache = TableCache(self.engine.begin)
+        self.table_cache = TableCache(self.engine.begin, mask_secret=self.mask_secret)
         self._columnar_reader = ColumnarReader(self.table_cache, self._stage, self._gather)
 
     def close(self) -> None:

@@ -20,7 +20,6 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import DeadLetters, SourceOrder
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
@@ -102,7 +101,7 @@ class RequestTyper:
         give_marker(table, self.table_cache, self.principal, marker_first=self.marker_first)
 
     def _typed(self, parsed: ParsedRequest, routed: RoutedRequest) -> TypedRequest:
-        return _typed(parsed, routed, self.check_backlog, in_load=self.in_load)
+        return _typed(parsed, routed, self.check_backlog, self.table_cache, in_load=self.in_load)
 
     def _change_tables(self, parsed: ParsedRequest, typed: TypedRequest, routed: RoutedRequest) -> bool:
         """Give tables what the typed changes need of them; return whether there was anything to give.
@@ -129,7 +128,9 @@ class RequestTyper:
         return True
 
 
-def _typed(parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBacklog, *, in_load: bool) -> TypedRequest:
+def _typed(
+    parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBacklog, table_cache: TableCache, *, in_load: bool
+) -> TypedRequest:
     """Return typed batches under these tables. Raises RejectedInput with every problem found."""
     batches: list[Batch] = []
     needs: list[tuple[Table, TableSchema]] = []
@@ -155,7 +156,7 @@ def _typed(parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBac
                 schema = needed_schema(changes, table)
                 if schema != table.schema:
                     needs.append((table, schema))
-                rows = landing_rows(changes, replace(RowRules.of(table, in_load=in_load), schema=schema))
+                rows = landing_rows(changes, replace(table_cache.rules(table, in_load=in_load), schema=schema))
                 batches.append(Batch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
             found = error.problems or [Problem(error.code, error.detail)]

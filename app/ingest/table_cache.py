@@ -18,6 +18,7 @@ from app.domain.model.source_routing import Route
 from app.domain.model.table import Table, TableId
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
+from app.domain.rows.row_rules import RowRules
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registry import find_route
 
@@ -44,6 +45,8 @@ class TableCache:
     """Finds the table that a source feeds."""
 
     begin: Begin
+    mask_secret: bytes | None = field(default=None, kw_only=True)
+    """The secret of this process for masked values."""
     _tables: dict[SourceName, Table] = field(default_factory=dict)
     """By source name."""
     described: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -56,6 +59,10 @@ class TableCache:
     def __post_init__(self) -> None:
         self._schemas = _OneOfEqual[TableSchema]()
         self._options = _OneOfEqual[TableOptions]()
+
+    def rules(self, table: Table, *, in_load: bool = False) -> RowRules:
+        """Return the rules by which changes of a source become rows of a table."""
+        return RowRules.of_source(table, self.mask_secret, in_load=in_load)
 
     def route(self, source: SourceName) -> Table | None:
         """Return the table that this source feeds, whether or not the caller may touch it."""

@@ -34,6 +34,14 @@ class AccessSettings(BaseModel):
             "for all API processes; without it, no key can sign.",
         ),
     ] = None
+    mask_secret: Annotated[
+        SecretStr | None,
+        Field(
+            min_length=32,
+            description="Secret of at least 32 characters for the hashes of masked columns. The same for all API "
+            "processes; another one changes every hash from then on. Without it, no table can have such a mask.",
+        ),
+    ] = None
     oidc_issuer: Annotated[
         str | None,
         Field(description="Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."),
@@ -85,6 +93,11 @@ class AccessSettings(BaseModel):
             "its own limit. Unset: no limit.",
         ),
     ] = None
+
+    @property
+    def mask_secret_bytes(self) -> bytes | None:
+        """The secret of masked columns as bytes."""
+        return None if self.mask_secret is None else self.mask_secret.get_secret_value().encode()
 
     @field_validator("admin_key")
     @classmethod

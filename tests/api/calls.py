@@ -4,6 +4,9 @@ from typing import Any, Final, Self
 
 import httpx
 
+from app.domain.model.projection.audit_columns import AuditColumns
+from app.domain.model.table_options import DEFAULT_OPTIONS
+
 ADMIN_KEY: Final = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-api"
 MAX_BODY_BYTES: Final = 100_000
 NATION: Final = "tpch_scale_0_01.nation"
@@ -70,3 +73,8 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
 def without_id(response: httpx.Response) -> str:
     """Return a problem without the id of its request."""
     return response.text.replace(response.headers["x-request-id"], "")
+
+
+def shown_defaults() -> dict[str, Any]:
+    """Return the options of a table that gives none, as answers have them."""
+    return DEFAULT_OPTIONS.to_json() | {"audit_columns": dict.fromkeys(AuditColumns.__dataclass_fields__)}

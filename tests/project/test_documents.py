@@ -46,7 +46,8 @@ def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_
         api/server/content_types domain/model/input_limits domain/model/names
         domain/publication/backlog domain/rows/image_overlay domain/rows/key_changes domain/rows/row_layout
         domain/rows/from_arrow/columns domain/rows/from_arrow/snapshot_rows domain/rows/from_arrow/changed_rows
-        domain/rows/source_order domain/rows/typed_columns domain/loads/load_session domain/loads/loaded_rows
+        domain/rows/source_order domain/rows/typed_columns domain/rows/projection/masking
+        domain/loads/load_session domain/loads/loaded_rows
     """
     modules += [REPOSITORY / "app" / f"{name}.py" for name in others.split()]
     named = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}

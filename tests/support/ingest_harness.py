@@ -17,6 +17,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion.csv import CsvLayout
 from app.ingest import (
+    ArrowLoad,
     BodyReader,
     DebeziumReading,
     Ingest,
@@ -82,8 +83,12 @@ class IngestHarness:
     def accept(self, reader: BodyReader, key: Principal = ADMIN) -> IngestResult:
         return asyncio.run(self.ingest.accept(reader, key))
 
+    def accept_load(self, load: ArrowLoad) -> IngestResult:
+        return asyncio.run(load.accept(self.ingest, ADMIN, None))
+
     def dry_run(self, reader: BodyReader) -> DryRunResult:
-        return asyncio.run(perform_dry_run(self.engine, reader, ADMIN, marker_first=False))
+        secret = self.ingest.mask_secret
+        return asyncio.run(perform_dry_run(self.engine, reader, ADMIN, marker_first=False, mask_secret=secret))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return all rows staged for a table, in order; rows of older schema versions lack newer columns."""
@@ -103,11 +108,11 @@ class IngestHarness:
 
 
 @contextmanager
-def open_harness(engine: sa.Engine) -> Iterator[IngestHarness]:
+def open_harness(engine: sa.Engine, mask_secret: bytes | None = None) -> Iterator[IngestHarness]:
     """Yield a harness with its own writer and table cache."""
     writer = GroupCommit(engine)
     writer.start()
-    ingest = Ingest(engine, writer)
+    ingest = Ingest(engine, writer, mask_secret=mask_secret)
     try:
         yield IngestHarness(engine, ingest)
     finally:

@@ -82,8 +82,14 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     reader = query.reader_of(body, limits=gateway.input_limits, keep_rejected=query.given.keeps_rejected)
     try:
         if query.given.dry_run:
-            marker_first = gateway.settings.marker_first
-            preview = await perform_dry_run(gateway.engine, reader, principal, marker_first=marker_first)
+            marker_first, secret = gateway.settings.marker_first, gateway.settings.mask_secret_bytes
+            preview = await perform_dry_run(
+                gateway.engine,
+                reader,
+                principal,
+                marker_first=marker_first,
+                mask_secret=secret,
+            )
             return Answer(200, msgspec.json.encode(preview))
         return await gateway.ingest.accept(reader, principal, identity, named.load_id)
     except RejectedInput as error:
@@ -104,8 +110,14 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
     load = ArrowLoad(query.table, body, gateway.input_limits, reserve, query.rows, named.load_id)
     try:
         if query.dry_run:
-            marker_first = gateway.settings.marker_first
-            preview = await perform_stream_dry_run(gateway.engine, load, principal, marker_first=marker_first)
+            marker_first, secret = gateway.settings.marker_first, gateway.settings.mask_secret_bytes
+            preview = await perform_stream_dry_run(
+                gateway.engine,
+                load,
+                principal,
+                marker_first=marker_first,
+                mask_secret=secret,
+            )
             return Answer(200, msgspec.json.encode(preview))
         return await load.accept(gateway.ingest, principal, identity)
     except RejectedInput as error:

@@ -11,10 +11,9 @@ from app.api.operations.table_operations import TableOperation
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
 from app.api.schemas.operations import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
-from app.api.schemas.registrations import declared_schema, given_options
+from app.api.schemas.registrations import declared_schema, given_options, read_options
 from app.api.schemas.status import TableModel
 from app.domain.model.table import Generation
-from app.domain.model.table_options import TableOptions
 from app.staging.connection.database import translated_errors
 from app.staging.tables.events import list_events
 
@@ -69,7 +68,7 @@ def drop(operation: OperationDep) -> TableModel:
 def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> TableModel:
     """Drop the folder. When it is deleted, the table is active again and empty, and file numbers start at 1."""
     wanted = wanted or RecreateTable()
-    options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
+    options = read_options(wanted, operation.gateway.settings.mask_secret_bytes)
     return operation.recreate(declared_schema(wanted), options, given=given_options(wanted))
 
 

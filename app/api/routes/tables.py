@@ -10,13 +10,12 @@ from app.api.openapi.document import problems
 from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import MAX_ID, PageLimit
 from app.api.schemas.changes import BatchModel
-from app.api.schemas.registrations import declared_schema, given_options
+from app.api.schemas.registrations import declared_schema, given_options, read_options
 from app.api.schemas.status import TableModel, TablesModel
 from app.api.schemas.table_status import fabric_model, table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
-from app.domain.model.table_options import TableOptions
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import count_row_images
 from app.staging.batches.staged_blocks import find_batch
@@ -48,7 +47,7 @@ def put_table(
     its columns if none are given, and each option that is left out.
     """
     name = visible_name(table, principal)
-    options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
+    options = read_options(wanted, gateway.settings.mask_secret_bytes)
     check_sources(options.sources if options is not None else (), principal)
     schema = declared_schema(wanted)
     marker_first = gateway.settings.marker_first

@@ -4,6 +4,9 @@ import base64
 
 from app.api.schemas.tables import ColumnModel, RegisterTable
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
+from app.domain.model.projection.rejections import bad_option
+from app.domain.model.projection.transforms import MaskMethod
+from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 
@@ -11,6 +14,21 @@ from app.errors import Code, Problem, RejectedInput
 def given_options(wanted: RegisterTable) -> set[str] | None:
     """Return the names of the options in the request; None if it has none."""
     return None if wanted.options is None else set(wanted.options.model_fields_set)
+
+
+def read_options(wanted: RegisterTable, mask_secret: bytes | None) -> TableOptions | None:
+    """Return the options of a request; None if it has none.
+
+    Raises RejectedInput `bad_option`, also for a hash without the secret that it needs.
+    """
+    if wanted.options is None:
+        return None
+    options = TableOptions.parse(wanted.options.model_dump())
+    for name, mask in options.masks.items():
+        if mask.method is MaskMethod.HASH and mask_secret is None:
+            detail = "the gateway has no secret for hashes; set MIRRORGATE_MASK_SECRET for all API processes first"
+            raise bad_option(detail, "masks", name, "method")
+    return options
 
 
 def declared_schema(wanted: RegisterTable) -> TableSchema | None:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
 from app.domain.model.projection.audit_columns import History
+from app.domain.model.projection.transforms import MaskMethod
 from app.domain.model.table_options import (
     BinaryEncoding,
     DeadLetters,
@@ -87,6 +88,26 @@ class AuditColumnsModel(Model):
     """True for a row that the source deleted."""
 
 
+class ConstantModel(Model):
+    """A column with the same value in every row."""
+
+    type: str
+    """The type of the column."""
+
+    value: str
+    """The value as text."""
+
+
+class MaskModel(Model):
+    """How the values of a column are masked before they are stored."""
+
+    method: MaskMethod
+    """What lands: a keyed hash, the first characters, or NULL."""
+
+    characters: int | None = None
+    """How many characters `truncate` keeps."""
+
+
 class OptionsModel(Model):
     """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
@@ -146,6 +167,15 @@ class OptionsModel(Model):
 
     history: History = History.OFF
     """Whether the files append a row for every change. It can only be chosen when a table is created or recreated."""
+
+    rename: dict[str, str] = {}
+    """Names of columns in the files, by their names in the source."""
+
+    constants: dict[str, ConstantModel] = {}
+    """Columns with the same value in every row, by name."""
+
+    masks: dict[str, MaskModel] = {}
+    """Columns whose values are masked, by name in the source."""
 
 
 class TableOptionsModel(OptionsModel):

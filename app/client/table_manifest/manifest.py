@@ -8,6 +8,7 @@ from typing import Any, Final, get_type_hints
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.model.names import TableName, check_column_name
 from app.domain.model.projection.audit_columns import AuditColumns
+from app.domain.model.projection.transforms import Constant, Mask
 from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS, ColumnOverride, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, RejectedInput
@@ -17,6 +18,7 @@ _TABLE_KEYS: Final = ("name", "key_columns", "columns", "options")
 _COLUMN_KEYS: Final = ("name", "type", "nullable")
 _OPTION_TYPES: Final = get_type_hints(TableOptions)
 _AUDIT_COLUMNS: Final = [*AuditColumns.__dataclass_fields__]
+_DECLARED: Final = {"constants": Constant, "masks": Mask}
 _ENCODINGS: Final = [str(value) for value in _OPTION_TYPES["binary_encoding"]]
 
 
@@ -129,9 +131,26 @@ def _option(name: str, entry: Entry) -> Any:
         return {column: _override(override) for column, override in entry.members().items()}
     if name == "audit_columns":
         return {value: column.text() for value, column in entry.members(_AUDIT_COLUMNS).items()}
+    if name == "rename":
+        return {column: value.text() for column, value in entry.members().items()}
+    if name in _DECLARED:
+        return {column: _declaration(value, _DECLARED[name]) for column, value in entry.members().items()}
     if declared is bool:
         return entry.truth()
     return entry.text() if declared is str else [item.text() for item in entry.items()]
+
+
+def _declaration(entry: Entry, of: type) -> dict[str, Any]:
+    """Return a constant or a mask."""
+    members = entry.members(list(of.__dataclass_fields__))  # type: ignore[attr-defined]  # a dataclass
+    return {name: _whole_number(value) if name == "characters" else value.text() for name, value in members.items()}
+
+
+def _whole_number(entry: Entry) -> int:
+    text = entry.text()
+    if not (text.isascii() and text.isdigit()):
+        raise entry.wrong(Code.BAD_OPTION, f"{text!r} is not a whole number", "Write digits.")
+    return int(text)
 
 
 def _override(entry: Entry) -> dict[str, Any]:

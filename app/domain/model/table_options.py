@@ -14,6 +14,7 @@ import msgspec
 
 from app.domain.model.projection.audit_columns import NO_AUDIT_COLUMNS, AuditColumns, History, check_audit_columns
 from app.domain.model.projection.rejections import bad_option, check_members, named, rejection
+from app.domain.model.projection.transforms import Constant, Mask, check_transforms
 from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code
@@ -165,6 +166,10 @@ class TableOptions:
     row_images: RowImages = RowImages.OFF
     audit_columns: AuditColumns = NO_AUDIT_COLUMNS
     history: History = History.OFF
+    rename: Mapping[str, str] = field(default_factory=dict)
+    """Names of columns in the files, by their names in the source."""
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    masks: Mapping[str, Mask] = field(default_factory=dict)
 
     @property
     def keeps_images(self) -> bool:
@@ -195,8 +200,10 @@ class TableOptions:
             with named("sources", str(index)):
                 SourceName.parse(name)
         zone_of(options.source_timezone)
-        if isinstance(given.get("audit_columns"), Mapping):
-            check_members(given["audit_columns"], AuditColumns, "audit_columns")
+        check_members(given.get("audit_columns") or {}, AuditColumns, "audit_columns")
+        for option, of in (("constants", Constant), ("masks", Mask)):
+            for name, declared in (given.get(option) or {}).items():
+                check_members(declared, of, option, name)
         return options
 
     def encoding_of(self, column: str) -> BinaryEncoding:
@@ -220,13 +227,12 @@ class TableOptions:
     def to_json(self) -> dict[str, Any]:
         """Return every option with its value, as `parse` takes them; overrides without what is not set."""
         found: dict[str, Any] = msgspec.to_builtins(self)
-        overrides = {
-            name: {part: value for part, value in override.items() if value is not None}
-            for name, override in found["columns"].items()
+        given = {
+            option: {name: _without_none(members) for name, members in found[option].items()}
+            for option in ("columns", "masks")
         }
-        audit = {value: name for value, name in found["audit_columns"].items() if name is not None}
         lists = {"exclude": list(self.exclude), "sources": list(self.sources)}
-        return found | {"columns": overrides, "audit_columns": audit, **lists}
+        return found | given | lists | {"audit_columns": _without_none(found["audit_columns"])}
 
     def to_stored(self) -> dict[str, Any]:
         """Return `to_json` without newer options at their defaults, so that earlier releases can read the table."""
@@ -272,7 +278,11 @@ class TableOptions:
         if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
             detail = "dead_letters=accept sets changes aside, and source_order=enforce would count them as accepted"
             raise bad_option(detail, "dead_letters")
-        check_audit_columns(self.audit_columns, self.history, schema)
+        taken = check_transforms(self.rename, self.constants, self.masks, schema)
+        check_audit_columns(self.audit_columns, self.history, taken)
+        if self.masks and self.dead_letters is DeadLetters.ACCEPT:
+            detail = "dead_letters=accept keeps messages as they are written, with the values that masks take away"
+            raise bad_option(detail, "dead_letters")
 
     def check_change(self, present: "TableOptions") -> None:
         """Raise RejectedInput `bad_option` for a change of options that stored values depend on."""
@@ -287,6 +297,8 @@ class TableOptions:
             for name in ("source_timezone", "binary_encoding"):
                 if getattr(self, name) != getattr(present, name):
                     raise bad_option(f"{name} {detail}", name)
+            if self.masks != present.masks:
+                raise bad_option(f"masks {detail}; set row_images=off and partial_updates=reject first", "masks")
             if present.out_of_range is OutOfRange.SATURATE is not self.out_of_range:
                 raise bad_option(f"out_of_range=saturate {detail}", "out_of_range")
             for column in {**present.columns, **self.columns}:
@@ -300,7 +312,17 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
-_NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range", "row_images", "audit_columns", "history")
+_NEWER: Final = (
+    "dead_letters",
+    "incomplete_inserts",
+    "out_of_range",
+    "row_images",
+    "audit_columns",
+    "history",
+    "rename",
+    "constants",
+    "masks",
+)
 """Options that an earlier release running beside this one does not know."""
 
 _NEED_KEYS: Final = {
@@ -317,6 +339,10 @@ CHOSEN_AT_CREATION: Final = frozenset({"initial_load", "seed_file"})
 
 DEFAULT_OPTIONS: Final = TableOptions()
 """The options of a table that stores none."""
+
+
+def _without_none(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def zone_of(name: str) -> ZoneInfo:

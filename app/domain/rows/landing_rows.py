@@ -1,7 +1,7 @@
 """Changes of one table -> landing rows: an Arrow record batch with the row marker as its last column."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from operator import eq
 
@@ -65,6 +65,10 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     problems = [*builder.problems, *problems]
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+    if rules.masking is not None:
+        arrays = rules.masking.arrays(arrays, schema.names)
+        if options.keeps_images:
+            builder.rows = [*rules.masking.rows(builder.rows, arrays, schema.names)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
     batch = with_facts_of_changes(batch, builder.operations, builder.changes, rules)
     images = _images(builder, batch, rules) if options.keeps_images else None
@@ -88,6 +92,10 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
     arrays = fitting_columns(rows, rules) if rows else None
     if rows is None or arrays is None:
         return None
+    if rules.masking is not None:
+        arrays = rules.masking.arrays(arrays, rules.schema.names)
+        if rules.options.keeps_images:
+            rows = replace(rows, rows=rules.masking.rows(rows.rows, arrays, rules.schema.names))
     batch = pa.RecordBatch.from_arrays(arrays, schema=rules.schema.arrow)
     if needed_facts(rules):
         operations = [layout.operation for layout in rows.layouts]

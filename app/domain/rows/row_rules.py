@@ -9,6 +9,7 @@ from typing import Final, Generic, Self, TypeVar
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import TableSchema
+from app.domain.rows.projection.masking import Masking
 
 MAX_KEPT_COLUMNS: Final = 2**17
 """Columns of all that one cache keeps. A column of a layout takes about 200 bytes."""
@@ -39,11 +40,19 @@ class RowRules:
     """True if every row of the table has a row image, so that a key without one is new."""
     in_load: bool = False
     """True for the rows of a load session (decision 0069)."""
+    masking: Masking | None = None
+    """Masks the values of a source; None if there is nothing to mask, and for values of row images."""
 
     @classmethod
     def of(cls, table: Table, *, in_load: bool = False) -> Self:
-        """Return the rules of a table as it is now."""
+        """Return the rules of a table as it is now, for values that are masked already if the table has masks."""
         return cls(table.schema, table.options, table.left_columns, table.cdc_started, table.images_complete, in_load)
+
+    @classmethod
+    def of_source(cls, table: Table, mask_secret: bytes | None, *, in_load: bool = False) -> Self:
+        """Return the rules of a table as it is now, for values as its source has them."""
+        rules, masks = cls.of(table, in_load=in_load), table.options.masks
+        return replace(rules, masking=Masking(masks, mask_secret)) if masks else rules
 
     def after_start(self) -> "RowRules":
         """Return the rules once a change other than a snapshot row was accepted."""

@@ -30,6 +30,11 @@ AVAILABILITY: Final[Mapping[Code, Entry]] = {
     Code.TABLE_BUSY: Entry(
         Kind.UNAVAILABLE, "The request did not get the table's sequence lock in time. Nothing was staged.", RETRY
     ),
+    Code.MASK_SECRET_MISSING: Entry(
+        Kind.UNAVAILABLE,
+        "A column of the table is masked by a hash, and this API process has no secret for it. Nothing was staged.",
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
+    ),
     Code.SHUTTING_DOWN: Entry(Kind.UNAVAILABLE, "This API process is shutting down.", RETRY),
     Code.NOT_READY: Entry(
         Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See which part it is with GET /statusz."

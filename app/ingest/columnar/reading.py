@@ -16,8 +16,8 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import SourceOrder
 from app.domain.rows.landing_rows import landing_rows_of_shaped
-from app.domain.rows.row_rules import RowRules
 from app.domain.rows.shaped_changes import ShapedChanges
+from app.errors import TemporarilyUnavailable
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.table_cache import NotCached, TableCache
 from app.observability.api_metrics import HASH_MISMATCHES
@@ -98,7 +98,7 @@ def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) 
             for part in body.parts:
                 alike.setdefault(part.rules_key, []).append((index, part))
     for group in alike.values():
-        for (index, _), batch in zip(group, _typed([part for _, part in group]), strict=True):
+        for (index, _), batch in zip(group, _typed([part for _, part in group], table_cache), strict=True):
             outcome = outcomes[index]
             if isinstance(batch, Declined):
                 outcomes[index] = batch
@@ -165,14 +165,16 @@ def eligible_table(
     return table
 
 
-def _typed(parts: Sequence[TablePart]) -> Sequence[Batch | Declined]:
+def _typed(parts: Sequence[TablePart], table_cache: TableCache) -> Sequence[Batch | Declined]:
     """Return the batch of each part; all parts have the same `rules_key`."""
-    rules = RowRules.of(parts[0].table)
+    rules = table_cache.rules(parts[0].table)
+    reason = Declined(Decline.ROWS)
     try:
         all_rows = landing_rows_of_shaped(parts[0].reader.read([part.content for part in parts]), rules)
-        reason = Declined(Decline.ROWS)
     except Declined as declined:
         all_rows, reason = None, declined
+    except TemporarilyUnavailable:  # the exact path meets the same trouble, and tells the caller
+        all_rows = None
     if all_rows is not None:
         return [Batch(part.table, rows, found_by=part.found_by) for part, rows in zip(parts, all_rows, strict=True)]
-    return [reason] if len(parts) == 1 else [batch for part in parts for batch in _typed([part])]
+    return [reason] if len(parts) == 1 else [batch for part in parts for batch in _typed([part], table_cache)]

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from app.domain.model.drop_plan import DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table, TableState
+from app.domain.rows.projection.landing_projection import check_constants
 from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.ledger.leases import LOCK_LEASE
@@ -95,6 +96,7 @@ def begin_drop(
             return table
         raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is already being dropped")
     options.check(plan.schema or table.schema)
+    check_constants(options.constants)
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
         lock_routing(connection)

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.model.table_options import DEFAULT_OPTIONS
-from tests.api.calls import Gateway, problem
+from tests.api.calls import Gateway, problem, shown_defaults
 
 COLUMNS = {"id": "int64", "name": "string", "total": "decimal(12,2)"}
 
@@ -24,7 +23,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "failing": None,
         "key_columns": ["id"],
         "schema_version": 1,
-        "options": DEFAULT_OPTIONS.to_json() | {"seed_file": True},
+        "options": shown_defaults() | {"seed_file": True},
         "lag": {"batches": 0, "rows": 0, "bytes": 0, "oldest_seconds": 0.0},
         "accepted": nothing,
         "staged": nothing,

@@ -6,8 +6,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.table_options import DEFAULT_OPTIONS
-from tests.api.calls import Gateway, insert, problem
+from tests.api.calls import Gateway, insert, problem, shown_defaults
 from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current
 
@@ -65,7 +64,7 @@ def test_every_option_is_shown_as_it_was_given(gateway: Gateway) -> None:
     shown = put(gateway, **given).json()["options"]
     part = {"type": None, "nullable": None, "encoding": None}
     columns = {"blob": part | {"encoding": "hex"}, "n": part | {"type": "decimal(9,2)", "nullable": True}}
-    assert shown == DEFAULT_OPTIONS.to_json() | {"seed_file": True} | given | {"columns": columns}
+    assert shown == shown_defaults() | {"seed_file": True} | given | {"columns": columns}
     assert shown == gateway.status("t")["options"] == gateway.get("/v1/tables").json()["tables"][0]["options"]
 
 

@@ -30,6 +30,22 @@ def test_audit_columns_are_read_by_what_they_hold() -> None:
     assert table.options.history is History.APPEND_ONLY
 
 
+def test_transforms_are_read_like_those_of_a_registration() -> None:
+    options = """\
+    options:
+      rename: {amount: total}
+      constants: {region: {type: string, value: no}}
+      masks: {amount: {method: "null"}}
+"""
+    (table,) = read_manifest(ORDERS + options, "f")
+    found = table.options.to_json()
+    assert found["rename"] == {"amount": "total"}
+    assert found["constants"] == {"region": {"type": "string", "value": "no"}}
+    assert found["masks"] == {"amount": {"method": "null"}}
+    wrong = "    options: {masks: {amount: {method: truncate, characters: few}}}\n"
+    assert "characters: 'few' is not a whole number" in str(rejection(ORDERS + wrong))
+
+
 def test_a_table_has_its_columns_in_order_its_keys_and_the_options_it_names() -> None:
     (table,) = read_manifest(ORDERS + "    options: {partial_updates: complete, sources: [a.b]}\n", "f")
     assert str(table.name) == "sales.orders"

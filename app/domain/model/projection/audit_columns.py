@@ -7,7 +7,7 @@ from typing import Final
 
 from app.domain.model.names import check_new_column_name
 from app.domain.model.projection.rejections import bad_option, named
-from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.domain.model.table_schema import Column, ColumnType, TypeName
 
 
 class History(StrEnum):
@@ -63,9 +63,8 @@ class AuditColumns:
 NO_AUDIT_COLUMNS: Final = AuditColumns()
 
 
-def check_audit_columns(audit: AuditColumns, history: History, schema: TableSchema) -> None:
-    """Raise RejectedInput `bad_option` for a name that no new column can have, or that a column has already."""
-    taken = {name.casefold() for name in schema.names}
+def check_audit_columns(audit: AuditColumns, history: History, taken: set[str]) -> None:
+    """Raise RejectedInput `bad_option` for a name that no new column can have, or that is taken by a folded name."""
     for value, name in audit.named.items():
         with named("audit_columns", value):
             check_new_column_name(name)

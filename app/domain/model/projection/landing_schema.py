@@ -33,7 +33,13 @@ def with_landing(schema: TableSchema, options: TableOptions, present: TableSchem
 
 def _wanted(schema: TableSchema, options: TableOptions) -> TableSchema:
     """Return the schema that files of a new generation would have."""
-    columns = (*schema.columns, *options.audit_columns.columns)
+    names = options.rename
+    columns = (
+        *(replace(column, name=names.get(column.name, column.name)) for column in schema.columns),
+        *(constant.column(name) for name, constant in options.constants.items()),
+        *options.audit_columns.columns,
+    )
     if options.history is History.APPEND_ONLY:
         return replace(TableSchema.declare(columns, ()), bare=True)
-    return replace(TableSchema.declare(columns, schema.key_columns), bare=schema.bare)
+    keys = tuple(names.get(key, key) for key in schema.key_columns)
+    return replace(TableSchema.declare(columns, keys), bare=schema.bare)

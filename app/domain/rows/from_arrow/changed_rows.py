@@ -73,6 +73,8 @@ def changed_rows(
     _check_types(given.schema, used, rules)
     reserve(typed_bytes(given, rules.schema))
     typed = _typed(given, frozenset(used), deletes, layouts, operations, rules, max_value_bytes)
+    if rules.masking is not None:
+        typed = rules.masking.batch(typed, rules.schema.names)
     images = None
     if rules.options.keeps_images:
         images = _images(typed, layouts, operations, rules)

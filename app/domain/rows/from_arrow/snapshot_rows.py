@@ -58,6 +58,8 @@ def snapshot_rows(
         raise RejectedInput.of(tuple(problems))
     markers = pa.repeat(pa.scalar(int(marker), pa.int32()), given.num_rows)
     typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
+    if rules.masking is not None:
+        typed = rules.masking.batch(typed, rules.schema.names)
     images = _images(typed, marker, rules) if rules.options.keeps_images else None
     if needed_facts(rules):
         typed = with_operations(typed, operation_column([Operation.SNAPSHOT] * typed.num_rows), rules)

@@ -3,16 +3,20 @@
 Invariant: a table whose files have the columns of its source lands its rows as they are, at no cost.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.projection.audit_columns import AuditValue, History
+from app.domain.model.projection.rejections import bad_option
+from app.domain.model.projection.transforms import Constant
 from app.domain.model.table import BatchSequence, Table
-from app.domain.model.table_schema import Column, row_marker_field
+from app.domain.model.table_schema import Column, ColumnType, row_marker_field
+from app.domain.rows.conversion.value_definitions import scalar
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.row_facts import carried
 from app.domain.rows.row_rules import RowMarker
@@ -36,13 +40,28 @@ def landed(rows: LandingRows, table: Table, acceptance: Acceptance) -> LandingRo
     return replace(rows, batch=_Projection(rows.batch, table, acceptance).batch())
 
 
+def check_constants(constants: Mapping[str, Constant]) -> None:
+    """Raise RejectedInput `bad_option` for a value that its type cannot hold."""
+    for name, constant in constants.items():
+        try:
+            constant_value(constant)
+        except ValueError as error:
+            raise bad_option(f"the value {error} ({constant.type})", "constants", name, "value") from None
+
+
+def constant_value(constant: Constant) -> Any:
+    """Return the typed value of a constant. Raises ValueError with a reason that omits the value."""
+    return scalar(constant.value, ColumnType.parse(constant.type))
+
+
 class _Projection:
     """Makes the landing rows of one batch."""
 
     def __init__(self, typed: pa.RecordBatch, table: Table, acceptance: Acceptance) -> None:
         self._typed, self._table, self._acceptance = typed, table, acceptance
         self._markers: pa.Int32Array = typed.column(typed.num_columns - 1)
-        self._sources = {name: at for at, name in enumerate(table.schema.names)}
+        names, self._constants = table.options.rename, table.options.constants
+        self._sources = {names.get(name, name): at for at, name in enumerate(table.schema.names)}
         self._audit = {name: value for value, name in table.options.audit_columns.named.items()}
 
     def batch(self) -> pa.RecordBatch:
@@ -58,6 +77,8 @@ class _Projection:
         """Return the values of one column; NULL for one that nothing fills any more."""
         if column.name in self._sources:
             return self._typed.column(self._sources[column.name])
+        if column.name in self._constants:
+            return self._repeated(constant_value(self._constants[column.name]), column.type.arrow)
         if column.name in self._audit:
             return self._audit_column(self._audit[column.name], column)
         return pa.nulls(self._typed.num_rows, column.type.arrow)

@@ -1,0 +1,71 @@
+"""Masks values as soon as they are typed, so that neither row images nor payloads nor files have the originals.
+
+Invariant: equal values have equal masks in all tables and formats that share a secret, so a hashed key remains a key.
+"""
+
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.model.change import SourceValue
+from app.domain.model.projection.transforms import Mask, MaskMethod
+from app.domain.rows.shaped_changes import Values
+from app.errors import Code, TemporarilyUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """The masks of a table, and the secret of this process for its hashes; None without one."""
+
+    masks: Mapping[str, Mask]
+    secret: bytes | None
+
+    def arrays(self, arrays: Sequence[pa.Array], names: Sequence[str]) -> list[pa.Array]:
+        """Return typed columns with these names, then other ones, with masked values.
+
+        Raises TemporarilyUnavailable `mask_secret_missing`.
+        """
+        return [*map(self._masked, arrays, names), *arrays[len(names) :]]
+
+    def batch(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Do for a typed batch what `arrays` does."""
+        return pa.RecordBatch.from_arrays(self.arrays(batch.columns, names), schema=batch.schema)
+
+    def rows(
+        self, rows: Sequence[Sequence[SourceValue]], masked: Sequence[pa.Array], names: Sequence[str]
+    ) -> Sequence[Values]:
+        """Return rows of source values with those of masked columns, for row images."""
+        places = {at: masked[at].to_pylist() for at, name in enumerate(names) if name in self.masks}
+        return [*self._replaced(rows, places)]
+
+    def _replaced(
+        self, rows: Sequence[Sequence[SourceValue]], places: Mapping[int, Sequence[str | None]]
+    ) -> Iterator[Values]:
+        for number, row in enumerate(rows):
+            values = [*row]
+            for at, masked in places.items():
+                values[at] = masked[number]
+            yield tuple(values)
+
+    def _masked(self, array: pa.Array, name: str) -> pa.Array:
+        mask = self.masks.get(name)
+        if mask is None:
+            return array
+        if mask.method is MaskMethod.NULL:
+            return pa.nulls(len(array), array.type)
+        if mask.method is MaskMethod.TRUNCATE:
+            return pc.utf8_slice_codeunits(array, 0, mask.characters)
+        return self._hashed(array)
+
+    def _hashed(self, array: pa.StringArray) -> pa.StringArray:
+        """Return the keyed hashes of texts. Arrow has no kernel for them, so each distinct text is hashed once."""
+        if self.secret is None:
+            raise TemporarilyUnavailable(Code.MASK_SECRET_MISSING, "a column is masked by a hash, and no secret is set")
+        encoded = array.dictionary_encode()
+        secret = self.secret
+        hashes = [hmac.digest(secret, text.encode(), sha256).hex() for text in encoded.dictionary.to_pylist()]
+        return pa.array(hashes, pa.string()).take(encoded.indices)
