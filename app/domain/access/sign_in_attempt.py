@@ -18,6 +18,9 @@ from app.domain.access.console_session import safe_next
 ATTEMPT_SECONDS: Final = 600
 """How long a person can take to sign in at the provider."""
 
+MAX_NEXT_CHARACTERS: Final = 1000
+"""Characters of the page to go to afterwards; a longer one is the start page. Browsers bound cookies to 4 kB."""
+
 _COOKIE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{0,2000})")
 
 
@@ -31,7 +34,7 @@ class SignInAttempt:
     @classmethod
     def of(cls, random: bytes, next_page: str) -> "SignInAttempt":
         """Return the attempt of 32 random bytes."""
-        return cls(_text(random), safe_next(next_page))
+        return cls(_text(random), safe_next(next_page if len(next_page) <= MAX_NEXT_CHARACTERS else None))
 
     @classmethod
     def parse(cls, cookie: str | None) -> "SignInAttempt | None":

@@ -79,8 +79,7 @@ SELECT_LETTER = sa.text(f"{_SELECT_LETTERS} WHERE {_OF_NAME} AND d.letter_id = :
 
 _MATCHES = """
     WHERE d.table_id = ANY(:table_ids) AND (CAST(:state AS text) IS NULL OR d.state = :state)
-      AND (CAST(:code AS text) IS NULL OR EXISTS (
-        SELECT FROM jsonb_array_elements(d.errors) e WHERE e ->> 'code' = :code))"""
+      AND (CAST(:with_error AS jsonb) IS NULL OR d.errors @> CAST(:with_error AS jsonb))"""
 """Select the letters of some tables that match a filter; a condition of two statements."""
 
 SELECT_OLDER = sa.text(f"{_SELECT_LETTERS} {_MATCHES} AND d.letter_id < :before ORDER BY d.letter_id DESC LIMIT :limit")
@@ -227,7 +226,8 @@ def list_letters(
 
 def newest_letters(connection: sa.Connection, wanted: LetterFilter, turn: Turn, limit: int) -> list[StoredLetter]:
     """Return up to `limit` matching letters of a page, newest first."""
-    parameters = {"table_ids": list(wanted.table_ids), "state": wanted.state, "code": wanted.code, "limit": limit}
+    with_error = None if wanted.code is None else json.dumps([{"code": wanted.code}])
+    parameters = {"table_ids": list(wanted.table_ids), "state": wanted.state, "with_error": with_error, "limit": limit}
     if turn.after is not None:
         rows = connection.execute(SELECT_NEWER, {**parameters, "after": turn.after}).all()
         return [_letter(row) for row in reversed(rows)]

@@ -267,6 +267,8 @@ def test_a_public_client_sends_no_secret_and_another_one_where_the_provider_want
 def test_the_values_of_an_attempt_differ_and_none_tells_the_secret() -> None:
     attempt = SignInAttempt.of(bytes(range(32)), "/console/keys?x=ü")
     assert SignInAttempt.parse(attempt.cookie) == attempt
+    long = SignInAttempt.of(bytes(32), "/console/audit?subject=" + "x" * 3000)
+    assert (long.next, SignInAttempt.parse(long.cookie)) == ("/console", long)
     values = [attempt.secret, attempt.state, attempt.nonce, attempt.verifier, attempt.challenge]
     assert len(set(values)) == 5
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{43}", value) for value in values)
