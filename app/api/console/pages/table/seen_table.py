@@ -14,7 +14,8 @@ from app.staging.connection.database import Connection
 from app.staging.tables.registry import find_table
 
 PATH: Final = "/console/tables/{table}"
-MAX_NUMBER: Final = 10**18
+MAX_DIGITS: Final = 18
+"""Digits of a number in an address; Postgres stores every such number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +52,4 @@ def administrator_of(user: SignedIn, name: TableName) -> Principal | None:
 
 def number_in(text: str, default: int) -> int:
     """Return a whole number of an address; a text that is none counts as left out."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_NUMBER)) else default
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else default
