@@ -69,7 +69,7 @@ def troubles(
     """
     found = [
         *_of_parts(parts),
-        *_of_database(fabric),
+        *of_database(fabric),
         *_of_findings(findings),
         *_shortened(_quarantined(glances), "quarantined", "quarantined"),
         *_shortened(_failing(glances), "failing", "failing"),
@@ -99,7 +99,8 @@ _FABRIC_TITLES: Final[Mapping[str, str]] = {
 """Titles of troubles of the mirrored database; any other code is a question that Fabric rejects."""
 
 
-def _of_database(fabric: FabricTrouble | None) -> Iterator[Trouble]:
+def of_database(fabric: FabricTrouble | None) -> Iterator[Trouble]:
+    """Yield what is wrong with the mirrored database in Fabric, if anything is."""
     if fabric is not None:
         severity: Severity = "bad" if fabric.is_critical else "warn"
         title = _FABRIC_TITLES.get(fabric.code, "The state of the database in Fabric is unknown")

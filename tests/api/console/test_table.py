@@ -3,10 +3,15 @@
 import pytest
 import sqlalchemy as sa
 
+from app.domain.fabric.states import DatabaseState, DatabaseStatus
+from app.domain.publication.fabric_status import MirroredTable
+from app.staging.ledger.fabric_database import claim_poll, store_answer
+from app.staging.ledger.fabric_status import record_fabric_status
 from tests.api.calls import Gateway
 from tests.api.console.browser.stock import Stock, Texts
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, check_markup
+from tests.support.gateway_parts import current
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\n\u202eevil"
 ORDERS = "/console/tables/sales.orders"
@@ -57,6 +62,27 @@ def test_what_is_wrong_is_named_with_its_remedy_and_nothing_is_markup(browser: B
     assert "Nothing is published until you release it" in page
     assert "foreign_file: &lt;script&gt;" in page
     check_markup(page)
+
+
+def test_fabric_and_load_sessions_are_shown_where_they_are_known(browser: Browser, stock: Stock) -> None:
+    assert "Load sessions" not in browser.page(ORDERS)
+    table = current(stock.engine, "sales.orders")
+    failed = MirroredTable("sales", "orders", "Failed", HOSTILE, processed_rows=39, whose="user")
+    with stock.engine.begin() as connection:
+        assert claim_poll(connection, 60)
+        store_answer(connection, DatabaseStatus(DatabaseState.PAUSED, "Paused"), has_tables=True)
+        record_fabric_status(connection, {(table.table_id, table.generation): failed})
+    stock.gateway.register("sales.loaded", {"id": "int64"}, ["id"], row_images="on").raise_for_status()
+    stock.gateway.post("/v1/tables/sales.loaded/loads", json={"mode": "full"}).raise_for_status()
+    page = browser.page("/console/tables/sales.loaded")
+    check_markup(page)
+    assert ("Load sessions" in page, ">open<" in page, "<td>full</td>" in page) == (True, True, True)
+    page = browser.page(ORDERS)
+    check_markup(page)
+    for words in ("Fabric has paused mirroring", "Fabric cannot mirror the table", '<td class="num">39</td>'):
+        assert words in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert 'href="/console/try?table=sales.orders"' in page
 
 
 def test_files_lead_to_their_batches(browser: Browser, stock: Stock) -> None:
@@ -135,6 +161,7 @@ def test_events_are_for_administrators_and_outlive_the_table(browser: Browser, s
 def test_a_key_sees_the_pages_of_its_own_tables_only(sign_in: SignIn, stock: Stock) -> None:
     reader = sign_in("read", tables=["sales.*"])
     assert f'href="{ORDERS}/events"' not in reader.page(ORDERS)
+    assert "/console/try" not in reader.page(ORDERS)
     stranger = sign_in("read", tables=["hr.*"])
     for path in ("", "/files", "/files/2", "/schema"):
         assert reader.get(ORDERS + path).status_code == 200

@@ -1,17 +1,19 @@
 """The status of a table: what is wrong with it, the counts at each stage, its lag, Fabric and the Delta mirror."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from app.console import text
-from app.console.views.attention import NEAR_LIMIT, Trouble, remedy_in
+from app.console.views.attention import NEAR_LIMIT, Trouble, of_database, remedy_in
 from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.table.head import FRAGMENTS, TableHead
 from app.console.views.table.operations import ButtonView
 from app.domain.fabric.remedies import remedy_for
+from app.domain.fabric.trouble import FabricTrouble
+from app.domain.loads.load_session import LoadSession
 from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableState
@@ -47,8 +49,12 @@ class TableFacts:
     counts: TableCounts
     failure: TableFailure | None
     fabric: FabricStatus | None
+    database: FabricTrouble | None
+    """What is wrong with the mirrored database as a whole."""
     mirror: MirrorProgress | None
     backlog_share: float
+    loads: Sequence[LoadSession]
+    """The newest load sessions, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class StatusView:
     buttons: tuple[ButtonView, ...]
     letters: str
     """The address of the table's dead letters."""
+    test: str | None
+    """The address that tests a message for the table, if the user may send changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ class StatusPageView:
     notice: NoticeView | None = None
 
 
-def status_of(head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...] = ()) -> StatusView:
+def status_of(head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...], *, may_send: bool) -> StatusView:
     """Return the status of a table, with what the user can do."""
     counts = facts.counts
     is_failing = facts.failure is not None and facts.table.state is TableState.ACTIVE
@@ -93,6 +101,7 @@ def status_of(head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
         buttons=buttons,
         letters=f"/console/dead-letters?table={quote(head.name, safe='')}",
+        test=f"/console/try?table={quote(head.name, safe='')}" if may_send else None,
     )
 
 
@@ -145,6 +154,7 @@ def _troubles(facts: TableFacts) -> Iterator[Trouble]:
         waits = f" Now it waits: {counts.state_reason}" if counts.state_reason else ""
         why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
         yield Trouble("warn", "dropping", "The table is being dropped", why, "")
+    yield from of_database(facts.database)
     if facts.fabric is not None and (facts.fabric.error or facts.fabric.has_failed):
         why = facts.fabric.error or facts.fabric.state or ""
         remedy = remedy_for(facts.fabric.whose or "unknown")

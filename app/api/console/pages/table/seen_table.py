@@ -7,7 +7,7 @@ from app.api.auth.dependencies import visible_name
 from app.api.console.sessions import SignedIn
 from app.api.operations.visible_tables import visible_table
 from app.console.views.table.head import TableHead, head_of
-from app.domain.access.rights import Principal, Right
+from app.domain.access.rights import Right
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.staging.connection.database import Connection
@@ -25,13 +25,15 @@ class SeenTable:
     table: Table
     head: TableHead
     is_admin: bool
+    may_send: bool
+    """Whether the user has the right `ingest` for the table."""
 
 
 def seen_table(connection: Connection, user: SignedIn, text: str, tab: str) -> SeenTable:
     """Return the table of a page. Raises RejectedInput `forbidden`, `bad_name` or `unknown_table`."""
     table = visible_table(connection, text, user.require(Right.READ))
-    is_admin = administrator_of(user, table.name) is not None
-    return SeenTable(table, head_of(str(table.name), table, tab, is_admin=is_admin), is_admin)
+    is_admin, may_send = (_has(user, right, table.name) for right in (Right.ADMIN, Right.INGEST))
+    return SeenTable(table, head_of(str(table.name), table, tab, is_admin=is_admin), is_admin, may_send)
 
 
 def seen_name(connection: Connection, user: SignedIn, text: str, tab: str) -> tuple[TableName, TableHead]:
@@ -44,12 +46,11 @@ def seen_name(connection: Connection, user: SignedIn, text: str, tab: str) -> tu
     return name, head_of(str(table.name if table is not None else name), table, tab, is_admin=True)
 
 
-def administrator_of(user: SignedIn, name: TableName) -> Principal | None:
-    """Return the user as the administrator of a table, None without the right."""
-    principal = user.principal(Right.ADMIN)
-    return principal if principal is not None and principal.may_touch(name) else None
-
-
 def number_in(text: str, default: int) -> int:
     """Return a whole number of an address; a text that is none counts as left out."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else default
+
+
+def _has(user: SignedIn, right: Right, name: TableName) -> bool:
+    principal = user.principal(right)
+    return principal is not None and principal.may_touch(name)

@@ -1,6 +1,7 @@
 """The first page of a table: state, troubles, counts and plots, with the parts that are refreshed."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,16 +15,22 @@ from app.console.views.plots import HOUR_MINUTES, hour_plots
 from app.console.views.table.head import FRAGMENTS
 from app.console.views.table.operations import buttons_of, notice_of
 from app.console.views.table.status import StatusPageView, StatusView, TableFacts, fragment_of, status_of
+from app.domain.fabric.trouble import fabric_trouble
 from app.staging.connection.database import Connection, translated_errors
+from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.ledger.fabric_status import fabric_statuses
 from app.staging.ledger.failures import failing_tables
+from app.staging.loads.sessions import list_loads
 from app.staging.mirror.progress import mirror_progress
 from app.staging.retention.history import history
 from app.staging.tables.status import count_tables
 
 router = APIRouter()
 
-_TAB = "Status"
+_TAB: Final = "Status"
+
+MAX_LOADS: Final = 5
+"""Load sessions that the page lists."""
 
 
 @router.get(PATH)
@@ -67,10 +74,13 @@ def _live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> S
         counts=count_tables(connection, [table_id])[table_id],
         failure=failing_tables(connection, [table_id]).get(table_id),
         fabric=fabric_statuses(connection, [table_id]).get(table_id),
+        database=fabric_trouble(fabric_facts(connection)),
         mirror=mirror_progress(connection, [table_id]).get(table_id),
         backlog_share=0.0 if backlog is None else backlog.share_of(seen.table),
+        loads=list_loads(connection, seen.table)[:MAX_LOADS],
     )
-    return status_of(seen.head, facts, buttons_of(seen.head, seen.table) if seen.is_admin else ())
+    buttons = buttons_of(seen.head, seen.table) if seen.is_admin else ()
+    return status_of(seen.head, facts, buttons, may_send=seen.may_send)
 
 
 def _plots(connection: Connection, seen: SeenTable) -> PlotsView:
