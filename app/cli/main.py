@@ -26,7 +26,7 @@ from app.cli.mirror.run import run as run_mirror
 from app.cli.mirror.status import mirror_status
 from app.cli.send.command import send
 from app.cli.status import status
-from app.cli.tables import check, export_rows, manifest_commands, operations, release, show, verify
+from app.cli.tables import backfill_images, check, export_rows, manifest_commands, operations, release, show, verify
 from app.cli.verify.command import verify as verify_zone
 from app.errors import Code, MirrorgateError
 
@@ -72,6 +72,7 @@ tables.command("repair")(operations.repair)
 tables.command("release")(release.release)
 tables.command("verify")(verify.verify)
 tables.command("check")(check.check)
+tables.command("backfill-images")(backfill_images.backfill_images)
 tables.command("export-rows")(export_rows.export_rows)
 app.add_typer(tables, name="tables", rich_help_panel=_TO_USE)
 

@@ -128,3 +128,12 @@ def test_the_command_writes_the_file_and_tells_what_it_has(terminal: Terminal, t
     assert (told["file"], told["rows"], told["sequence"]) == (str(tmp_path / "a.parquet"), 2, 2)
     assert pq.read_table(tmp_path / "a.parquet").num_rows == 2
     assert terminal.run("tables", "export-rows", "nobody", "--to", tmp_path)[0] == 1
+
+
+def test_the_command_that_completes_images_makes_a_table_exportable(
+    engine: sa.Engine, terminal: Terminal, tmp_path: Path
+) -> None:
+    stage(engine, [typed(registered(engine, "t", SCHEMA), [insert({"id": 1, "name": "Ada"})])])
+    registered(engine, "t", None, KEEP)
+    assert terminal.run("tables", "backfill-images", "t", "--json") == (0, '{"table": "t", "complete": true}\n')
+    assert exported(engine, "t", tmp_path).rows == 1

@@ -152,7 +152,7 @@ def _notes(table: DeclaredTable, present: PresentTable) -> list[str]:
     if present.options.keeps_images and not table.options.keeps_images:
         return ["without row_images=on and partial_updates=complete the table loses all its row images"]
     if table.options.keeps_images and not present.options.keeps_images:
-        return ["rows that the table has already get a row image with their next change or load"]
+        return ["rows that the table has already need a backfill of their row images"]
     return []
 
 

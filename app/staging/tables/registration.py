@@ -231,7 +231,9 @@ def _set_rules(
     connection.execute(UPDATE_RULES, parameters)
     if options.sources != table.options.sources:
         set_sources(connection, table.table_id, name, options)
-    if options.keeps_images is not table.options.keeps_images:
+    begins_to_read = options.reads_images and not table.options.reads_images
+    # Images that are not complete can be those of a backfill that died, older than their rows.
+    if options.keeps_images is not table.options.keeps_images or (begins_to_read and not table.images_complete):
         clear_row_images(connection, table.table_id)
 
 

@@ -131,7 +131,7 @@ def test_a_new_table_gets_the_first_load_of_the_gateway_unless_the_file_names_on
 def test_beginning_and_ceasing_to_keep_row_images_is_told() -> None:
     completing, keeping = {"partial_updates": PartialUpdates.COMPLETE}, {"row_images": RowImages.ON}
     forgotten = ("without row_images=on and partial_updates=complete the table loses all its row images",)
-    begun = ("rows that the table has already get a row image with their next change or load",)
+    begun = ("rows that the table has already need a backfill of their row images",)
     for options in (completing, keeping):
         assert planned(declared(IDS), present(IDS, **options)).notes == forgotten
         assert planned(declared(IDS, **options), present(IDS)).notes == begun

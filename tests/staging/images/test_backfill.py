@@ -1,0 +1,151 @@
+"""A backfill gives every row its image, whatever changes go on beside it and wherever it dies."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.domain.model.change import Change
+from app.domain.model.table import Table
+from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
+from app.errors import Code
+from app.staging.images.backfill import BackfillProgress, backfill_images
+from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.postgres import sql
+from tests.support.rejections import rejected
+from tests.support.samples.changes import delete, insert, update
+from tests.support.samples.images import stored_images
+from tests.support.samples.schemas import schema_of
+
+KEEP: Final = TableOptions(row_images=RowImages.ON)
+COMPLETE: Final = TableOptions(row_images=RowImages.ON, partial_updates=PartialUpdates.COMPLETE)
+SCHEMA: Final = schema_of({"id": "int64", "name": "string"}, ["id"])
+KEYS: Final = range(6)
+_NAMES: Final = (f"t{number}" for number in itertools.count())
+
+
+class Died(Exception):
+    """The process of the backfill dies."""
+
+
+class Source:
+    """A source table that sends drawn changes, and what its rows are then."""
+
+    def __init__(self, engine: sa.Engine, name: str) -> None:
+        self.engine, self.name = engine, name
+        self.rows: dict[int, str] = {}
+        self._values = itertools.count()
+
+    def send(self, keys: Sequence[int]) -> None:
+        """Send one batch: each key in turn is inserted, or updated, moved or deleted if it is there."""
+        changes: list[Change] = []
+        for at, key in enumerate(keys):
+            value = next(self._values)
+            if key not in self.rows:
+                changes.append(insert({"id": key, "name": str(value)}, at))
+                self.rows[key] = str(value)
+            elif value % 3:
+                changes.append(update(None, {"id": key, "name": str(value)}, at))
+                self.rows[key] = str(value)
+            else:
+                changes.append(delete({"id": key}, at))
+                del self.rows[key]
+        stage(self.engine, [typed(current(self.engine, self.name), changes)])
+
+    def images(self) -> dict[Any, Any]:
+        images = stored_images(self.engine, current(self.engine, self.name)).values()
+        return {image["id"]: image["name"] for image in images}
+
+
+batches = st.lists(st.lists(st.sampled_from(KEYS), min_size=1, max_size=6), max_size=4)
+
+
+@given(
+    before=batches.filter(bool),
+    after=batches,
+    meanwhile=batches,
+    dies_after=st.integers(0, 6),
+    keys_per_step=st.integers(1, 4),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+def test_every_row_has_its_newest_image_after_a_backfill(
+    engine: sa.Engine,
+    before: list[list[int]],
+    after: list[list[int]],
+    meanwhile: list[list[int]],
+    dies_after: int,
+    keys_per_step: int,
+) -> None:
+    source = Source(engine, next(_NAMES))
+    registered(engine, source.name, SCHEMA)
+    for keys in before:
+        source.send(keys)
+    table = registered(engine, source.name, None, KEEP)
+    for keys in after:
+        source.send(keys)
+    assert not table.images_complete
+    blocks = itertools.count()
+
+    def live(progress: BackfillProgress) -> None:
+        assert progress.through <= progress.last
+        if meanwhile:
+            source.send(meanwhile.pop())
+        if next(blocks) == dies_after:
+            raise Died
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.staging.images.backfill.KEYS_PER_STEP", keys_per_step)
+        try:
+            done = backfill_images(engine, table.name, live)
+        except Died:
+            assert not current(engine, source.name).images_complete
+            done = backfill_images(engine, table.name, live)
+    assert done.images_complete
+    assert source.images() == source.rows
+
+
+@pytest.fixture
+def table(engine: sa.Engine) -> Table:
+    """Give a table with a row from before it kept images."""
+    stage(engine, [typed(registered(engine, "t", SCHEMA), [insert({"id": 1, "name": "Ada"})])])
+    return registered(engine, "t", None, KEEP)
+
+
+def test_a_table_whose_payloads_are_purged_cannot_be_backfilled(engine: sa.Engine, table: Table) -> None:
+    sql.run(engine, "DELETE FROM mirrorgate.block_payloads")
+    with rejected() as rejection:
+        backfill_images(engine, table.name, lambda _: None)
+    assert rejection.code is Code.PAYLOADS_PURGED
+    assert not current(engine, "t").images_complete
+
+
+def test_images_of_before_the_backfill_has_ended_are_never_read(engine: sa.Engine, table: Table) -> None:
+    stage(engine, [typed(table, [insert({"id": 2, "name": "Bob"})])])
+    completing = registered(engine, "t", None, COMPLETE)
+    assert stored_images(engine, completing) == {}
+    with rejected() as rejection:
+        backfill_images(engine, table.name, lambda _: None)
+    assert rejection.code is Code.BAD_OPTION
+
+
+def test_columns_that_came_later_are_in_the_images_of_later_rows(engine: sa.Engine, table: Table) -> None:
+    wide = registered(engine, "t", schema_of({"id": "int64", "name": "string", "city": "string"}, ["id"]))
+    stage(engine, [typed(wide, [insert({"id": 2, "name": "Bob", "city": "Oslo"})])])
+    assert backfill_images(engine, table.name, lambda _: None).images_complete
+    assert stored_images(engine, wide) == {
+        b"1": {"id": 1, "name": "Ada"},
+        b"2": {"id": 2, "name": "Bob", "city": "Oslo"},
+    }
+
+
+def test_a_table_that_keeps_no_images_or_has_all_of_them_is_left_alone(engine: sa.Engine) -> None:
+    registered(engine, "new", SCHEMA, KEEP)
+    new = current(engine, "new")
+    assert backfill_images(engine, new.name, lambda _: None) == new
+    with rejected() as rejection:
+        backfill_images(engine, registered(engine, "plain", SCHEMA).name, lambda _: None)
+    assert rejection.code is Code.NO_ROW_IMAGES
