@@ -115,5 +115,18 @@ TABLES: Final = Section(
             {"{{table}}": f"topk(10, {of_tables('mirrorgate_waiting_dead_letters_oldest_seconds')})"},
             unit="s",
         ),
+        Graph(
+            "Row images",
+            "Disk space of the newest row of each key, which some options of tables keep.",
+            {"bytes": "max(mirrorgate_row_images_bytes)"},
+            unit="bytes",
+        ),
+        Listing(
+            "Versions",
+            "Program version and schema revision of each process. They differ during an upgrade only.",
+            "mirrorgate_build_info",
+            ("component", "version", "revision", "instance"),
+            width=16,
+        ),
     ),
 )

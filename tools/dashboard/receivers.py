@@ -30,6 +30,21 @@ FABRIC: Final = Section(
             unit="rowsps",
             width=9,
         ),
+        Graph(
+            "Age of the last synchronization",
+            "As Fabric reports it for each table; grows while mirroring is stopped.",
+            {"{{table}}": f"topk(10, {of_tables('mirrorgate_fabric_last_sync_age_seconds')})"},
+            unit="s",
+            width=12,
+        ),
+        Graph(
+            "Age of Fabric's status",
+            "Time since a drain last got an answer of Fabric's API.",
+            {"status": "max(mirrorgate_fabric_status_age_seconds)"},
+            unit="s",
+            limit=600,
+            width=12,
+        ),
     ),
 )
 

@@ -1,5 +1,6 @@
 """Texts that others choose, in every place where the console shows them: they stay text."""
 
+import json
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -85,6 +86,18 @@ def test_a_link_with_a_hostile_query_shows_no_markup(attacked: Visitor) -> None:
         attacked.open(f"/console{page}?{query}")
         assert attacked.page.evaluate(FOUND) == [], page
         assert attacked.complaints == [], page
+
+
+def test_a_tested_message_is_shown_as_text(attacked: Visitor) -> None:
+    attacked.open("/console/try")
+    attacked.page.get_by_label("Table").fill(table_name("sales.orders"))
+    for total, shown in (("1.00", MARKUP), (MARKUP, "bad_value")):
+        row = {"order_id": 1, "customer": MARKUP, "placed_at": None, "total": total, TEXTS.column: MARKUP}
+        attacked.page.get_by_label("Messages").fill(json.dumps(row))
+        attacked.submit("Test")
+        expect(attacked.page.locator("main")).to_contain_text(shown)
+        assert attacked.page.evaluate(FOUND) == []
+        assert attacked.complaints == []
 
 
 def test_a_live_part_is_as_safe_as_its_page(attacked: Visitor) -> None:
