@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -18,7 +18,7 @@ import structlog
 
 from app.api.auth.authenticator import TokenVerifier
 from app.api.auth.issuer_documents import discovered, exchange_json, issuer_client, named_address
-from app.domain.access.rights import Credential
+from app.domain.access.rights import Credential, Grant
 from app.domain.access.sign_in_attempt import SignInAttempt
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 
@@ -58,9 +58,11 @@ class Registration:
 class CodeFlow:
     """Signs people in for one registration. Thread-safe."""
 
-    def __init__(self, registration: Registration, tokens: TokenVerifier) -> None:
+    def __init__(self, registration: Registration, tokens: TokenVerifier, granted: Collection[Grant]) -> None:
+        """Prepare; `granted` is what roles grant by the present settings."""
         self._registration = registration
         self._tokens = tokens
+        self._granted = frozenset(granted)
         self._discovery: tuple[float, dict[str, Any]] | None = None
         self._exchanges = threading.BoundedSemaphore(MAX_EXCHANGES)
 
@@ -68,6 +70,10 @@ class CodeFlow:
     def redirect_url(self) -> str:
         """Return where the issuer sends browsers back to."""
         return self._registration.redirect_url
+
+    def still_granted(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
+        """Return those grants of a session that the present settings have too: others were withdrawn since."""
+        return tuple(grant for grant in grants if grant in self._granted)
 
     def authorization_address(self, attempt: SignInAttempt) -> str:
         """Return where a browser signs in. Raises TemporarilyUnavailable `issuer_unavailable` or `overloaded`."""

@@ -20,11 +20,7 @@ def token_verifier(settings: Settings) -> TokenVerifier | None:
     from app.api.auth.issuer_keys import IssuerKeys
     from app.api.auth.oidc import OidcVerifier
 
-    granted_by = {
-        name: Grant(frozenset(map(Right, granted.rights)), tuple(granted.tables))
-        for name, granted in settings.oidc_rights.items()
-    }
-    return OidcVerifier(IssuerKeys(issuer), issuer, audience, granted_by)
+    return OidcVerifier(IssuerKeys(issuer), issuer, audience, _granted_by(settings))
 
 
 def code_flow(settings: Settings, tokens: TokenVerifier | None) -> CodeFlow | None:
@@ -34,4 +30,12 @@ def code_flow(settings: Settings, tokens: TokenVerifier | None) -> CodeFlow | No
         return None
     secret = settings.oidc_client_secret
     given = None if secret is None else secret.get_secret_value()
-    return CodeFlow(Registration(issuer, client_id, given, redirect_url), tokens)
+    return CodeFlow(Registration(issuer, client_id, given, redirect_url), tokens, _granted_by(settings).values())
+
+
+def _granted_by(settings: Settings) -> dict[str, Grant]:
+    """Return what each role or scope grants."""
+    return {
+        name: Grant(frozenset(map(Right, granted.rights)), tuple(granted.tables))
+        for name, granted in settings.oidc_rights.items()
+    }

@@ -125,14 +125,15 @@ def is_secure(request: Request) -> bool:
 def _holder(gateway: Gateway, token: SessionToken) -> Credential | None:
     """Return what the holder of a session may do now.
 
-    None if the session or its key has ended, or if people can no longer sign in at the identity provider.
+    None if the session or its key has ended, or if the settings no longer grant anything of a person's session.
     """
     with translated_errors(), gateway.engine.begin() as connection:
         session = find_session(connection, token.hash)
     if session is None:
         return None
     if session.proof is None:
-        return Credential(session.subject, session.grants) if gateway.code_flow is not None else None
+        grants = () if gateway.code_flow is None else gateway.code_flow.still_granted(session.grants)
+        return Credential(session.subject, grants) if grants else None
     found = gateway.authenticator.holder(session.subject)
     if found is None or not token.is_bound_to(session.proof, found[1]):
         return None

@@ -242,6 +242,18 @@ def test_sessions_of_people_end_where_nobody_can_sign_in_at_a_provider(
     assert (answer.status_code, "ended=1" in answer.headers["location"]) == (303, True)
 
 
+def test_a_session_loses_the_rights_that_the_settings_withdraw(
+    browser: Browser, issuer: Issuer, api_engine: sa.Engine
+) -> None:
+    come_back(browser, issuer.sign_in(begin(browser), ["operator", "sales.owner"]))
+    assert browser.get("/console/keys").status_code == 200
+    withdrawn = "UPDATE mirrorgate.console_sessions SET grants = replace(grants::text, :role, :other)::jsonb"
+    for role, other, status in (('["admin"]', '["admin", "read"]', 403), ('"sales.*"', '"hr.*"', 303)):
+        with api_engine.begin() as connection:  # as if the role had granted something else when the session began
+            connection.execute(sa.text(withdrawn), {"role": role, "other": other})
+        assert browser.get("/console/keys").status_code == status
+
+
 @pytest.mark.parametrize("secret", [None, CLIENT_SECRET])
 def test_a_public_client_sends_no_secret_and_another_one_where_the_provider_wants_it(
     secret: str | None, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
@@ -253,7 +265,9 @@ def test_a_public_client_sends_no_secret_and_another_one_where_the_provider_want
     keys = IssuerKeys(issuer.url)
     keys.prefetch()
     flow = CodeFlow(
-        Registration(issuer.url, CLIENT_ID, secret, REDIRECT), OidcVerifier(keys, issuer.url, AUDIENCE, grants)
+        Registration(issuer.url, CLIENT_ID, secret, REDIRECT),
+        OidcVerifier(keys, issuer.url, AUDIENCE, grants),
+        grants.values(),
     )
     attempt = SignInAttempt.of(b"x" * 32, "/console")
     path = issuer.sign_in(flow.authorization_address(attempt), ["operator"])
