@@ -1,6 +1,7 @@
 """The routes of the console: pages, forms and files below `/console`.
 
-`sessions` gives a route its signed-in user, `forms` the checked fields of a POST, `answers` the responses. `sign_in`,
+`sessions` gives a route its signed-in user, `forms` the checked fields of a POST, `answers` the responses, `rejections`
+an error for the page of its action. `sign_in`,
 `oidc_sign_in` and `assets` work without a session; `pages` has one router for each section. Routes read through
 `app.staging` and call the functions of the API's routes, never the API over HTTP. No page is in the contract of the
 API.

@@ -1,7 +1,11 @@
 """Actions on a table in the console: what they ask, what they do, and how an error is shown."""
 
+import re
+from urllib.parse import quote
+
 import pytest
 import sqlalchemy as sa
+from markupsafe import escape
 
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway
@@ -151,3 +155,24 @@ def test_only_an_administrator_of_the_table_can_act(sign_in: SignIn, gateway: Ga
         for action in ("pause", "resume", "flush", "release", "recreate", "drop", "files/2/repair"):
             assert other.submit(f"{ORDERS}/{action}", generation="1", reason="x").status_code == status
     assert gateway.status("sales.orders")["state"] == "quarantined"
+
+
+def test_a_table_with_an_odd_name_has_every_page_and_action(browser: Browser, gateway: Gateway) -> None:
+    name = "\u05e9\u05dc\u05d5\u05dd.it's & `co` #1+2;=~ \u65e5\u672c"
+    gateway.register(quote(name, safe=""), {"id": "int64"}, ["id"]).raise_for_status()
+    path = re.search(r'<th scope="row"><a href="([^"]*)"><bdi>', browser.page("/console/tables"))
+    assert path is not None
+    page = browser.page(path[1])
+    check_markup(page)
+    assert f"<bdi>{escape(name)}</bdi>" in page
+    links = re.findall(rf'href="({re.escape(path[1])}/[a-z]+)"', page)
+    assert {link.rpartition("/")[2] for link in links} == {"files", "schema", "rows", "events", "recreate", "drop"}
+    for link in links:
+        check_markup(browser.page(link))
+    form = re.search(r'action="([^"]*/pause)"', page)
+    assert form is not None
+    assert "The table is paused." in browser.submit(form[1], generation="1").text
+    assert (
+        "Accepted: 1 row would land."
+        in browser.submit("/console/try", format="rows", table=name, parameters="", message='{"id": 1}').text
+    )
