@@ -142,6 +142,7 @@ def test_keys_and_events_of_programs_of_two_versions_go_together(old: sa.Engine)
         ("r9999", "r0006", True),
         ("r9999", program_revision(), True),
         ("r9999", "r9998", False),
+        ("r0025", "r0006", True),  # a branch chose a lower number for a later revision
         ("r0006", "r0006", False),
         ("elsewhere", "r0006", False),
     ],
