@@ -30,7 +30,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak conformance openapi docs schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak conformance mutants openapi docs schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,9 @@ conformance: .venv-run ## Prove in a tenant's WORKSPACE that Fabric reads what M
 	@test -n "$(WORKSPACE)" || { echo 'error: Name a workspace: make conformance WORKSPACE=Sales' >&2; exit 2; }
 	@$(RUN) tools.conformance --workspace "$(WORKSPACE)" $(ARGS)
 
+mutants: .venv ## Change protocol, rules and access in small ways, and list what no test notices (30 minutes)
+	@$(BIN)/mutmut run $(ARGS); $(BIN)/mutmut results
+
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi
 
@@ -120,7 +123,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
-	@rm -rf .venv build dist .bench .chaos .demo .fuzz .soak .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist .bench .chaos .demo .fuzz .soak mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@rm -rf spark-warehouse metastore_db derby.log *.egg-info examples/typescript/build examples/typescript/node_modules
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 
 from benchmarks.machine.description import Machine, Versions
 from tests.soak.growth import Growth
@@ -39,11 +40,13 @@ def page(outcome: Outcome, machine: Machine, versions: Versions, date: str) -> s
         "*early* is the median of the second quarter of the run, *late* that of the last. Memory is anonymous memory. "
         "A measure is flat if it grew by less than a tenth and a small amount for its unit.",
         "",
+        "Logs grow with each request until `up` rotates them ([operations.md](operations.md)).",
+        "",
         "| measure | early | late | peak | flat |",
         "|---|---|---|---|---|",
         *(_row(growth) for growth in outcome.growth),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(line if line.startswith("|") else fill(line, 120) for line in lines) + "\n"
 
 
 def _row(growth: Growth) -> str:
