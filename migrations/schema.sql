@@ -83,7 +83,7 @@ CREATE TABLE mirrorgate.tables (
     folded_name text NOT NULL,
     -- Current lifetime of the folder, from 1; a recreate or rename starts the next one.
     generation integer DEFAULT 1 NOT NULL,
-    -- active, paused, quarantined, dropping or dropped.
+    -- active, paused, quarantined, dropping, dropped or rebuilding (the folder of the generation before is deleted).
     state text DEFAULT 'active'::text NOT NULL,
     -- Why a quarantined table stopped, or why a drop has not ended yet.
     state_reason text,
@@ -101,7 +101,7 @@ CREATE TABLE mirrorgate.tables (
     column_stays jsonb DEFAULT '{}'::jsonb NOT NULL,
     -- Catalog whose Arcion messages feed the table; null until a message names one.
     arcion_catalog text,
-    -- While dropping: what follows once the folder is gone (drop, recreate or rename).
+    -- While dropping or rebuilding: what follows once the folder is gone (drop, recreate, rename or rebuild).
     drop_plan jsonb,
     -- When a drain first found the folder of a dropping table gone (step R5).
     folder_gone_at timestamp with time zone,
@@ -113,13 +113,15 @@ CREATE TABLE mirrorgate.tables (
     rewrite_marker boolean DEFAULT false NOT NULL,
     -- Whether the table has kept row images, or none, since the first batch, so that no row lacks a row image.
     images_complete boolean DEFAULT true NOT NULL,
+    -- Whether a rebuild or its dry run is copying row images; batches then note the rows that they change.
+    rebuild_due boolean DEFAULT false NOT NULL,
     CONSTRAINT tables_pkey PRIMARY KEY (table_id),
-    CONSTRAINT dropping_has_a_plan CHECK (((state = 'dropping'::text) = (drop_plan IS NOT NULL))),
-    CONSTRAINT only_a_dropped_folder_is_gone CHECK (((state = 'dropping'::text) OR (folder_gone_at IS NULL))),
+    CONSTRAINT dropping_has_a_plan CHECK (((state = ANY (ARRAY['dropping'::text, 'rebuilding'::text])) = (drop_plan IS NOT NULL))),
+    CONSTRAINT only_a_dropped_folder_is_gone CHECK (((state = ANY (ARRAY['dropping'::text, 'rebuilding'::text])) OR (folder_gone_at IS NULL))),
     CONSTRAINT tables_generation_check CHECK ((generation >= 1)),
     CONSTRAINT tables_revision_check CHECK ((revision >= 1)),
     CONSTRAINT tables_schema_version_check CHECK ((schema_version >= 1)),
-    CONSTRAINT tables_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'quarantined'::text, 'dropping'::text, 'dropped'::text])))
+    CONSTRAINT tables_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'quarantined'::text, 'dropping'::text, 'dropped'::text, 'rebuilding'::text])))
 );
 CREATE UNIQUE INDEX one_live_table_per_name ON mirrorgate.tables USING btree (folded_name) WHERE (state <> 'dropped'::text);
 CREATE INDEX tables_by_replicate_schema ON mirrorgate.tables USING btree (((replicate_metadata ->> 'schema_id'::text)));
@@ -1007,4 +1009,57 @@ CREATE TABLE mirrorgate.load_deletes (
     row_key bytea NOT NULL,
     CONSTRAINT load_deletes_pkey PRIMARY KEY (load_id, row_key),
     CONSTRAINT load_deletes_load_id_fkey FOREIGN KEY (load_id) REFERENCES mirrorgate.loads(load_id) ON DELETE CASCADE
+);
+
+-- Last rebuild, or dry run of one, of each table.
+CREATE TABLE mirrorgate.rebuilds (
+    -- Table that is rebuilt.
+    table_id bigint NOT NULL,
+    -- Generation whose row images are read; the next one gets the rows.
+    generation integer NOT NULL,
+    -- checking or checked (dry run), copying, replacing (the old folder is deleted), done or failed.
+    phase text NOT NULL,
+    -- Number of times that a drain began to copy; the last one counts.
+    attempt integer DEFAULT 0 NOT NULL,
+    -- Schema and options of the next generation, and where its values are.
+    plan jsonb NOT NULL,
+    -- Revision of the table when the rebuild was planned.
+    revision bigint NOT NULL,
+    -- Schema version of the table when the rebuild was planned.
+    schema_version integer NOT NULL,
+    -- Row images to copy; null until they are counted.
+    rows_total bigint,
+    -- Row images that are copied or checked.
+    rows_done bigint DEFAULT 0 NOT NULL,
+    -- Rows that cannot be rebuilt: column, code, number, first position.
+    findings jsonb DEFAULT '[]'::jsonb NOT NULL,
+    -- Why the rebuild failed, or why its last attempt did.
+    detail text,
+    -- How long a dry run expects the copying to take.
+    estimated_seconds double precision,
+    -- When it was asked for.
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- When it was done, or failed.
+    finished_at timestamp with time zone,
+    CONSTRAINT rebuilds_pkey PRIMARY KEY (table_id),
+    CONSTRAINT rebuilds_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT a_finished_rebuild_has_a_time CHECK (((phase = ANY (ARRAY['checked'::text, 'done'::text, 'failed'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT rebuilds_attempt_check CHECK ((attempt >= 0)),
+    CONSTRAINT rebuilds_estimated_seconds_check CHECK ((estimated_seconds >= (0)::double precision)),
+    CONSTRAINT rebuilds_generation_check CHECK ((generation >= 1)),
+    CONSTRAINT rebuilds_phase_check CHECK ((phase = ANY (ARRAY['checking'::text, 'checked'::text, 'copying'::text, 'replacing'::text, 'done'::text, 'failed'::text]))),
+    CONSTRAINT rebuilds_rows_done_check CHECK ((rows_done >= 0)),
+    CONSTRAINT rebuilds_rows_total_check CHECK ((rows_total >= 0))
+);
+
+-- Rows that batches changed since their row images began to be copied.
+CREATE TABLE mirrorgate.rebuild_touched (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Key of the row image.
+    row_key bytea NOT NULL,
+    -- Image that the copy has; null if there was none.
+    image bytea,
+    CONSTRAINT rebuild_touched_pkey PRIMARY KEY (table_id, row_key),
+    CONSTRAINT rebuild_touched_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id)
 );

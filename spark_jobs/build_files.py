@@ -160,7 +160,7 @@ def build_file(config: BuildConfig, order: BuildOrder, *, attempt: str) -> Built
     zone = open_zone(config.landing_zone)
     temp_name = f"{identity.number:020d}-{attempt}.parquet"
     path = Scratch(planned.table_id, order.epoch).path(temp_name)
-    with _engine(config.database_url, config.application).begin() as connection:
+    with worker_engine(config.database_url, config.application).begin() as connection:
         version = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version)
         schema = version.landing
         with zone.write_file(path) as file:
@@ -184,7 +184,7 @@ def _record_batches(connection: Connection, planned: PlannedFile, schema: pa.Sch
         yield decode_payload(payload, schema)
 
 
-def _engine(database_url: str, application: str) -> Engine:
+def worker_engine(database_url: str, application: str) -> Engine:
     """Return the process's pool, kept between jobs. A Spark worker uses one connection, the drain one per slot."""
     with _ENGINES:
         return _open_engine(database_url, application)

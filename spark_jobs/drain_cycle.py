@@ -12,7 +12,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from app.domain.model.landing_file import PlannedFile
-from app.domain.model.table import Epoch, Table, TableId, TableState
+from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
 from app.errors import Code
@@ -24,6 +24,7 @@ from app.staging.ledger.leases import Claim, due_tables
 from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.registry import find_tables_by_id
 from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, BuildResult, FileBuilder
+from spark_jobs.rebuilding.background import Rebuilds
 from spark_jobs.steps.claiming import Claiming
 from spark_jobs.steps.context import DrainContext, log_fields, open_context
 from spark_jobs.steps.dropping import Dropping
@@ -64,6 +65,7 @@ class DrainCycle:
         self.publishing = Publishing(context, 1 if is_remote else MAX_TABLES_PER_TRANSACTION)
         self._claiming = Claiming(context, self.leased)
         self._take_over = TakeOver(context, self.failures, self.publishing)
+        self.rebuilds = Rebuilds(context, builder)
         self._dropping = Dropping(context, self.leased, self.failures, drop_wait_seconds)
 
     def due(self) -> list[TableId]:
@@ -90,7 +92,13 @@ class DrainCycle:
         try:
             with translated_errors():
                 table, epoch = self._claiming.run(table_id)
-                if table is None or epoch is None or not (table.state.publishes or table.state is TableState.DROPPING):
+                if table is None or epoch is None:
+                    return None
+                if table.rebuild_due:
+                    self.rebuilds.start(table_id)
+                if not (table.state.publishes or table.state.deletes_folder):
+                    if table.rebuild_due:
+                        self.leased.await_rebuild(table_id)
                     return None
                 return self._prepare(table, epoch, tasks)
         except Exception as error:  # noqa: BLE001  # whatever fails for one table stops no other
@@ -114,7 +122,7 @@ class DrainCycle:
                 claims = [
                     Claim(table, epochs[table_id])
                     for table_id, table in tables.items()
-                    if table.state.publishes and table_id not in broken
+                    if table.state.publishes and not table.rebuild_due and table_id not in broken
                 ]
                 plans = (
                     plan_next_files(connection, claims, self._limits, max_files=MAX_FILES_AHEAD, slots=tasks)
@@ -173,7 +181,7 @@ class DrainCycle:
         if self.leased.epoch(table.table_id) != epoch:
             self._take_over.run(table, epoch)
             self.leased.add(table.table_id, epoch)
-        if table.state is TableState.DROPPING:
+        if table.state.deletes_folder:
             next_generation = self._dropping.run(table, epoch)
             if next_generation is None:
                 return None

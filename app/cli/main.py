@@ -27,6 +27,7 @@ from app.cli.mirror.status import mirror_status
 from app.cli.send.command import send
 from app.cli.status import status
 from app.cli.tables import backfill_images, check, export_rows, manifest_commands, operations, release, show, verify
+from app.cli.tables.rebuild import rebuild
 from app.cli.verify.command import verify as verify_zone
 from app.errors import Code, MirrorgateError
 
@@ -65,6 +66,7 @@ tables.command("export")(manifest_commands.export)
 tables.command("drop")(operations.drop)
 tables.command("recreate")(operations.recreate)
 tables.command("rename")(operations.rename)
+tables.command("rebuild")(rebuild)
 tables.command("pause")(operations.pause)
 tables.command("resume")(operations.resume)
 tables.command("flush")(operations.flush)

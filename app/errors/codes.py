@@ -64,6 +64,7 @@ class Code(StrEnum):
     GENERATION_MISMATCH = "generation_mismatch"
     WRONG_TABLE_STATE = "wrong_table_state"
     PAYLOADS_PURGED = "payloads_purged"
+    ROW_IMAGES_MISSING = "row_images_missing"
     INCOMPATIBLE_SCHEMA = "incompatible_schema"
     COLUMN_RENAMED = "column_renamed"
     SCHEMA_UNKNOWN = "schema_unknown"

@@ -1,6 +1,7 @@
 """R3 to R6: delete the folder of a dropped table, wait for Fabric, and finish the drop.
 
-Drop, recreate and rename are one operation: the last two start the table's next generation.
+Drop, recreate, rename and rebuild are one operation: recreate and rename start the table's next generation here, and a
+rebuild has started it before.
 """
 
 from dataclasses import asdict, dataclass
@@ -8,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from app.domain.model.table import Epoch, Table
+from app.domain.model.table import Epoch, Table, TableState, former_generation
 from app.landing.publish import Scratch, remove_table_folder
 from app.staging.connection.database import answer_within
 from app.staging.ledger.fabric_status import note_folder_gone
@@ -43,7 +44,8 @@ class Dropping:
         """
         context = self.context
         context.claimed_zone.require()
-        remove_table_folder(context.zone, table, context.installation_id, Scratch(table.table_id, epoch))
+        ended = former_generation(table) if table.state is TableState.REBUILDING else table
+        remove_table_folder(context.zone, ended, context.installation_id, Scratch(table.table_id, epoch))
         context.claimed_zone.require()  # a folder that is gone with the whole zone is not deleted
         if self._must_wait_for_fabric(table, epoch):
             self.leased.defer_drop(table.table_id)

@@ -9,11 +9,12 @@ from app.domain.model.table import Epoch, TableId
 
 
 class LeasedTables:
-    """Epochs whose predecessors this process has revoked, and drops that wait. Threads share it, one per table."""
+    """Epochs whose predecessors this process has revoked, and tables that wait. Threads share it, one per table."""
 
     def __init__(self) -> None:
         self._epochs: dict[TableId, Epoch] = {}
         self._deferred_drops: set[TableId] = set()
+        self._awaiting_rebuild: set[TableId] = set()
 
     def __len__(self) -> int:
         """Return the number of tables that this process has taken over."""
@@ -39,10 +40,17 @@ class LeasedTables:
         """Note that the drop of the table waits until Fabric no longer lists it (R5)."""
         self._deferred_drops.add(table_id)
 
+    def await_rebuild(self, table_id: TableId) -> None:
+        """Note that the table does not publish, and is attempted again when its rebuild has copied the rows."""
+        self._awaiting_rebuild.add(table_id)
+
     def resume(self, table_id: TableId) -> None:
         """Note that the table is attempted again now."""
         self._deferred_drops.discard(table_id)
+        self._awaiting_rebuild.discard(table_id)
 
     def must_back_off(self, table_id: TableId) -> bool:
         """Return whether the last attempt failed or deferred a drop, so that the next one has to wait."""
+        if table_id in self._awaiting_rebuild:
+            return False
         return table_id not in self._epochs or table_id in self._deferred_drops

@@ -5,7 +5,7 @@ Invariant: when a take-over returns, no older owner can make a file visible, and
 
 from dataclasses import dataclass
 
-from app.domain.model.table import Epoch, Table, TableState
+from app.domain.model.table import Epoch, Table
 from app.landing.publish import Scratch, revoke_older_epochs
 from app.staging.ledger.leases import revoked_through
 from spark_jobs.steps.context import DrainContext
@@ -34,7 +34,7 @@ class TakeOver:
             self.failures.load(connection, table.table_id)
         revoke_older_epochs(context.zone, scratch, after=swept)
         context.zone.create_folder(scratch.folder)
-        if table.state is TableState.DROPPING:
+        if table.state.deletes_folder:
             return
         MarkerRewrite(context.engine, context.zone, context.installation_id).run(table, epoch)
         Reconciliation(context.engine, context.zone, context.installation_id, self.publishing.record).run(table, epoch)

@@ -1,6 +1,6 @@
 """Operations of an administrator on one generation of a table. Each runs in one transaction and records an event."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec
 
@@ -14,7 +14,9 @@ from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
+from app.domain.rebuild.plan import RebuiltColumn
 from app.staging.connection.database import Connection, translated_errors
+from app.staging.rebuild.progress import begin_rebuild
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
 from app.staging.tables.quarantine_release import release
 
@@ -76,6 +78,15 @@ class TableOperation:
         """Begin a new generation under another name, which the caller's patterns must include."""
         plan = DropPlan(DropAction.RENAME, new_name=visible_name(new_name, self.principal))
         return self._run(begin_drop, plan, self._actor)
+
+    def rebuild(
+        self, columns: Sequence[RebuiltColumn] | None, key_columns: Sequence[str] | None, *, dry_run: bool
+    ) -> TableModel:
+        """Begin to rebuild the table from its row images, or a dry run of that; None keeps columns or keys.
+
+        Raises RejectedInput `row_images_missing`, `bad_schema`, `bad_name` or `bad_option`.
+        """
+        return self._run(begin_rebuild, columns, key_columns, self._actor, dry_run=dry_run)
 
     @property
     def _actor(self) -> str:

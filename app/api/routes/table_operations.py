@@ -10,7 +10,7 @@ from app.api.openapi.document import problems
 from app.api.operations.table_operations import TableOperation
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
-from app.api.schemas.operations import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
+from app.api.schemas.operations import EventModel, EventsModel, RebuildTable, RecreateTable, ReleaseTable, RenameTable
 from app.api.schemas.registrations import declared_schema, given_options, read_options
 from app.api.schemas.status import TableModel
 from app.domain.model.table import Generation
@@ -87,6 +87,25 @@ def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
     again.
     """
     return operation.rename(wanted.name)
+
+
+@router.post(
+    "/rebuild",
+    status_code=202,
+    operation_id="rebuild_table",
+    summary="Land all rows of a table again from its row images",
+    response_model=TableModel,
+    responses=_RESPONSES,
+)
+def rebuild(operation: OperationDep, wanted: RebuildTable | None = None) -> TableModel:
+    """Start a new generation with the present rows, optionally with other keys, types, names or fewer columns.
+
+    The table accepts changes all the time: by its present schema until the rows are copied, then by the new one, behind
+    the copied rows. The landing folder is then replaced. If a row does not fit, nothing changes. The status of the
+    table has the progress as `rebuild`.
+    """
+    wanted = wanted or RebuildTable()
+    return operation.rebuild(wanted.rebuilt_columns(), wanted.key_columns, dry_run=wanted.dry_run)
 
 
 @router.post(

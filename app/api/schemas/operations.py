@@ -1,4 +1,4 @@
-"""Requests for operations on tables, and the events that they leave."""
+"""Requests for operations on tables, the progress of rebuilds, and the events that operations leave."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -6,9 +6,12 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
-from app.api.schemas.tables import RegisterTable
+from app.api.schemas.tables import ColumnModel, RegisterTable
 from app.domain.model.drop_plan import DropAction
-from app.errors import Code
+from app.domain.model.table_schema import Column, ColumnType
+from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
+from app.errors import Code, Problem, RejectedInput
+from app.staging.rebuild.progress import Rebuild
 
 
 class RecreateTable(RegisterTable):
@@ -88,3 +91,88 @@ class EventsModel(Model):
 
     events: list[EventModel]
     next_after: int | None
+
+
+class RebuiltColumnModel(ColumnModel):
+    """A column of the next generation."""
+
+    from_: Annotated[str | None, Field(alias="from")] = None
+    """The present column that has its values. Default: the one of the same name."""
+
+
+class RebuildTable(Model):
+    """The columns and keys of the next generation. What is left out stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"columns": [{"name": "number", "type": "int64", "nullable": False, "from": "id"}]}]
+        }
+    )
+
+    key_columns: list[str] | None = None
+    """The key columns in key order."""
+
+    columns: list[RebuiltColumnModel] | None = None
+    """The columns in file order. A present column that no entry takes its values from is dropped."""
+
+    dry_run: bool = False
+    """Only find out what would not fit and how long the rebuild would take."""
+
+    def rebuilt_columns(self) -> list[RebuiltColumn] | None:
+        """Return the columns in the domain's form. Raises RejectedInput `bad_type`."""
+        return None if self.columns is None else [_rebuilt(*entry) for entry in enumerate(self.columns)]
+
+
+def _rebuilt(index: int, column: RebuiltColumnModel) -> RebuiltColumn:
+    try:
+        declared = ColumnType.parse(column.type)
+    except RejectedInput as error:
+        problem = Problem(error.code, error.detail, pointer=f"/columns/{index}/type", column=column.name)
+        raise RejectedInput.of((problem,)) from error
+    return RebuiltColumn(Column(column.name, declared, column.nullable), column.from_ or column.name)
+
+
+class FindingModel(Model):
+    """Rows that do not fit the plan. Their values are never shown."""
+
+    column: str | None = Field(description="The column under its new name; null for duplicate keys.")
+    code: Code = Field(description="`bad_value`, `null_value`, `null_key` or `key_in_use` (a duplicate key).")
+    rows: int = Field(description="How many rows; of duplicate keys, a rebuild that failed knows only that there are.")
+    first_row: int = Field(description="The position of the first of them in the order of the present keys, from 1.")
+
+
+class RebuildModel(Model):
+    """The last rebuild of a table, or the last dry run of one.
+
+    A dry run is `checking`, then `checked`. A rebuild is `copying` row images, then `replacing` the old landing folder,
+    then `done`; or it has `failed`, and the table has gone on in its generation.
+    """
+
+    generation: int = Field(description="The generation whose row images are read.")
+    phase: RebuildPhase
+    rows_total: int | None = Field(description="Null until the row images are counted.")
+    rows_done: int
+    findings: list[FindingModel]
+    detail: str | None = Field(description="Why it failed, or why the last attempt did.")
+    estimated_seconds: float | None = Field(description="How long a dry run expects the copying to take.")
+    started_at: datetime
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, rebuild: Rebuild) -> "RebuildModel":
+        """Return a rebuild as the API shows it."""
+        estimated = rebuild.estimated_seconds
+        return cls(
+            generation=rebuild.generation,
+            phase=rebuild.phase,
+            rows_total=rebuild.rows_total,
+            rows_done=rebuild.rows_done,
+            findings=[
+                FindingModel(column=found.column, code=found.code, rows=found.rows, first_row=found.first_row)
+                for found in rebuild.findings
+            ],
+            detail=rebuild.detail,
+            estimated_seconds=None if estimated is None else round(estimated, 1),
+            started_at=rebuild.started_at,
+            finished_at=rebuild.finished_at,
+        )

@@ -8,6 +8,7 @@ from pydantic import Field
 from app.api.schemas.common import Model
 from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
+from app.api.schemas.operations import RebuildModel
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.model.table import TableState
 
@@ -116,6 +117,7 @@ class TableModel(Model):
     """The open load session, null without one."""
     row_images: RowImagesSizeModel | None
     """Null if the table keeps none."""
+    rebuild: RebuildModel | None = Field(description="Null if the table was never rebuilt.")
     dead_letters: WaitingLettersModel
     last_sequence: int
     published_through: int

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
+from app.api.schemas.operations import RebuildModel
 from app.api.schemas.status import (
     CountsModel,
     FabricModel,
@@ -28,16 +29,18 @@ from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
 from app.staging.loads.sessions import open_loads
 from app.staging.mirror.progress import MirrorProgress, mirror_progress
+from app.staging.rebuild.progress import Rebuild, find_rebuilds
 from app.staging.tables.status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """Return state, lag and reconciliation of these tables, in their order. Six queries, however many they are."""
+    """Return state, lag and reconciliation of these tables, in their order. Seven queries, however many they are."""
     table_ids = [table.table_id for table in tables]
     counts, processed = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
     failing, mirrored = failing_tables(connection, table_ids), mirror_progress(connection, table_ids)
     loads = open_loads(connection, table_ids)
     images = image_sizes(connection, [table.table_id for table in tables if table.options.keeps_images])
+    rebuilds = find_rebuilds(connection, table_ids)
     return [
         _status(
             table,
@@ -47,6 +50,7 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
             mirrored.get(table_id),
             loads.get(table_id),
             images.get(table_id),
+            rebuilds.get(table_id),
         )
         for table, table_id in zip(tables, table_ids, strict=True)
     ]
@@ -60,6 +64,7 @@ def _status(
     mirrored: MirrorProgress | None,
     load: LoadSession | None,
     images: ImagesSize | None,
+    rebuild: Rebuild | None,
 ) -> TableModel:
     return TableModel(
         table=str(table.name),
@@ -92,6 +97,7 @@ def _status(
         else RowImagesSizeModel(
             complete=images.is_complete, rows=images.rows, exact=images.is_exact, bytes=images.bytes
         ),
+        rebuild=None if rebuild is None else RebuildModel.of(rebuild),
         dead_letters=WaitingLettersModel(
             waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)
         ),

@@ -1,4 +1,7 @@
-"""Drop plans: what follows the deletion of a table's folder. Nothing, a new generation, or one under a new name."""
+"""Drop plans: what follows the deletion of a table's folder.
+
+Nothing, a new generation, one under a new name, or the generation that a rebuild has begun already.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ class DropAction(StrEnum):
     DROP = "drop"
     RECREATE = "recreate"
     RENAME = "rename"
+    REBUILD = "rebuild"
 
 
 @dataclass(frozen=True, slots=True)

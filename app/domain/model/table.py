@@ -1,7 +1,7 @@
 """A destination table: its identity, its generation and its state."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
@@ -30,13 +30,17 @@ Epoch = NewType("Epoch", int)
 
 
 class TableState(StrEnum):
-    """States of a table. *Paused* and *quarantined* only stop publishing; *dropping* and *dropped* reject changes."""
+    """States of a table. *Paused* and *quarantined* only stop publishing; *dropping* and *dropped* reject changes.
+
+    *Rebuilding* accepts changes in the new generation and publishes once the folder of the one before is gone.
+    """
 
     ACTIVE = "active"
     PAUSED = "paused"
     QUARANTINED = "quarantined"
     DROPPING = "dropping"
     DROPPED = "dropped"
+    REBUILDING = "rebuilding"
 
     @property
     def accepts_changes(self) -> bool:
@@ -47,6 +51,11 @@ class TableState(StrEnum):
     def publishes(self) -> bool:
         """True if drains publish the table."""
         return self is TableState.ACTIVE
+
+    @property
+    def deletes_folder(self) -> bool:
+        """True while a drain deletes the table's folder."""
+        return self is TableState.DROPPING or self is TableState.REBUILDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +85,10 @@ class Table:
     """True for tables of releases in which letter case did not count: sources feed them in any letter case."""
     drop_plan: DropPlan | None = None
     """What follows the drop, while the table is being dropped."""
+    rebuild_due: bool = False
+    """True while a rebuild, or its dry run, reads the row images."""
+
+
+def former_generation(table: Table) -> Table:
+    """Return a table that is being rebuilt in the generation whose folder is deleted."""
+    return replace(table, generation=Generation(table.generation - 1))

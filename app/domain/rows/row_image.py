@@ -118,8 +118,14 @@ def list_images(images: Sequence[bytes], width: int) -> list[list[SourceValue]] 
 
     One call decodes them all.
     """
+    lists = known_lists(images)
+    return lists if lists is not None and all(len(known) == width for known in lists) else None
+
+
+def known_lists(images: Sequence[bytes]) -> list[list[SourceValue]] | None:
+    """Return the values of images that know all columns of their time; None if one of them does not."""
     found = _IMAGES_DECODER.decode(b"[%b]" % b",".join(images))
-    lists = [known for known in found if isinstance(known, list) and len(known) == width]
+    lists = [known for known in found if isinstance(known, list)]
     return lists if len(lists) == len(found) else None
 
 

@@ -31,7 +31,8 @@ PUBLICATION: Final[Mapping[Code, Entry]] = {
     Code.LANDING_FOLDER_LOST: Entry(
         Kind.BROKEN,
         "The table's landing folder is missing, or belongs to another generation or gateway.",
-        "Restore the folder and release the table, or recreate the table (docs/operations.md).",
+        "Restore the folder and release the table, rebuild it from its row images (`mirrorgate tables rebuild`), or "
+        "recreate it and load it again (docs/operations.md).",
     ),
     Code.LEDGER_BEHIND_ZONE: Entry(
         Kind.BROKEN,

@@ -110,6 +110,11 @@ TABLES: Final[Mapping[Code, Entry]] = {
         "The table's current generation has no published file with this number.",
         "List the files with GET /v1/tables/{table}/files.",
     ),
+    Code.ROW_IMAGES_MISSING: Entry(
+        Kind.CONFLICT,
+        "The table does not have a row image of each of its rows, so it cannot be rebuilt.",
+        "Recreate the table with row_images=on, and load it from its source.",
+    ),
     Code.PAYLOADS_PURGED: Entry(
         Kind.CONFLICT,
         "Retention deleted the staged payloads of the file, so the drain cannot build it again.",

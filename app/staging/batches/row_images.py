@@ -69,6 +69,15 @@ MOVE_ROW_IMAGES: Final = """
     WHERE table_id = %(table_id)s AND generation = %(old)s AND row_key = ANY(%(keys)b)"""
 """Move row images to another generation."""
 
+NOTE_TOUCHED: Final = """
+    INSERT INTO mirrorgate.rebuild_touched (table_id, row_key, image)
+    SELECT %(table_id)s, touched.row_key, i.image
+    FROM unnest(%(keys)b::bytea[]) AS touched (row_key)
+    LEFT JOIN mirrorgate.row_images i
+      ON i.table_id = %(table_id)s AND i.generation = %(generation)s AND i.row_key = touched.row_key
+    ON CONFLICT (table_id, row_key) DO NOTHING"""
+"""Note keys with their present images, unless they are noted."""
+
 MAX_IMAGES_PER_STATEMENT: Final = 2_000
 """Row images that one statement reads or writes; Postgres limits the array that holds them to 1 GB."""
 
@@ -141,6 +150,15 @@ def write_row_images(
     for chunk in _chunks(new):
         written = {"keys": [key for key, _ in chunk], **_columns(chunk)}
         connection.exec_driver_sql(UPSERT_ROW_IMAGES, {**generation_key, **written})
+
+
+def note_touched(connection: sa.Connection, table_id: TableId, generation: Generation, keys: Collection[bytes]) -> None:
+    """Note the keys whose images a batch is about to write, for a rebuild that copies the images.
+
+    Dying before COMMIT leaves neither the note nor the image.
+    """
+    parameters = {"table_id": table_id, "generation": generation, "keys": [*keys]}
+    connection.exec_driver_sql(NOTE_TOUCHED, parameters)
 
 
 def count_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> int:

@@ -25,7 +25,7 @@ LOCK_COUNTERS: Final = """
 """Take the sequence lock of some tables, and read their counters."""
 
 SELECT_TABLE_VERSIONS: Final = """
-    SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
+    SELECT table_id, generation, state, schema_version, revision, rebuild_due FROM mirrorgate.tables
     WHERE table_id = ANY(%(table_ids)s::bigint[])"""
 """Read what a batch depends on when it is typed."""
 
@@ -59,6 +59,8 @@ class TableVersionCheck:
     state: TableState
     schema_version: SchemaVersion
     revision: int
+    rebuild_due: bool
+    """True if batches note the rows that they change, for a rebuild that copies the row images."""
 
     def accepts(self, table: Table) -> bool:
         """Return true if a batch that was typed for `table` may be staged."""
@@ -86,16 +88,16 @@ def shorten_lock_timeout(connection: sa.Connection) -> None:
 
 
 def read_table_versions(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, TableVersionCheck]:
-    """Return state, generation, schema version and revision of locked tables.
+    """Return state, generation, schema version, revision and whether a rebuild is due, of locked tables.
 
     This is a separate statement, because one that also waits for the lock would see the tables as they were before.
     """
     rows = driver_rows(connection, SELECT_TABLE_VERSIONS, {"table_ids": int_array_literal(table_ids)})
     return {
         TableId(table_id): TableVersionCheck(
-            Generation(generation), TableState(state), SchemaVersion(version), revision
+            Generation(generation), TableState(state), SchemaVersion(version), revision, rebuild_due
         )
-        for table_id, generation, state, version, revision in rows
+        for table_id, generation, state, version, revision, rebuild_due in rows
     }
 
 

@@ -25,7 +25,7 @@ from app.staging.batches.dead_letter_transaction import DeadLetterTransaction
 from app.staging.batches.idempotency import IdempotencyTransaction
 from app.staging.batches.load_transaction import LoadTransaction
 from app.staging.batches.locked_table import LockedTable, StagedBatch, image_overlay, lock_tables
-from app.staging.batches.row_images import write_row_images
+from app.staging.batches.row_images import note_touched, write_row_images
 from app.staging.batches.source_positions import record_source_position
 
 Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
@@ -154,6 +154,8 @@ def _add(
 def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> None:
     """Write the row images and source positions that the batches of a table leave."""
     if table.overlay.written:
+        if table.version.rebuild_due:
+            note_touched(connection, block.table_id, block.generation, table.overlay.written)
         write_row_images(connection, block.table_id, block.generation, table.overlay.written, table.image_places)
     for task, last_sequence in table.advanced.items():
         record_source_position(connection, block.table_id, block.generation, task, last_sequence)

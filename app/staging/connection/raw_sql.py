@@ -4,7 +4,8 @@ SQLAlchemy's work for one execution takes longer than the work of psycopg and Po
 connection, its transaction and its errors remain SQLAlchemy's. Statements use psycopg's placeholders, `%(name)s`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
@@ -20,10 +21,17 @@ def driver_rows(
 
     Raises sa.exc.DBAPIError, and invalidates the connection if the error ends its session.
     """
+    with driver_of(connection, statement) as driver:
+        return driver.execute(statement, parameters).fetchall()
+
+
+@contextmanager
+def driver_of(connection: sa.Connection, statement: LiteralString) -> Iterator[psycopg.Connection[Any]]:
+    """Give psycopg's connection for a statement, whose errors are raised as `driver_rows` does."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
     try:
-        return driver.execute(statement, parameters).fetchall()
+        yield driver
     except psycopg.Error as error:
         lost = driver.closed or ends_session(error)
         if lost:

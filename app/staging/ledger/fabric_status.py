@@ -56,7 +56,7 @@ SELECT_STATUSES = sa.text("""
 
 NOTE_FOLDER_GONE = sa.text("""
     UPDATE mirrorgate.tables SET folder_gone_at = least(folder_gone_at, clock_timestamp())
-    WHERE table_id = :table_id AND state = 'dropping'
+    WHERE table_id = :table_id AND state IN ('dropping', 'rebuilding')
     RETURNING extract(epoch FROM clock_timestamp() - folder_gone_at)::float8""")
 """Store when a dropping table's folder was first found gone, and return the seconds since then."""
 

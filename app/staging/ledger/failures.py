@@ -36,7 +36,7 @@ DELETE_FAILURES = sa.text("DELETE FROM mirrorgate.table_failures WHERE table_id 
 SELECT_HAS_FAILED = sa.text("SELECT EXISTS (SELECT FROM mirrorgate.table_failures WHERE table_id = :table_id)")
 """Tell whether a table's last try failed."""
 
-IS_FAILING = "(f.tries >= :tries AND t.state IN ('active', 'dropping')) IS TRUE"
+IS_FAILING = "(f.tries >= :tries AND t.state IN ('active', 'dropping', 'rebuilding')) IS TRUE"
 """Condition on a table `t` and its failure `f`: the table publishes or is dropped, and fails again and again."""
 
 SELECT_FAILING = sa.text(f"""

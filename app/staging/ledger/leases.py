@@ -82,7 +82,7 @@ SELECT_DUE = sa.text(f"""
     LEFT JOIN mirrorgate.table_leases l ON l.table_id = t.table_id
     LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND {IS_ALIVE}
     WHERE (w.worker_id IS NULL OR w.worker_id = :worker_id)
-      AND (t.state = 'dropping' OR t.state = 'active' AND (
+      AND (t.state IN ('dropping', 'rebuilding') OR t.rebuild_due OR t.state = 'active' AND (
         t.rewrite_marker OR c.next_file_number > c.recorded_file_number + 1
         OR c.next_file_number = 1 AND (t.options ->> 'seed_file')::boolean
         OR EXISTS (
@@ -177,7 +177,7 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
     """Return at most `limit` tables that have work and no other live owner.
 
     Work is a file's worth of pending rows or an old enough row, a flush, a planned file, a marker to rewrite, a seed
-    file to create, a file to repair, or a folder to drop.
+    file to create, a file to repair, a folder to drop, or row images to rebuild the table from.
     """
     keys = {
         "worker_id": worker_id,

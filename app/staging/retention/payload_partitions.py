@@ -64,8 +64,14 @@ _NEEDED = """
         JOIN {partition} p ON p.table_id = f.table_id AND p.generation = f.generation
             AND p.first_sequence BETWEEN f.first_sequence AND f.last_sequence
         WHERE f.table_id = t.table_id AND f.generation = t.generation AND f.repair_requested) p ON true
-    WHERE t.state <> 'dropped'"""
-"""List the payloads that files are still built from: unpublished or to be repaired. Ended generations need none."""
+    WHERE t.state <> 'dropped'
+    UNION ALL
+    SELECT p.table_id, p.generation, p.first_sequence
+    FROM mirrorgate.tables t JOIN {partition} p ON p.table_id = t.table_id AND p.generation > t.generation
+    WHERE t.rebuild_due"""
+"""List the payloads that files are still built from: unpublished, to be repaired, or of a rebuild that has not ended.
+
+Ended generations need none."""
 
 SUM_NEEDED = f"""
     SELECT coalesce(sum(b.payload_bytes), 0)::bigint FROM ({_NEEDED}) needed

@@ -1,4 +1,4 @@
-"""Finishes a drop (R6): ends the table, or starts its next generation (recreate, rename).
+"""Finishes a drop (R6): ends the table, starts its next generation (recreate, rename), or lets a rebuilt one publish.
 
 Batches of the old generation without a recorded file are counted and discarded; they never land in the new generation.
 After a rename the rows are staged again from the row images, if the table keeps them. Retention deletes the images that
@@ -17,7 +17,7 @@ from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.projection.landing_schema import with_landing
-from app.domain.model.table import BatchSequence, Epoch, Generation, Table
+from app.domain.model.table import BatchSequence, Epoch, Generation, Table, former_generation
 from app.domain.model.table_options import InitialLoad
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
@@ -57,6 +57,15 @@ BEGIN_GENERATION = sa.text("""
     WHERE table_id = :table_id""")
 """Make a table active in its next generation, under its old or new name."""
 
+END_REBUILDING = sa.text("""
+    WITH active AS (
+        UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL
+        WHERE table_id = :table_id)
+    UPDATE mirrorgate.rebuilds SET phase = 'done', finished_at = clock_timestamp() WHERE table_id = :table_id
+    RETURNING (SELECT coalesce(sum(row_count), 0)::bigint FROM mirrorgate.staged_blocks b
+        WHERE b.table_id = :table_id AND b.generation = :generation)""")
+"""Let a rebuilt table publish, and return the rows that its new generation has so far."""
+
 RESET_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters
     SET last_sequence = 0, accepted_changes = 0, accepted_rows = 0, next_file_number = 1, recorded_file_number = 0,
@@ -89,6 +98,8 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     plan = table.drop_plan
     assert plan is not None
     keys = {"table_id": table.table_id, "generation": table.generation}
+    if plan.action is DropAction.REBUILD:
+        return _finish_rebuild(connection, table)
     unpublished = connection.execute(
         SELECT_UNPUBLISHED, {**keys, "published_through": counters.published_through}
     ).one()
@@ -102,6 +113,16 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
             landed_again = _stage_from_images(connection, table.generation, renewed)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
     record_event(connection, table, "drain", COMPLETIONS[plan.action], details=asdict(finished))
+    return finished
+
+
+def _finish_rebuild(connection: sa.Connection, table: Table) -> FinishedDrop:
+    """Let the rebuilt generation publish. Nothing was discarded: the row images had every accepted change."""
+    ended = former_generation(table)
+    keys = {"table_id": table.table_id, "generation": table.generation}
+    rows = connection.execute(END_REBUILDING, keys).scalar_one()
+    finished = FinishedDrop(ended.generation, 0, 0, rows)
+    record_event(connection, ended, "drain", COMPLETIONS[DropAction.REBUILD], details=asdict(finished))
     return finished
 
 

@@ -95,6 +95,8 @@ def begin_drop(
         if table.drop_plan == plan:
             return table
         raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is already being dropped")
+    if table.rebuild_due or table.state is TableState.REBUILDING:
+        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is being rebuilt")
     options.check(plan.schema or table.schema)
     check_constants(options.constants)
     keys = {"table_id": table.table_id}

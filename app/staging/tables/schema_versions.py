@@ -73,15 +73,28 @@ def insert_version(
     marker_first: bool,
 ) -> None:
     """Store a schema version, and append it to the metadata chain as files will have it."""
+    store_version(connection, table_id, generation, version, schema)
+    announce_version(connection, table_id, generation, schema, marker_first=marker_first)
+
+
+def store_version(
+    connection: sa.Connection, table_id: TableId, generation: Generation, version: SchemaVersion, schema: TableSchema
+) -> None:
+    """Store a schema version, of a generation whose metadata chain may begin later."""
     stored = schema.to_json()
+    keys = {"table_id": table_id, "generation": generation, "version": version}
     parameters = {
         **stored,
         "columns": json.dumps(stored["columns"]),
         "lands_as": json.dumps(stored["lands_as"]) if "lands_as" in stored else None,
     }
-    connection.execute(
-        INSERT_VERSION, {**parameters, "table_id": table_id, "generation": generation, "version": version}
-    )
+    connection.execute(INSERT_VERSION, {**parameters, **keys})
+
+
+def announce_version(
+    connection: sa.Connection, table_id: TableId, generation: Generation, schema: TableSchema, *, marker_first: bool
+) -> None:
+    """Append a schema to the metadata chain as files will have it."""
     in_files = schema_to_flatbuffer(schema.landing.file_schema(marker_first=marker_first))
     append_block(connection, table_id, generation, set_data_schema(in_files))
 

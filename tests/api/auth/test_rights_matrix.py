@@ -96,6 +96,7 @@ RULES: Final = {
     "drop_table": act(),
     "recreate_table": act(),
     "rename_table": act({"name": "sales.renamed"}),
+    "rebuild_table": Rule("admin", (409, "row_images_missing"), about_a_table=True, query={"generation": 1}),
     "pause_table": act(),
     "resume_table": act(),
     "flush_table": act(),

@@ -33,6 +33,7 @@ ACTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "drop": ("DELETE", "/v1/tables/orders", {}),
     "recreate": ("POST", "/v1/tables/orders/recreate", {}),
     "rename": ("POST", "/v1/tables/orders/rename", {"json": {"name": "sales"}}),
+    "rebuild": ("POST", "/v1/tables/orders/rebuild", {}),
     "pause": ("POST", "/v1/tables/orders/pause", {}),
     "resume": ("POST", "/v1/tables/orders/resume", {}),
     "flush": ("POST", "/v1/tables/orders/flush", {}),

@@ -53,11 +53,13 @@ def failpoints(reached: Callable[[str], None]) -> Iterator[None]:
     """Within the block `reached` is called with the name of each point that is passed."""
     with ExitStack() as stack:
         for step, (owner, name) in _STEPS.items():
-            stack.enter_context(patch.object(owner, name, _wrapped(step, getattr(owner, name), reached)))
+            stack.enter_context(patch.object(owner, name, wrapped(step, getattr(owner, name), reached)))
         yield
 
 
-def _wrapped(step: str, function: Callable[..., Any], reached: Callable[[str], None]) -> Callable[..., Any]:
+def wrapped(step: str, function: Callable[..., Any], reached: Callable[[str], None]) -> Callable[..., Any]:
+    """Return the function with a point before and one after it."""
+
     @wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
         reached(f"before {step}")

@@ -1,0 +1,172 @@
+"""`mirrorgate tables rebuild`: a table's next generation from its row images, with other keys, types or names."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from app.cli.console import ERRORS, say
+from app.cli.options import AsJson, Connection, with_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.client.http import GatewayClient
+
+_POLL_SECONDS: Final = 0.2
+_ENDED: Final = frozenset({"checked", "done", "failed"})
+_FAILED: Final = 1
+
+Renames = Annotated[
+    list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Give a column another name. Repeatable.")
+]
+
+
+@with_connection
+def rebuild(
+    connection: Connection,
+    table: Annotated[
+        str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")
+    ] = None,
+    generation: Annotated[
+        int | None, typer.Option(min=1, help="The table's current generation, as `mirrorgate status` shows it.")
+    ] = None,
+    key_columns: Annotated[
+        list[str] | None, typer.Option("--key-column", help="A key column. Repeat it in the order of the key.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--column", help="`name:type` or `name:type:required`: another type for a column. Repeatable."),
+    ] = None,
+    dropped: Annotated[list[str] | None, typer.Option("--drop-column", help="A column to leave out.")] = None,
+    renamed: Renames = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Rebuild every table that keeps row images, with its columns and keys.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; show what would not fit and how long it would take.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option(help="Wait until the drain has finished. Ctrl-C stops waiting, not the rebuild.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Land all rows of a table again from its row images, without its source. New changes queue behind them.
+
+    Options name columns as they are before the rebuild, except --key-column, which takes the new names. Use it after a
+    key or a type has changed at the source, after the landing zone was lost, or after a restore.
+
+    Exit status: 0 done, or a dry run that found nothing; 1 rejected, failed, or a dry run with findings.
+
+    Example: `mirrorgate tables rebuild sales.orders --generation 1 --column id:int64 --dry-run`
+    """
+    changes = bool(key_columns or types or dropped or renamed)
+    if every and (table is not None or generation is not None or changes):
+        raise typer.BadParameter("--all takes no table and no change of columns or keys")
+    if not every and (table is None or generation is None):
+        raise typer.BadParameter("name a table and its --generation, or give --all")
+    with connection.client() as client:
+        chosen = _with_images(client) if every else [(table or "", generation or 1)]
+        wanted: dict[str, Any] = {"dry_run": dry_run}
+        if types or dropped or renamed:
+            wanted["columns"] = _columns(client, table or "", types or [], dropped or [], renamed or [])
+        if key_columns:
+            wanted["key_columns"] = key_columns
+        for name, number in chosen:
+            client.post(f"/v1/tables/{name}/rebuild", wanted, generation=number)
+        results = [_followed(client, *entry, wait=wait, quiet=as_json) for entry in chosen]
+    if as_json:
+        typer.echo(json.dumps(results if every else results[0]))
+    else:
+        for result in results:
+            _say_result(result)
+    if any(result["phase"] == "failed" or result["findings"] for result in results):
+        raise typer.Exit(_FAILED)
+
+
+def _with_images(client: "GatewayClient") -> list[tuple[str, int]]:
+    """Return the tables that can be rebuilt, and say which cannot."""
+    chosen = []
+    for table in client.get("/v1/tables")["tables"]:
+        options = table["options"]
+        if options["row_images"] == "on" or options["partial_updates"] == "complete":
+            chosen.append((table["table"], table["generation"]))
+        else:
+            say(f"{table['table']}: skipped; it keeps no row images, so recreate it and load it again", to=ERRORS)
+    return chosen
+
+
+def _columns(
+    client: "GatewayClient", table: str, types: Sequence[str], dropped: Sequence[str], renamed: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the present columns with the changes."""
+    present = client.get(f"/v1/tables/{table}/schema")["columns"]
+    by_name = {column["name"]: {**column, "from": column["name"]} for column in present}
+
+    def find(name: str) -> dict[str, Any]:
+        if name not in by_name:
+            raise typer.BadParameter(f"{table} has no column {name}")
+        return by_name[name]
+
+    for text in types:
+        name, _, rest = text.partition(":")
+        declared, _, required = rest.partition(":")
+        if not declared or required not in {"", "required"}:
+            raise typer.BadParameter("write --column as `name:type` or `name:type:required`")
+        find(name).update({"type": declared, **({"nullable": False} if required else {})})
+    for text in renamed:
+        old, separator, new = text.partition("=")
+        if not separator or not new:
+            raise typer.BadParameter("write --rename as `old=new`")
+        find(old)["name"] = new
+    for name in dropped:
+        find(name)["dropped"] = True
+    return [column for column in by_name.values() if not column.pop("dropped", False)]
+
+
+def _followed(client: "GatewayClient", table: str, generation: int, *, wait: bool, quiet: bool) -> dict[str, Any]:
+    """Return the rebuild as the gateway shows it, at its end if `wait`."""
+    address = f"/v1/tables/{quote(table, safe='')}"
+    with _progress(table, hidden=quiet or not wait) as show:
+        while True:
+            found = client.get(address)["rebuild"]
+            show(found)
+            if not wait or found["generation"] != generation or found["phase"] in _ENDED:
+                return {"table": table, **found}
+            time.sleep(_POLL_SECONDS)  # HTTP offers no notification of progress
+
+
+@contextmanager
+def _progress(table: str, *, hidden: bool) -> "Iterator[Callable[[dict[str, Any]], None]]":
+    """Yield what shows the rows that are copied, on a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=ERRORS, transient=True, disable=hidden or not ERRORS.is_terminal) as bar:
+        task = bar.add_task(table, total=None)
+
+        def show(found: dict[str, Any]) -> None:
+            bar.update(
+                task,
+                description=f"{table}: {found['phase']}",
+                total=found["rows_total"],
+                completed=found["rows_done"],
+            )
+
+        yield show
+
+
+def _say_result(result: dict[str, Any]) -> None:
+    rows = f"{result['rows_done']:,} of {result['rows_total'] or 0:,} rows"
+    estimate = result["estimated_seconds"]
+    after = "" if estimate is None else f"; copying takes about {estimate:,.0f} s"
+    say(f"{result['table']}: {result['phase']}, {rows}{after}")
+    if result["detail"]:
+        say(f"  {result['detail']}")
+    for found in result["findings"]:
+        what = "the key" if found["column"] is None else f"column {found['column']}"
+        say(f"  {found['code']}: {what}, {found['rows']:,} rows, the first at position {found['first_row']:,}")

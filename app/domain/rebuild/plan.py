@@ -1,0 +1,133 @@
+"""Rebuild plans: the columns and keys of a table's next generation, and the present column of each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from app.domain.model.names import check_new_column_name
+from app.domain.model.projection.audit_columns import History
+from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.table import Table
+from app.domain.model.table_options import ColumnOverride, InsertMarker, TableOptions
+from app.domain.model.table_schema import Column, TableSchema
+from app.errors import Code, RejectedInput
+
+
+class RebuildPhase(StrEnum):
+    """How far a rebuild, or its dry run, has come."""
+
+    CHECKING = "checking"
+    CHECKED = "checked"
+    COPYING = "copying"
+    REPLACING = "replacing"
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def is_due(self) -> bool:
+        """True while a drain reads the row images."""
+        return self in {RebuildPhase.CHECKING, RebuildPhase.COPYING}
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltColumn:
+    """A column of the next generation, and the present column that has its values."""
+
+    column: Column
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildPlan:
+    """What the next generation is, and where its values are in the present row images."""
+
+    schema: TableSchema
+    options: TableOptions
+    places: tuple[int, ...]
+    """By new column: the position of its values among the present columns."""
+
+    @property
+    def marked(self) -> TableSchema:
+        """The schema of files that have more than inserts."""
+        return with_landing(replace(self.schema, bare=False), self.options)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as it is stored."""
+        return {"schema": self.schema.to_json(), "options": self.options.to_stored(), "places": list(self.places)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "RebuildPlan":
+        """Read a stored plan."""
+        return cls(
+            TableSchema.from_json(stored["schema"]), TableOptions.parse(stored["options"]), tuple(stored["places"])
+        )
+
+
+def plan_rebuild(
+    table: Table, columns: Sequence[RebuiltColumn] | None = None, key_columns: Sequence[str] | None = None
+) -> RebuildPlan:
+    """Return the plan for a table's rows in other columns or under another key; None keeps the present ones.
+
+    Files begin without the row marker, unless the options need it for inserts. Raises RejectedInput
+    `row_images_missing` for a table that does not keep an image of each row, `bad_schema`, `bad_name` or `bad_option`.
+    """
+    _check_images(table)
+    present = table.schema
+    chosen = [RebuiltColumn(column, column.name) for column in present.columns] if columns is None else columns
+    _check_sources(chosen, present)
+    new_names = {entry.source: entry.column.name for entry in chosen}
+    if key_columns is None:
+        dropped = [key for key in present.key_columns if key not in new_names]
+        if dropped:
+            raise RejectedInput(Code.BAD_SCHEMA, f"the key column {dropped[0]!r} is dropped: give key_columns")
+        key_columns = [new_names[key] for key in present.key_columns]
+    if not key_columns:
+        raise RejectedInput(Code.BAD_SCHEMA, "a rebuilt table needs key columns")
+    for entry in chosen:
+        if entry.column.name not in present.names:
+            check_new_column_name(entry.column.name)
+    required = tuple(
+        replace(entry.column, nullable=entry.column.nullable and entry.column.name not in key_columns)
+        for entry in chosen
+    )
+    options = _renamed(table.options, new_names)
+    schema = TableSchema.declare(required, tuple(key_columns))
+    options.check(schema)
+    places = tuple(present.names.index(entry.source) for entry in chosen)
+    schema = replace(schema, bare=options.insert_marker is InsertMarker.INSERT)
+    return RebuildPlan(with_landing(schema, options), options, places)
+
+
+def _check_images(table: Table) -> None:
+    if not table.options.keeps_images:
+        raise RejectedInput(Code.ROW_IMAGES_MISSING, f"table {table.name} keeps no row images")
+    if not table.images_complete:
+        detail = f"rows of table {table.name} are older than its row images"
+        raise RejectedInput(Code.ROW_IMAGES_MISSING, detail)
+    if table.options.history is History.APPEND_ONLY:
+        detail = f"table {table.name} lands every change, and row images have the newest row of each key alone"
+        raise RejectedInput(Code.ROW_IMAGES_MISSING, detail)
+
+
+def _check_sources(chosen: Sequence[RebuiltColumn], present: TableSchema) -> None:
+    sources = [entry.source for entry in chosen]
+    for source in sources:
+        if source not in present.names:
+            detail = f"no column {source!r} has values to take; register new columns after the rebuild"
+            raise RejectedInput(Code.BAD_SCHEMA, detail)
+    if len(set(sources)) < len(sources):
+        raise RejectedInput(Code.BAD_SCHEMA, "two columns take their values from the same column")
+
+
+def _renamed(options: TableOptions, new_names: Mapping[str, str]) -> TableOptions:
+    """Return options that name the new columns; the plan, not an override, gives their types."""
+    overrides = {
+        new_names[name]: ColumnOverride(encoding=override.encoding)
+        for name, override in options.columns.items()
+        if name in new_names and override.encoding is not None
+    }
+    exclude = tuple(new_names.get(name, name) for name in options.exclude)
+    rename = {new_names[name]: landing for name, landing in options.rename.items() if name in new_names}
+    masks = {new_names[name]: mask for name, mask in options.masks.items() if name in new_names}
+    return replace(options, columns=overrides, exclude=exclude, rename=rename, masks=masks)

@@ -1,0 +1,136 @@
+"""Row images -> the rows, keys and images of a table's next generation, by a rebuild plan.
+
+Values are typed by the code that typed them when they arrived, so a value fits a new type exactly or is named. Every
+function takes whole lists of images: JSON and types cost least when they are read together.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from app.domain.model.change import Operation
+from app.domain.model.table import Table
+from app.domain.rebuild.plan import RebuildPlan
+from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.landing_projection import Acceptance, landed
+from app.domain.rows.projection.row_facts import operation_column, with_operations
+from app.domain.rows.row_image import (
+    by_position,
+    encode_image,
+    encode_images,
+    known_lists,
+    known_values,
+    row_keys,
+)
+from app.domain.rows.row_rules import RowMarker, RowRules
+from app.domain.rows.typed_columns import typed_column
+from app.errors import Code
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Rows that cannot be rebuilt: how many, why, and the position of the first in key order, never its value."""
+
+    column: str | None
+    """The column; None for duplicate keys."""
+    code: Code
+    rows: int
+    first_row: int
+    """Counted from 1 in the order of the present keys."""
+
+
+class RebuiltRows(NamedTuple):
+    """Rows of the next generation, with the key and the image of each."""
+
+    batch: pa.RecordBatch
+    keys: list[bytes]
+    images: list[bytes]
+
+
+class _Values(NamedTuple):
+    columns: Sequence[Sequence[Any]]
+    """The values of each new column."""
+    images: list[bytes]
+
+
+def rebuilt_rows(
+    images: Sequence[bytes], plan: RebuildPlan, width: int, *, first_row: int = 1, marker: RowMarker = RowMarker.INSERT
+) -> RebuiltRows | list[Finding]:
+    """Return the rows of these images of a table with `width` columns; the findings if one of them does not fit."""
+    values = _values(images, plan, width)
+    schema, markers = plan.schema, pa.repeat(pa.scalar(int(marker), pa.int32()), len(images))
+    arrays, findings = [], []
+    for column, given in zip(schema.columns, values.columns, strict=True):
+        array, wrong = typed_column(column, given, schema, plan.options, markers)
+        arrays.append(array)
+        counts = Counter(code for _, code, _ in wrong)
+        for code, rows in counts.items():
+            first = min(row for row, found, _ in wrong if found is code)
+            findings.append(Finding(column.name, code, rows, first_row + first))
+    if findings:
+        return findings
+    batch = pa.RecordBatch.from_arrays([*arrays, markers], schema=schema.arrow)
+    return RebuiltRows(batch, row_keys([batch.column(name) for name in schema.key_columns]), values.images)
+
+
+def deletes_of(rows: RebuiltRows, plan: RebuildPlan, chosen: Sequence[int]) -> pa.RecordBatch:
+    """Return rows that delete some of these rows: their keys, and NULL in every other column."""
+    taken = rows.batch.take(pa.array(chosen, pa.int64()))
+    arrays = [
+        taken.column(at) if column.name in plan.schema.key_set else pa.nulls(len(chosen), column.type.arrow)
+        for at, column in enumerate(plan.schema.columns)
+    ]
+    markers = pa.repeat(pa.scalar(int(RowMarker.DELETE), pa.int32()), len(chosen))
+    return pa.RecordBatch.from_arrays([*arrays, markers], schema=plan.schema.arrow)
+
+
+def landing_batch(
+    batch: pa.RecordBatch, operations: Sequence[Operation], table: Table, plan: RebuildPlan, acceptance: Acceptance
+) -> pa.RecordBatch:
+    """Return rows as files of the next generation have them; `operations` are by row, for the audit columns."""
+    if plan.schema.lands_as is None:
+        return batch
+    rules = RowRules(plan.schema, plan.options)
+    typed = with_operations(batch, operation_column(operations), rules)
+    rebuilt = replace(table, schema=plan.schema, options=plan.options)
+    return landed(LandingRows(typed, typed.num_rows), rebuilt, acceptance).batch
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings of all parts of a table as one for each column and reason."""
+    found: dict[tuple[str | None, Code], Finding] = {}
+    for one in findings:
+        other = found.get((one.column, one.code))
+        if other is not None:
+            one = Finding(one.column, one.code, one.rows + other.rows, min(one.first_row, other.first_row))
+        found[one.column, one.code] = one
+    return sorted(found.values(), key=lambda one: (one.column or "", one.code))
+
+
+def _values(images: Sequence[bytes], plan: RebuildPlan, width: int) -> _Values:
+    """Return the values by new column, and the new images; JSON is written again only if the columns move."""
+    rows = known_lists(images)
+    if rows is None:
+        return _partial_values(images, plan, width)
+    is_short = any(len(row) < width for row in rows)
+    if is_short:
+        rows = [[*row, *[None] * (width - len(row))] for row in rows]
+    by_column = list(zip(*rows, strict=True)) if rows else [()] * width
+    columns = [by_column[place] for place in plan.places]
+    if is_short or plan.places != tuple(range(width)):
+        return _Values(columns, encode_images(list(zip(*columns, strict=True))))
+    return _Values(columns, list(images))
+
+
+def _partial_values(images: Sequence[bytes], plan: RebuildPlan, width: int) -> _Values:
+    """Do what `_values` does for images of which some do not know a column: it lands NULL and stays unknown."""
+    rows = [by_position(known_values(image), width) for image in images]
+    columns = [[row.get(place) for row in rows] for place in plan.places]
+    written = [
+        encode_image(values, [at for at, place in enumerate(plan.places) if place not in row])
+        for values, row in zip(zip(*columns, strict=True), rows, strict=True)
+    ]
+    return _Values(columns, written)

@@ -1,0 +1,212 @@
+"""Copies row images into a table's next generation, part by part, all from one snapshot of the database.
+
+A part is a range of keys. One transaction stages its rows as one block under a sequence of its own, and stores their
+new images. So parts can be copied in any order, by several processes, and each of them once.
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import psycopg.errors
+import pyarrow as pa
+import sqlalchemy as sa
+
+from app.domain.arrow.payload import encode_payload
+from app.domain.model.table import BatchSequence, Generation, TableId
+from app.domain.model.table_schema import SchemaVersion
+from app.domain.rebuild.rebuilt_rows import RebuiltRows
+from app.staging.batches.block_insert import NewBlock, insert_block
+from app.staging.batches.sequence_lock import lock_counters
+from app.staging.connection.database import BINARY_RESULT
+from app.staging.connection.raw_sql import driver_of
+from app.staging.rebuild.touched_rows import clear_touched
+
+NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
+"""Let this transaction keep its snapshot while others read it."""
+
+EXPORT_SNAPSHOT = sa.text("SELECT pg_export_snapshot()")
+"""Let other sessions read what this transaction sees."""
+
+SET_SNAPSHOT: Final = "SET TRANSACTION SNAPSHOT '{snapshot}'"
+"""Let this transaction read what the exporting one sees; Postgres takes no parameter here."""
+
+SELECT_BOUNDS = sa.text("""
+    SELECT row_key, row FROM (
+        SELECT row_key, row_number() OVER (ORDER BY row_key) AS row, count(*) OVER () AS rows
+        FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation) numbered
+    WHERE row % :size = 0 OR row = rows ORDER BY row""")
+"""Read the last key of each part of a generation's row images, and its position."""
+
+SELECT_PART: Final = """
+    SELECT row_key, image FROM mirrorgate.row_images
+    WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key <= %(through)b
+      AND (%(after)b::bytea IS NULL OR row_key > %(after)b) ORDER BY row_key"""
+"""Read the row images of one part."""
+
+COPY_SAME_IMAGES: Final = """
+    INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
+    SELECT table_id, generation + 1, row_key, %(sequence)s, image FROM mirrorgate.row_images
+    WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key <= %(through)b
+      AND (%(after)b::bytea IS NULL OR row_key > %(after)b) ORDER BY row_key"""
+"""Copy the row images of a part whose keys and columns stay the same; their values need not pass this process."""
+
+COPY_IMAGES: Final = """
+    COPY mirrorgate.row_images (table_id, generation, row_key, sequence, image) FROM STDIN (FORMAT BINARY)"""
+"""Store new row images."""
+
+COUNT_PARTS = sa.text("""
+    SELECT count(*) FROM mirrorgate.staged_blocks WHERE table_id = :table_id AND generation = :generation""")
+"""Count the blocks of a generation."""
+
+_COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+_COPY_END: Final = struct.pack(">h", -1)
+_LENGTH: Final = struct.Struct(">i").pack
+
+
+class DuplicateKeys(Exception):
+    """Two rows have the same key in the next generation."""
+
+
+class PartIsStored(Exception):
+    """The part is stored already, or its attempt is over."""
+
+
+class Part(NamedTuple):
+    """A range of row keys: those after `after` (None: from the first) through `through`."""
+
+    number: int
+    """From 1; also the batch sequence of the part's rows."""
+    after: bytes | None
+    through: bytes
+    first_row: int
+    """Position of its first row among all, from 1."""
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopySource:
+    """Whose row images are copied, and the snapshot that is read."""
+
+    table_id: TableId
+    generation: Generation
+    snapshot: str
+
+
+@contextmanager
+def image_snapshot(
+    engine: sa.Engine, table_id: TableId, generation: Generation
+) -> Iterator[tuple[CopySource, sa.Connection]]:
+    """Export a snapshot of the row images for the length of the block; give the transaction that holds it.
+
+    It is taken under the sequence lock, with no key noted as changed: each later batch notes the keys that it changes.
+    """
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as reader, reader.begin():
+        reader.execute(NO_IDLE_LIMIT)
+        with engine.begin() as connection:
+            lock_counters(connection, [table_id])
+            clear_touched(connection, table_id)
+            snapshot = reader.execute(EXPORT_SNAPSHOT).scalar_one()
+        yield CopySource(table_id, generation, snapshot), reader
+
+
+@contextmanager
+def reading_snapshot(engine: sa.Engine, source: CopySource) -> Iterator[sa.Connection]:
+    """Begin a transaction that reads the snapshot, and commit it at the end of the block."""
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection, connection.begin():
+        connection.exec_driver_sql(SET_SNAPSHOT.format(snapshot=source.snapshot))
+        yield connection
+
+
+def parts_of(reader: sa.Connection, source: CopySource, *, size: int) -> list[Part]:
+    """Return the parts of `size` rows each that the row images of the snapshot have."""
+    keys = {"table_id": source.table_id, "generation": source.generation, "size": size}
+    parts: list[Part] = []
+    for through, row in reader.execute(SELECT_BOUNDS, keys):
+        before = parts[-1] if parts else None
+        first = before.first_row + before.rows if before else 1
+        parts.append(Part(len(parts) + 1, before and before.through, bytes(through), first, row - first + 1))
+    return parts
+
+
+def read_part(connection: sa.Connection, source: CopySource, part: Part) -> tuple[list[bytes], list[bytes]]:
+    """Return the keys and the row images of a part, in the order of the keys."""
+    found = connection.exec_driver_sql(SELECT_PART, _range(source, part), execution_options=BINARY_RESULT).all()
+    return [row[0] for row in found], [row[1] for row in found]
+
+
+def store_part(
+    connection: sa.Connection,
+    source: CopySource,
+    part: Part,
+    rows: RebuiltRows,
+    landing: pa.RecordBatch,
+    *,
+    same_images: bool,
+) -> None:
+    """Stage the rows of a part, as they land, as a block of the next generation, and store their images.
+
+    Dying before COMMIT leaves nothing of the part. Raises DuplicateKeys, also if a row of another part has the key, and
+    PartIsStored.
+    """
+    next_generation = Generation(source.generation + 1)
+    sequence = BatchSequence(part.number)
+    count = rows.batch.num_rows
+    block = NewBlock(
+        source.table_id,
+        next_generation,
+        SchemaVersion(1),
+        sequence,
+        [count],
+        [count],
+        encode_payload([landing]),
+        cdc_started=False,
+    )
+    try:
+        insert_block(connection, block)
+    except sa.exc.IntegrityError as error:
+        raise PartIsStored from error
+    except sa.exc.OperationalError as error:
+        if isinstance(error.orig, psycopg.errors.SerializationFailure):  # the schema version was deleted meanwhile
+            raise PartIsStored from error
+        raise
+    if same_images:
+        connection.exec_driver_sql(COPY_SAME_IMAGES, {**_range(source, part), "sequence": part.number})
+        return
+    _copy_images(connection, source.table_id, next_generation, sequence, rows)
+
+
+def _copy_images(
+    connection: sa.Connection, table_id: TableId, generation: Generation, sequence: BatchSequence, rows: RebuiltRows
+) -> None:
+    """Store new images by COPY in binary form, which takes Postgres a fraction of an INSERT of arrays."""
+    start = struct.pack(">hiqii", 5, 8, table_id, 4, generation)
+    middle = struct.pack(">iq", 8, sequence)
+    pieces = [_COPY_HEADER]
+    for key, image in zip(rows.keys, rows.images, strict=True):
+        pieces += (start, _LENGTH(len(key)), key, middle, _LENGTH(len(image)), image)
+    pieces.append(_COPY_END)
+    with driver_of(connection, COPY_IMAGES) as driver:
+        try:
+            with driver.cursor() as cursor, cursor.copy(COPY_IMAGES) as copy:
+                copy.write(b"".join(pieces))
+        except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected) as error:
+            # Parts wait for each other only if both store the same key.
+            raise DuplicateKeys from error
+
+
+def _range(source: CopySource, part: Part) -> dict[str, object]:
+    return {
+        "table_id": source.table_id,
+        "generation": source.generation,
+        "after": part.after,
+        "through": part.through,
+    }
+
+
+def stored_parts(connection: sa.Connection, source: CopySource) -> int:
+    """Return how many parts the next generation has."""
+    keys = {"table_id": source.table_id, "generation": source.generation + 1}
+    return int(connection.execute(COUNT_PARTS, keys).scalar_one())

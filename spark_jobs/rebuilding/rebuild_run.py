@@ -1,0 +1,179 @@
+"""One attempt to rebuild a table, or to find out how a rebuild would go.
+
+The attempt begins anew: it reads one snapshot of the row images, so nothing of an attempt that died is needed. Until
+the switch the present generation goes on as if nothing happened; the switch is one transaction.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import structlog
+
+from app.domain.model.table import Table, TableId
+from app.domain.rebuild.plan import RebuildPhase
+from app.domain.rebuild.rebuilt_rows import Finding, merged
+from app.errors import Code
+from app.staging.batches.sequence_lock import lock_counters
+from app.staging.connection.database import answer_within
+from app.staging.rebuild.copies import CopySource, Part, image_snapshot, parts_of, stored_parts
+from app.staging.rebuild.corrections import correct_copies
+from app.staging.rebuild.progress import Rebuild, end_check, fail_rebuild, is_planned_for, note_rows, start_attempt
+from app.staging.rebuild.switch import RefusedSwitch, switch_generation
+from app.staging.rebuild.touched_rows import count_touched
+from app.staging.tables.registry import find_table_by_id
+from spark_jobs.build_files import FileBuilder
+from spark_jobs.rebuilding.parts import PartOrder, PartResult, copy_part, task_of
+from spark_jobs.steps.context import DrainContext
+
+log = structlog.get_logger()
+
+ROWS_PER_PART: Final = 20_000
+"""Row images that become one block: some MB in a task, and a transaction of a tenth of a second."""
+
+PARTS_PER_TASK: Final = 4
+"""Parts that each task of one Spark job copies, between two notes of the progress."""
+
+MAX_LAST_CORRECTIONS: Final = 5_000
+"""Changed rows that the switch corrects by itself; requests wait for it."""
+
+MAX_CORRECTION_ROUNDS: Final = 100
+"""Rounds of corrections before the switch, for a source that changes rows faster than they are corrected."""
+
+COPY_SECONDS_PER_CHECK: Final = 2.5
+"""How much longer copying takes than checking (decision 0068)."""
+
+TRANSACTION_SECONDS: Final = 600.0
+"""Deleting what an attempt copied of a large table takes far longer than any other transaction."""
+
+
+class Stopped(Exception):
+    """The drain stops; the next one begins a new attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRun:
+    """Rebuilds tables for one drain, one attempt at a time."""
+
+    context: DrainContext
+    builder: FileBuilder
+    is_stopping: Callable[[], bool]
+
+    def run(self, table_id: TableId) -> None:
+        """Make one attempt. A process that dies inside leaves the present generation, and the next one begins again.
+
+        Raises Stopped when the drain stops.
+        """
+        with answer_within(TRANSACTION_SECONDS), self.context.engine.begin() as connection:
+            rebuild = start_attempt(connection, table_id)
+            table = find_table_by_id(connection, table_id)
+            if rebuild is None or table is None:
+                return
+            is_planned = is_planned_for(connection, rebuild, table)
+        if not is_planned:
+            self._fail(rebuild, [], "the table's columns, options or generation have changed; rebuild it again")
+            return
+        started = time.monotonic()
+        findings = self._copy(rebuild, table)
+        seconds = time.monotonic() - started
+        if rebuild.phase is RebuildPhase.CHECKING:
+            with self.context.engine.begin() as connection:
+                end_check(connection, rebuild, findings, estimated_seconds=seconds * COPY_SECONDS_PER_CHECK)
+            log.info("rebuild_checked", table=str(table.name), findings=len(findings), seconds=round(seconds, 3))
+        elif findings:
+            self._fail(rebuild, findings, "rows cannot be rebuilt under this plan; a dry run counts all of them")
+        else:
+            self._switch(rebuild)
+            log.info("table_rebuilt", table=str(table.name), generation=rebuild.next_generation)
+
+    def _copy(self, rebuild: Rebuild, table: Table) -> list[Finding]:
+        """Copy or check all parts of a snapshot; return what does not fit."""
+        is_check = rebuild.phase is RebuildPhase.CHECKING
+        engine = self.context.engine
+        with (
+            answer_within(TRANSACTION_SECONDS),
+            image_snapshot(engine, rebuild.table_id, rebuild.generation) as (source, reader),
+        ):
+            parts = parts_of(reader, source, size=ROWS_PER_PART)
+            total, done = sum(part.rows for part in parts), 0
+            self._note(rebuild, total, done)
+            results: list[PartResult] = []
+            size = self.builder.parallel_tasks * PARTS_PER_TASK
+            for start in range(0, len(parts), size):
+                if self.is_stopping():
+                    raise Stopped
+                dry_run = is_check or any(result.findings for result in results)
+                orders = [PartOrder(source, part, rebuild.plan, table, dry_run) for part in parts[start : start + size]]
+                results += self._run_tasks(orders)
+                done += sum(order.part.rows for order in orders)
+                self._note(rebuild, total, done)
+            findings = merged(finding for result in results for finding in result.findings)
+            if is_check:
+                return findings + _duplicates(results)
+            if not findings:
+                self._require_all(source, parts)
+            return findings
+
+    def _run_tasks(self, orders: Sequence[PartOrder]) -> list[PartResult]:
+        """Copy parts at the same time: in Spark tasks, or in this thread if there is one."""
+        config = self.builder.config
+        if len(orders) == 1:
+            return [copy_part(config, orders[0])]
+        context = self.builder.spark.sparkContext
+        job = context.parallelize(orders, min(len(orders), self.builder.parallel_tasks)).mapPartitions(task_of(config))
+        with self.builder.calls.running():
+            return list(job.collect())
+
+    def _require_all(self, source: CopySource, parts: Sequence[Part]) -> None:
+        """Check that each part is stored: those that were left out belong to another attempt."""
+        with self.context.engine.begin() as connection:
+            if stored_parts(connection, source) != len(parts):
+                raise Stopped
+
+    def _switch(self, rebuild: Rebuild) -> None:
+        """Correct what changed while the images were copied, and switch; fail if that is not possible."""
+        try:
+            self._correct(rebuild)
+            with answer_within(TRANSACTION_SECONDS), self.context.engine.begin() as connection:
+                marker_first = self.context.config.layout.marker_first
+                switch_generation(connection, rebuild, marker_first=marker_first)
+        except RefusedSwitch as refused:
+            self._fail(rebuild, refused.findings, refused.detail)
+
+    def _correct(self, rebuild: Rebuild) -> None:
+        """Correct copies in rounds until few are left for the switch. Requests wait for one round at most.
+
+        A round that finds something leaves the rest to the switch, which sees all corrections together.
+        """
+        for _ in range(MAX_CORRECTION_ROUNDS):
+            with self.context.engine.begin() as connection:
+                if count_touched(connection, rebuild.table_id) <= MAX_LAST_CORRECTIONS:
+                    return
+                lock_counters(connection, [rebuild.table_id])
+                table = find_table_by_id(connection, rebuild.table_id)
+                if table is None or not is_planned_for(connection, rebuild, table):
+                    return
+                if correct_copies(connection, table, rebuild, limit=MAX_LAST_CORRECTIONS):
+                    connection.rollback()
+                    return
+
+    def _note(self, rebuild: Rebuild, total: int, done: int) -> None:
+        with self.context.engine.begin() as connection:
+            note_rows(connection, rebuild, total=total, done=done)
+
+    def _fail(self, rebuild: Rebuild, findings: list[Finding], detail: str) -> None:
+        with answer_within(TRANSACTION_SECONDS), self.context.engine.begin() as connection:
+            fail_rebuild(connection, rebuild, findings, detail)
+        log.warning("rebuild_failed", table_id=rebuild.table_id, findings=len(findings), detail=detail)
+
+
+def _duplicates(results: Sequence[PartResult]) -> list[Finding]:
+    """Return how many rows have the key of an earlier row, found by the hashes of all keys."""
+    hashes = np.frombuffer(b"".join(result.hashes for result in results), np.uint64)
+    if any(result.findings for result in results):
+        return []  # rows without a key would shift the positions
+    order = np.argsort(hashes, kind="stable")
+    repeated = order[1:][hashes[order][1:] == hashes[order][:-1]]
+    return [Finding(None, Code.KEY_IN_USE, len(repeated), int(repeated.min()) + 1)] if len(repeated) else []

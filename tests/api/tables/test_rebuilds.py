@@ -1,0 +1,105 @@
+"""Rebuilds over HTTP and by the command line: what is accepted and rejected, and how the progress is shown."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from app.cli.main import app
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.support.gateway_parts import current
+from tests.support.postgres import sql
+from tests.support.waiting import wait_until
+
+AT = {"generation": 1}
+
+
+@pytest.fixture
+def orders(gateway: Gateway) -> Gateway:
+    """Give a gateway with a table `orders` that keeps row images."""
+    columns = {"id": "int64", "region": "string", "amount": "int32"}
+    gateway.register("orders", columns, ["id"], row_images="on").raise_for_status()
+    return gateway
+
+
+def rebuild(orders: Gateway, **wanted: Any) -> Any:
+    return orders.post("/v1/tables/orders/rebuild", params=AT, json=wanted)
+
+
+def test_a_rebuild_is_accepted_once_and_changes_go_on(orders: Gateway) -> None:
+    for _ in range(2):
+        answer = rebuild(orders, key_columns=["region", "id"])
+        assert (answer.status_code, answer.json()["state"]) == (202, "active")
+        assert answer.json()["rebuild"]["phase"] == "copying"
+    assert orders.arcion(insert("orders", id="1", region="n", amount="3")).status_code == 202
+    problem(rebuild(orders), 409, "wrong_table_state")
+    problem(orders.post("/v1/tables/orders/recreate", params=AT), 409, "wrong_table_state")
+    [event] = orders.get("/v1/tables/orders/events").json()["events"]
+    assert (event["action"], event["details"]["schema"]["key_columns"]) == ("rebuild", ["region", "id"])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        ({"key_columns": ["nothing"]}, "bad_schema"),
+        ({"key_columns": []}, "bad_schema"),
+        ({"columns": [{"name": "region", "type": "string"}]}, "bad_schema"),
+        ({"columns": [{"name": "id", "type": "int64"}, {"name": "new", "type": "int64"}]}, "bad_schema"),
+        ({"columns": [{"name": "id", "type": "int64"}, {"name": "b", "type": "int64", "from": "id"}]}, "bad_schema"),
+        ({"columns": [{"name": "id", "type": "number"}]}, "bad_type"),
+    ],
+)
+def test_what_is_wrong_with_a_plan_is_rejected_before_anything_is_copied(
+    orders: Gateway, wanted: dict[str, Any], code: str
+) -> None:
+    problem(rebuild(orders, **wanted), 422, code)
+    assert orders.status("orders")["rebuild"] is None
+
+
+def test_a_table_without_an_image_of_each_row_is_not_rebuilt(gateway: Gateway) -> None:
+    gateway.register("orders", {"id": "int64"}, ["id"]).raise_for_status()
+    problem(rebuild(gateway), 409, "row_images_missing")
+    gateway.arcion(insert("orders", id="1")).raise_for_status()
+    gateway.put("/v1/tables/orders", json={"options": {"row_images": "on"}}).raise_for_status()
+    problem(rebuild(gateway), 409, "row_images_missing")
+
+
+def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway, api_engine: sa.Engine) -> None:
+    address = ["--url", str(orders.base_url), "--key", ADMIN_KEY]
+    arguments = ["tables", "rebuild", "orders", "--generation", "1", "--dry-run", *address]
+    changes = ["--column", "amount:int16", "--rename", "region=area", "--key-column", "area", "--key-column", "id"]
+    found = [{"column": "amount", "code": "bad_value", "rows": 1234, "first_row": 17}]
+    with ThreadPoolExecutor(1) as thread:
+        command = thread.submit(CliRunner().invoke, app, [*arguments, *changes])
+        wait_until(lambda: orders.status("orders")["rebuild"] is not None, within=30, what="the dry run begins")
+        plan = sql.value(api_engine, "SELECT plan FROM mirrorgate.rebuilds")
+        ended = (
+            "UPDATE mirrorgate.rebuilds SET phase = 'checked', finished_at = now(), rows_total = 5000,"
+            f" rows_done = 5000, estimated_seconds = 61, findings = '{json.dumps(found)}'"
+        )
+        sql.run(api_engine, ended)
+        result = command.result(timeout=30)
+    assert plan["schema"]["key_columns"] == ["area", "id"]
+    assert [(column["name"], column["type"]) for column in plan["schema"]["columns"]] == [
+        ("id", "int64"),
+        ("area", "string"),
+        ("amount", "int16"),
+    ]
+    assert result.exit_code == 1
+    assert "orders: checked, 5,000 of 5,000 rows; copying takes about 61 s" in result.output
+    assert "bad_value: column amount, 1,234 rows, the first at position 17" in result.output
+
+
+def test_all_tables_with_row_images_are_rebuilt_and_the_others_named(orders: Gateway, api_engine: sa.Engine) -> None:
+    orders.register("plain", {"id": "int64"}, ["id"]).raise_for_status()
+    address = ["--url", str(orders.base_url), "--key", ADMIN_KEY]
+    result = CliRunner().invoke(app, ["tables", "rebuild", "--all", "--no-wait", "--json", *address])
+    [rebuilt] = json.loads(result.stdout.splitlines()[-1])
+    assert (rebuilt["table"], rebuilt["phase"]) == ("orders", "copying")
+    assert "plain: skipped" in result.stderr
+    assert current(api_engine, "orders").rebuild_due
+    for wrong in (["orders"], ["--all", "--drop-column", "region"], ["orders", "--generation", "1", "--rename", "x"]):
+        assert CliRunner().invoke(app, ["tables", "rebuild", *wrong, *address]).exit_code == 2

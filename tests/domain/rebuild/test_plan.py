@@ -1,0 +1,61 @@
+"""Plans of rebuilds: what a table can become, and where its values come from."""
+
+from typing import Any
+
+import pytest
+
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import Column, ColumnType, SchemaVersion
+from app.domain.rebuild.plan import RebuildPlan, RebuiltColumn, plan_rebuild
+from app.errors import Code
+from tests.support.rejections import rejected
+from tests.support.samples.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
+
+
+def table_with(*, complete: bool = True, **options: Any) -> Table:
+    parsed = TableOptions.parse({"row_images": "on", **options})
+    life = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    return Table(*life, SCHEMA, parsed, images_complete=complete)
+
+
+def column(name: str, type_: str, source: str | None = None) -> RebuiltColumn:
+    return RebuiltColumn(Column(name, ColumnType.parse(type_)), source or name)
+
+
+def test_a_plan_without_wishes_is_the_same_table_without_markers() -> None:
+    plan = plan_rebuild(table_with())
+    assert (plan.schema.columns, plan.schema.key_columns, plan.places) == (SCHEMA.columns, ("id",), (0, 1, 2))
+    assert plan.schema.bare
+    assert not plan_rebuild(table_with(insert_marker="upsert")).schema.bare
+
+
+def test_a_key_follows_its_new_name_and_key_columns_are_required() -> None:
+    plan = plan_rebuild(table_with(), [column("total", "decimal(9,2)"), column("number", "int64", "id")])
+    assert (plan.schema.key_columns, plan.places) == (("number",), (2, 0))
+    assert [found.nullable for found in plan.schema.columns] == [True, False]
+    assert plan_rebuild(table_with(), key_columns=["name", "id"]).schema.columns[1].nullable is False
+
+
+def test_options_name_the_new_columns_and_leave_their_types_to_the_plan() -> None:
+    table = table_with(columns={"name": {"type": "string", "encoding": "base64"}, "total": {"nullable": True}})
+    plan = plan_rebuild(table, [column("id", "int64"), column("title", "binary", "name"), column("total", "float64")])
+    assert plan.options.to_json()["columns"] == {"title": {"encoding": "base64"}}
+
+
+def test_a_plan_survives_its_storage() -> None:
+    plan = plan_rebuild(table_with(source_timezone="Europe/Berlin"), [column("key", "string", "id")])
+    assert RebuildPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("table", "code"),
+    [(table_with(complete=False), Code.ROW_IMAGES_MISSING), (table_with(row_images="off"), Code.ROW_IMAGES_MISSING)],
+)
+def test_a_table_needs_an_image_of_each_row(table: Table, code: Code) -> None:
+    with rejected() as rejection:
+        plan_rebuild(table)
+    assert rejection.code is code

@@ -1,0 +1,244 @@
+"""Rebuilding a table from its row images, through the drain and the landing folder."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import Column, ColumnType
+from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
+from app.domain.rebuild.rebuilt_rows import Finding
+from app.errors import Code
+from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild
+from app.staging.tables.registration import evolve_table
+from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.rebuilding.parts import copy_part
+from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.postgres import sql
+from tests.support.samples.changes import delete, insert, update
+from tests.support.samples.schemas import schema_of
+
+T = TableName.parse("t")
+ONE = Generation(1)
+SCHEMA = schema_of({"id": "int32", "code": "string", "amount": "decimal(10,2)"}, ["id"])
+
+
+def column(name: str, type_: str, source: str | None = None) -> RebuiltColumn:
+    return RebuiltColumn(Column(name, ColumnType.parse(type_)), source or name)
+
+
+def begin(
+    engine: sa.Engine,
+    columns: Sequence[RebuiltColumn] | None = None,
+    key_columns: Sequence[str] | None = None,
+    *,
+    dry_run: bool = False,
+) -> None:
+    with engine.begin() as connection:
+        begin_rebuild(connection, T, ONE, columns, key_columns, "operator", dry_run=dry_run)
+
+
+def marked(engine: sa.Engine) -> Table:
+    """Return the table with the row marker, as its first change that is not an insert needs it."""
+    table = current(engine, "t")
+    with engine.begin() as connection:
+        return evolve_table(connection, table, replace(table.schema, bare=False), marker_first=False).table
+
+
+def rebuild_of(engine: sa.Engine) -> Rebuild:
+    with engine.begin() as connection:
+        found = find_rebuild(connection, current(engine, "t").table_id)
+    assert found is not None
+    return found
+
+
+def files(zone: Path) -> list[list[dict[str, Any]]]:
+    return [pq.read_table(path).to_pylist() for path in sorted((zone / "t").glob("*.parquet"))]
+
+
+def folded(zone: Path, *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows that a mirror has after all files, by key."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in (row for file in files(zone) for row in file):
+        marker = row.pop("__rowMarker__", 0)
+        key = tuple(row[name] for name in keys)
+        assert marker != 0 or key not in rows
+        if marker == 2:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
+    return rows
+
+
+@pytest.fixture
+def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
+    """Give the owner of table `t`, which has published three rows, with one changed and one deleted."""
+    table = registered(engine, "t", SCHEMA, TableOptions.parse({"partial_updates": "complete"}))
+    rows = [insert({"id": at, "code": f"c{at}", "amount": f"{at}.50"}, at - 1) for at in (1, 2, 3, 4)]
+    changes = [*rows, update(None, {"id": 2, "amount": "7"}, 4), delete({"id": 4}, 5)]
+    stage(engine, [typed(table, changes)])
+    worker = new_worker()
+    drain(worker)
+    return worker
+
+
+def test_a_changed_key_lands_in_files_without_markers_under_number_one(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    begin(engine, key_columns=["code"])
+    drain(worker)
+    table = current(engine, "t")
+    assert (table.generation, table.state, table.schema.key_columns) == (2, TableState.ACTIVE, ("code",))
+    [rows] = files(landing_zone)
+    assert [(row["code"], str(row["amount"])) for row in rows] == [("c1", "1.50"), ("c2", "7.00"), ("c3", "3.50")]
+    assert "__rowMarker__" not in rows[0]
+    assert rebuild_of(engine).phase is RebuildPhase.DONE
+    stage(engine, [typed(marked(engine), [update(None, {"code": "c2", "amount": "8"}, 0)])])
+    drain(worker)
+    assert folded(landing_zone, "code")["c2",] == {"id": 2, "code": "c2", "amount": Decimal(8)}
+
+
+def test_types_names_and_columns_change_and_partial_updates_go_on(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    begin(engine, [column("total", "decimal(18,4)", "amount"), column("id", "string")])
+    drain(worker)
+    [rows] = files(landing_zone)
+    assert rows == [
+        {"total": Decimal("1.5000"), "id": "1"},
+        {"total": Decimal("7.0000"), "id": "2"},
+        {"total": Decimal("3.5000"), "id": "3"},
+    ]
+    changes = [update(None, {"id": "3"}, 0), delete({"id": "1"}, 1), insert({"id": "x", "total": 1}, 2)]
+    stage(engine, [typed(marked(engine), changes)])
+    drain(worker)
+    assert folded(landing_zone, "id") == {
+        (key,): {"id": key, "total": Decimal(total)} for key, total in (("2", 7), ("3", "3.5"), ("x", 1))
+    }
+
+
+def test_changes_while_images_are_copied_land_once_after_the_copied_rows(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change_then_copy(*args: Any) -> Any:
+        table = current(engine, "t")
+        swapped = [
+            update({"id": 1, "code": "c1"}, {"id": 1, "code": "c3"}),
+            update({"id": 3}, {"code": "c1", "id": 3}, 1),
+        ]
+        stage(engine, [typed(table, swapped)], [typed(table, [delete({"id": 2}), insert({"id": 9, "code": "c2"}, 1)])])
+        stage(engine, [typed(table, [insert({"id": 8, "code": "c8"}), delete({"id": 8}, 1)])])
+        return copy_part(*args)
+
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.copy_part", change_then_copy)
+    begin(engine, key_columns=["code"])
+    drain(worker)
+    assert {key: row["id"] for (key,), row in folded(landing_zone, "code").items()} == {"c1": 3, "c2": 9, "c3": 1}
+    assert [len(rows) for rows in files(landing_zone)] == [3, 3]
+    stage(engine, [typed(current(engine, "t"), [update(None, {"code": "c1", "amount": 5})])])
+    drain(worker)
+    assert folded(landing_zone, "code")["c1",] == {"id": 3, "code": "c1", "amount": Decimal(5)}
+
+
+def test_rows_that_do_not_fit_leave_the_table_as_it_is(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    stage(engine, [typed(current(engine, "t"), [insert({"id": 5, "code": "c1"}), insert({"id": 6}, 1)])])
+    drain(worker)
+    before = files(landing_zone)
+    for columns, keys, finding in (
+        (None, ["code"], Finding("code", Code.NULL_KEY, 1, 5)),
+        ([column("id", "int32"), column("code", "int64")], None, Finding("code", Code.BAD_VALUE, 4, 1)),
+    ):
+        begin(engine, columns, keys)
+        drain(worker)
+        found = rebuild_of(engine)
+        assert (found.phase, found.findings) == (RebuildPhase.FAILED, [finding])
+    stage(engine, [typed(current(engine, "t"), [delete({"id": 6})])])
+    begin(engine, key_columns=["code"])
+    drain(worker)
+    assert [(finding.column, finding.code) for finding in rebuild_of(engine).findings] == [(None, Code.KEY_IN_USE)]
+    table = current(engine, "t")
+    assert (table.generation, table.state, table.rebuild_due) == (1, TableState.ACTIVE, False)
+    assert files(landing_zone)[: len(before)] == before
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.row_images WHERE generation = 2") == 0
+
+
+def test_a_dry_run_counts_what_does_not_fit_and_changes_nothing(engine: sa.Engine, worker: DrainCycle) -> None:
+    stage(engine, [typed(current(engine, "t"), [insert({"id": 5, "code": "c2"}), insert({"id": 6, "code": "c2"}, 1)])])
+    begin(engine, key_columns=["code"], dry_run=True)
+    drain(worker)
+    found = rebuild_of(engine)
+    assert (found.phase, found.rows_total, found.rows_done) == (RebuildPhase.CHECKED, 5, 5)
+    assert found.findings == [Finding(None, Code.KEY_IN_USE, 2, 4)]
+    assert found.estimated_seconds is not None
+    assert (current(engine, "t").generation, current(engine, "t").rebuild_due) == (1, False)
+
+
+def test_many_parts_are_copied_by_spark_tasks(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.ROWS_PER_PART", 2)
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.PARTS_PER_TASK", 1)
+    rows = [insert({"id": 10 + at, "code": f"x{at}"}, at) for at in range(9)]
+    stage(engine, [typed(current(engine, "t"), rows)])
+    begin(engine, key_columns=["code"])
+    drain(worker)
+    assert len(folded(landing_zone, "code")) == 12
+    assert sql.value(engine, "SELECT max(last_sequence) FROM mirrorgate.staged_blocks WHERE generation = 2") == 6
+
+
+def test_a_quarantined_table_without_its_folder_is_whole_after_a_rebuild(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    shutil.rmtree(landing_zone / "t")
+    stage(engine, [typed(current(engine, "t"), [insert({"id": 5, "code": "c5"})])])
+    drain(worker)
+    assert current(engine, "t").state is TableState.QUARANTINED
+    begin(engine)
+    drain(worker)
+    assert sorted(key for (key,) in folded(landing_zone, "id")) == [1, 2, 3, 5]
+
+
+STEPS = {
+    "before the attempt": "spark_jobs.rebuilding.rebuild_run.start_attempt",
+    "before the copies": "spark_jobs.rebuilding.rebuild_run.image_snapshot",
+    "between copies and switch": "spark_jobs.rebuilding.rebuild_run.switch_generation",
+    "before the old folder is gone": "spark_jobs.steps.dropping.remove_table_folder",
+    "before the end of the drop": "spark_jobs.steps.dropping.finish_drop",
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_drain_that_dies_at_a_step_leaves_the_rest_to_the_next(
+    engine: sa.Engine,
+    landing_zone: Path,
+    new_worker: NewWorker,
+    worker: DrainCycle,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    begin(engine, key_columns=["code"])
+    with monkeypatch.context() as patch:
+        patch.setattr(STEPS[step], lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
+        patch.setattr("spark_jobs.rebuilding.background.RETRY_SECONDS", 0)
+        drain(worker)
+    end_lease(engine, worker)
+    table = current(engine, "t")
+    if table.generation == 1:
+        stage(engine, [typed(table, [update(None, {"id": 3, "amount": 9})])])
+    other = new_worker()
+    drain(other)
+    drain(other)  # the switch may end the publication of the change
+    assert sorted(key for (key,) in folded(landing_zone, "code")) == ["c1", "c2", "c3"]
+    assert current(engine, "t").state is TableState.ACTIVE
