@@ -96,6 +96,23 @@ def test_the_rows_example_of_python_posts_upserts_and_deletes(address: str) -> N
     assert run(commands, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY) == receipts(1, 2, 3)
 
 
+def test_the_reload_example_makes_the_table_equal_to_each_version_of_the_file(address: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    command = f"{sys.executable} {EXAMPLES / 'python' / 'reload.py'} {file} shop.prices id"
+
+    def reload(text: str) -> str:
+        file.write_text(text, encoding="utf-8-sig")
+        return run(command, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)
+
+    assert reload("id,price\n1,10\n2,20\n") == "2 rows loaded, 0 deleted\n"
+    with Gateway.at(address, ADMIN_KEY) as client:
+        left = client.post("/v1/tables/shop.prices/loads", json={"mode": "full"}).raise_for_status().json()["load"]
+        client.rows("shop.prices", {"id": "3", "price": "30"}).raise_for_status()
+    file.with_name("prices.csv.load").write_text(f"{left} 0")  # as a run leaves it that was killed before a new version
+    assert reload("id,price\n2,25\n") == "1 rows loaded, 2 deleted\n"
+    assert not file.with_name("prices.csv.load").exists()
+
+
 def test_the_rows_example_of_curl_may_be_repeated(address: str) -> None:
     script = str(EXAMPLES / "curl" / "rows.sh")
     first, again = (

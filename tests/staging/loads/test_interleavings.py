@@ -29,7 +29,7 @@ from tests.support.samples.images import COMPLETE, staged_batches, stored_images
 from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "value": "int64"}, ["id"])
-KEYS: Final = range(6)
+KEYS: Final = range(3)
 _NAMES: Final = (f"t{number}" for number in itertools.count())
 _IDS: Final = (LoadId(str(UUID(int=number))) for number in itertools.count(1))
 
@@ -114,13 +114,16 @@ REQUESTS: Final = st.one_of(
     st.builds(Request, st.lists(STREAM, min_size=1, max_size=3), st.just(False)),
     st.builds(Request, st.lists(LOADED, min_size=1, max_size=3), st.just(True)),
 )
-STEPS: Final = st.one_of(
-    st.tuples(st.just("stage"), st.lists(REQUESTS, min_size=1, max_size=3), st.sampled_from([False, False, True])),
-    st.tuples(
-        st.sampled_from(["begin full", "begin full", "begin append", "abort", "expire"]), st.none(), st.booleans()
-    ),
-    st.tuples(st.sampled_from(["complete", "complete", "delete"]), st.none(), st.booleans()),
+TOGETHER: Final = st.lists(REQUESTS, min_size=1, max_size=3)
+"""Requests of one transaction."""
+
+_OTHERS: Final = ["complete", "delete", "begin append", "abort", "expire"]
+STEPS: Final = st.tuples(
+    st.sampled_from(["stage"] * 16 + ["begin full"] * 4 + _OTHERS),
+    TOGETHER,
+    st.sampled_from([False, False, False, True]),
 )
+"""A step, the requests that it stages or that are staged in the middle of it, and whether the process dies there."""
 
 
 @dataclass
@@ -185,19 +188,19 @@ class Gateway:
                 assert end_stale_loads(connection) == 1
             self.forget()
 
-    def delete_some(self, *, crash: bool) -> None:
-        """Do one step of completing the load."""
-        if self.load is not None and self._is_completed(crash=crash):
+    def delete_some(self, between: Sequence[Request], *, crash: bool) -> None:
+        """Do one step of completing the load; the stream writes before the deletes that were found are staged."""
+        if self.load is not None and self._is_completed(between, crash=crash):
             if self.load.mode is LoadMode.FULL:
                 self.model.complete()
             self.forget()
 
-    def complete(self, *, crash: bool) -> None:
+    def complete(self, between: Sequence[Request], *, crash: bool) -> None:
         while self.load is not None:
-            self.delete_some(crash=crash)
-            crash = False
+            self.delete_some(between, crash=crash)
+            between, crash = (), False
 
-    def _is_completed(self, *, crash: bool) -> bool:
+    def _is_completed(self, between: Sequence[Request], *, crash: bool) -> bool:
         assert self.load is not None
         with self.engine.begin() as connection:
             self.load = begin_completion(connection, self.table.name, self.load.load_id, "test")
@@ -211,6 +214,7 @@ class Gateway:
                 note_scanned(connection, self.load, page.scanned_through)
                 return False
         step = LoadStep(self.load.load_id, removes=True, scanned_through=page.scanned_through)
+        self.stage([request for request in between if not request.of_load], crash=False)
         try:
             [outcome] = self._transaction([StagingRequest([Batch(self.table, page.rows)], load=step)], crash=crash)
             assert isinstance(outcome, list)
@@ -250,10 +254,14 @@ class Gateway:
         return staged.outcomes
 
 
-@given(steps=st.lists(STEPS, min_size=4, max_size=14))
+@given(before=TOGETHER, steps=st.lists(STEPS, min_size=10, max_size=24))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_interleavings_of_load_and_stream_equal_the_model(engine: sa.Engine, steps: Sequence[Any]) -> None:
+def test_interleavings_of_load_and_stream_equal_the_model(
+    engine: sa.Engine, before: Sequence[Request], steps: Sequence[Any]
+) -> None:
     gateway = Gateway(engine, registered(engine, next(_NAMES), SCHEMA, COMPLETE))
+    gateway.stage(before, crash=False)
+    gateway.begin(LoadMode.FULL)
     for kind, requests, crash in steps:
         if kind == "stage":
             gateway.stage(requests, crash=crash)
@@ -262,6 +270,6 @@ def test_interleavings_of_load_and_stream_equal_the_model(engine: sa.Engine, ste
         elif kind in {"abort", "expire"}:
             (gateway.abort if kind == "abort" else gateway.expire)()
         else:
-            (gateway.complete if kind == "complete" else gateway.delete_some)(crash=crash)
-    gateway.complete(crash=False)
+            (gateway.complete if kind == "complete" else gateway.delete_some)(requests, crash=crash)
+    gateway.complete((), crash=False)
     assert gateway.mirrored() == gateway.images() == gateway.model.rows
