@@ -211,12 +211,26 @@ def _image_rows(
     key_changes: Sequence[KeyChange],
     rules: RowRules,
 ) -> ImageRows:
-    images: list[bytes | None] = [None] * len(rows)
-    whole = [at for at, marker in enumerate(markers) if marker != RowMarker.DELETE and at not in incomplete]
-    for at, image in zip(whole, encode_images([rows[at] for at in whole]), strict=True):
-        images[at] = encode_image(rows[at], unknown[at]) if at in unknown else image
+    if not (incomplete or unknown or RowMarker.DELETE in markers):
+        images: list[bytes | None] = [*encode_images(rows)]
+    else:
+        images = _images_of_some(rows, markers, incomplete, unknown)
     if not rules.options.reads_images:
         return ImageRows(keys, images)
     moved = {key_change.row + 1 for key_change in key_changes}
     inserts = [at for at, marker in enumerate(markers) if marker == RowMarker.INSERT and at not in moved]
     return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts, key_changes)
+
+
+def _images_of_some(
+    rows: Sequence[Sequence[SourceValue]],
+    markers: Sequence[int],
+    incomplete: Mapping[int, IncompleteRow],
+    unknown: Mapping[int, Sequence[int]],
+) -> list[bytes | None]:
+    """Return the images of rows, None for deletes and for rows that lack columns."""
+    images: list[bytes | None] = [None] * len(rows)
+    whole = [at for at, marker in enumerate(markers) if marker != RowMarker.DELETE and at not in incomplete]
+    for at, image in zip(whole, encode_images([rows[at] for at in whole]), strict=True):
+        images[at] = encode_image(rows[at], unknown[at]) if at in unknown else image
+    return images

@@ -31,8 +31,8 @@ LOADS: Final[Mapping[Code, Entry]] = {
     Code.LOAD_NEEDS_IMAGES: Entry(
         Kind.CONFLICT,
         "The table does not have a row image of every row, so a load session cannot tell which rows it replaces.",
-        "Register new tables with the option row_images=on. For a table with rows, set the option with POST "
-        "/v1/tables/{table}/recreate, then load it from the start.",
+        "Register new tables with the option row_images=on. For a table with rows, set the option and run `mirrorgate "
+        "tables backfill-images`; or recreate it with the option and load it from the start.",
     ),
     Code.LOAD_TAKES_ROWS: Entry(
         Kind.INVALID,

@@ -128,6 +128,7 @@ TABLES: Final[Mapping[Code, Entry]] = {
     Code.NO_ROW_IMAGES: Entry(
         Kind.CONFLICT,
         "The table does not keep row images, and the request needs the present rows of the table.",
-        "Set the option row_images=on for the table. A check can use the Delta tables instead (`against: mirror`).",
+        "Set the option row_images=on for the table, and run `mirrorgate tables backfill-images` if it has rows. A "
+        "check can use the Delta tables instead (`against: mirror`).",
     ),
 }
