@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.fabric.states import FabricFault, TableMirroring
 from app.domain.model.names import TableName
-from app.domain.publication.fabric_status import MirroredTable, MirroredTables, parse_tables, stored_text
+from app.domain.publication.fabric_status import (
+    MirroredTable,
+    MirroredTables,
+    mirrored_table,
+    parse_tables,
+    stored_text,
+)
 
 AT = datetime(2026, 10, 8, 5, 7, 11, 66336, UTC)
 
@@ -119,3 +126,26 @@ def test_a_stored_text_is_short_and_without_what_postgres_rejects() -> None:
     assert stored_text("a\0b\udc80") == "ab?"
     assert [stored_text(value) for value in ("", "\0", True, None, 1.5, [])] == [None] * 6
     assert stored_text(0) == "0"
+
+
+def test_what_the_api_says_of_a_table_is_taken_as_it_is() -> None:
+    fault = FabricFault("SchemaMismatch", "column x", "user")
+    said = TableMirroring("sales", "orders", "Failed", 6, 1247, AT, fault)
+    assert mirrored_table(said) == MirroredTable(
+        "sales", "orders", "Failed", "SchemaMismatch: column x", 6, 1247, AT, "user"
+    )
+    assert mirrored_table(TableMirroring("", "t", "Replicating", None, -1, None, None)) == MirroredTable(
+        "", "t", "Replicating"
+    )
+
+
+def test_other_keys_of_an_error_and_its_kind_are_read() -> None:
+    [found] = parsed({"sourceTableName": "t", "code": "A", "message": "b", "errorType": "UserError"})
+    assert (found.error, found.whose) == ("A: b", "user")
+    assert parsed({"sourceTableName": "t", "errorCode": "A"})[0].error == "A"
+    assert parsed({"sourceTableName": "t", "errorType": "UserError"})[0].whose is None
+
+
+def test_a_list_alone_is_read_as_well() -> None:
+    assert parse_tables(b'[{"sourceTableName": "t"}, 7]') == [MirroredTable("", "t")]
+    assert parse_tables(b'{"value": [{"sourceTableName": "t"}]}') == [MirroredTable("", "t")]
