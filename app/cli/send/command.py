@@ -34,6 +34,8 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "mode": (SourceFormat.CSV, SourceFormat.ARCION),
     "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
     "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.DEBEZIUM),
+    "layout": (SourceFormat.REPLICATE,),
+    "table_from": (SourceFormat.REPLICATE,),
     "header": (SourceFormat.CSV,),
     "delimiter": _SIGN_FORMATS,
     "quote": _SIGN_FORMATS,
@@ -98,6 +100,16 @@ def send(
         typer.Option(
             "--key-columns",
             help="rows: comma-separated key columns of the table in --columns. debezium: those of every table.",
+        ),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(help="replicate: the stored layout of messages of a custom format (`mirrorgate layouts`)."),
+    ] = None,
+    table_from: Annotated[
+        str | None,
+        typer.Option(
+            "--table-from", help="replicate: where each message names its table: data.<column>, or a JSON Pointer."
         ),
     ] = None,
     header: Annotated[bool, typer.Option("--header", help="csv: the first record holds the column names.")] = False,
@@ -213,6 +225,8 @@ def send(
         mode=mode,
         columns=columns,
         key_columns=key_columns,
+        layout=layout,
+        table_from=table_from,
         header="true" if header else None,
         delimiter=delimiter,
         quote=quote,

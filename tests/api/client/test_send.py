@@ -85,6 +85,25 @@ def test_a_file_of_plain_rows_is_sent_with_the_operation_of_its_rows(
     assert staged(api_engine, "t") == [tuple(row.values()) for row in [*rows[1:], rows[0]]]
 
 
+def test_messages_of_a_custom_format_are_sent_by_their_layout(
+    gateway: Gateway, api_engine: sa.Engine, send: Send
+) -> None:
+    gateway.register("offices", {"id": "int32", "title": "string"}, ["id"]).raise_for_status()
+    layout = {"data": "row", "headers": "meta"}
+    gateway.put("/v1/layouts/flat", json=layout).raise_for_status()
+    messages = [
+        {"row": {"id": key, "title": "Oslo"}, "meta": {"operation": "INSERT"}, "to": {"name": "offices"}}
+        for key in range(3)
+    ]
+    content = "\n".join(map(json.dumps, messages)).encode()
+    ended = send(content, "--format", "replicate", "--layout", "flat", "--table-from", "/to/name", "--batch", 2)
+    assert (ended.status, ended.errors) == (0, "")
+    assert staged(api_engine, "offices") == [(key, "Oslo") for key in range(3)]
+    assert "--layout is for --format replicate" in " ".join(
+        send(b"", "--format", "arcion", "--layout", "x").errors.split()
+    )
+
+
 def test_metadata_comes_before_the_data_that_needs_it(gateway: Gateway, send: Send, samples: Path) -> None:
     conversation = (samples / "replicate" / "conversation.ndjson").read_bytes()
     ended = send(conversation, "--format", "replicate", "--batch", 1, "--json")
