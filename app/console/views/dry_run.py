@@ -13,6 +13,9 @@ from app.domain.model.names import ROW_MARKER
 from app.errors import Problem
 from app.errors.catalogue import CATALOGUE
 
+MAX_TABLES: Final = 20
+"""Tables whose rows the page shows."""
+
 MAX_PROBLEMS: Final = 50
 """Problems that the page lists."""
 
@@ -108,6 +111,7 @@ class TryView:
     examples: tuple[tuple[str, str], ...]
     notice: NoticeView | None = None
     landings: tuple[LandingView, ...] = ()
+    omitted_tables: int = 0
     problems: tuple[ProblemRow, ...] = ()
     omitted_problems: int = 0
 
@@ -137,7 +141,8 @@ def landed(
     return replace(
         try_page(typed),
         notice=NoticeView("good", title, said),
-        landings=tuple(_landing(table, link(table.table)) for table in tables),
+        landings=tuple(_landing(table, link(table.table)) for table in tables[:MAX_TABLES]),
+        omitted_tables=max(0, len(tables) - MAX_TABLES),
     )
 
 

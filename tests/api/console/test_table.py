@@ -144,6 +144,21 @@ def test_the_schema_tells_its_history_and_names_are_no_markup(browser: Browser, 
     assert page.count(">current<") == 1
 
 
+def test_a_table_of_thousands_of_columns_has_small_pages(browser: Browser, gateway: Gateway) -> None:
+    columns = {"id": "int64"} | {f"a_column_with_quite_a_long_name_{n}": "decimal(38,10)" for n in range(1_999)}
+    declared = [{"name": name, "type": of, "nullable": name != "id"} for name, of in columns.items()]
+    options = {"columns": {name: {"nullable": True} for name in columns if name != "id"}}
+    wanted = {"key_columns": ["id"], "columns": declared, "options": options}
+    gateway.put("/v1/tables/shop.wide", json=wanted).raise_for_status()
+    page = browser.page("/console/tables/shop.wide/schema")
+    check_markup(page)
+    assert "1 to 500 of 2,000 columns" in page
+    assert 'href="/console/tables/shop.wide/schema?page=2"' in page
+    assert len(page.encode()) < 200_000
+    assert "_name_1998</bdi>" in browser.page("/console/tables/shop.wide/schema", page="99")
+    assert len(browser.page("/console/tables/shop.wide").encode()) < 200_000
+
+
 def test_events_are_for_administrators_and_outlive_the_table(browser: Browser, sign_in: SignIn, stock: Stock) -> None:
     stock.pause("sales.orders")
     stock.gateway.post("/v1/tables/sales.orders/flush", params={"generation": 1}).raise_for_status()

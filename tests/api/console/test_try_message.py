@@ -109,6 +109,11 @@ def test_a_large_answer_is_cut_and_a_large_message_is_rejected(browser: Browser,
     assert len(cells(answer.text)) == 375
     assert "625 more rows" in answer.text
     assert cells(answer.text)[0][2] == "a" * 120 + "…"
+    for number in range(22):
+        items.register(f"shop.t{number}", {"id": "int64"}, ["id"]).raise_for_status()
+    message = json.dumps([insert(f"shop.t{number}", id="1") for number in range(22)])
+    answer = browser.submit(PATH, format="arcion", table="", parameters="", message=message)
+    assert (answer.text.count('<table class="data">'), "2 more tables" in answer.text) == (20, True)
     answer = browser.submit(PATH, format="rows", table="shop.items", parameters="", message="a" * 2**20)
     assert answer.status_code == 413
 

@@ -14,7 +14,12 @@ from app.staging.tables.schema_versions import StoredVersion
 MAX_VERSIONS: Final = 50
 """Schema versions that the page lists."""
 
+PAGE_COLUMNS: Final = 500
+"""Columns on one page."""
+
 _MAX_NAMES: Final = 20
+_MAX_VALUE: Final = 2_000
+"""Characters of the value of an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +56,21 @@ class SchemaView:
 
     head: TableHead
     columns: tuple[ColumnView, ...]
+    first: int
+    """The place of the first column that is shown, from 1."""
+    total: int
+    previous: str | None
+    following: str | None
     options: tuple[OptionView, ...]
     versions: tuple[VersionView, ...]
 
 
-def schema_page(head: TableHead, table: Table, versions: Sequence[StoredVersion]) -> SchemaView:
-    """Return the schema of a table with its versions, the newest first; one more than MAX_VERSIONS may be given."""
-    keys = table.schema.key_columns
+def schema_page(head: TableHead, table: Table, versions: Sequence[StoredVersion], page: int = 1) -> SchemaView:
+    """Return a page of columns, and the schema versions, the newest first; one more than MAX_VERSIONS may be given."""
+    keys, total = table.schema.key_columns, len(table.schema.columns)
+    last = max(1, -(-total // PAGE_COLUMNS))
+    page = min(max(page, 1), last)
+    start, link = (page - 1) * PAGE_COLUMNS, f"{head.path}/schema?page="
     pairs = zip(versions, [*versions[1:], None], strict=True)
     return SchemaView(
         head=head,
@@ -67,8 +80,12 @@ def schema_page(head: TableHead, table: Table, versions: Sequence[StoredVersion]
                 keys.index(column.name) + 1 if column.name in keys else None,
                 "left the source" if column.name in table.left_columns else "",
             )
-            for column in table.schema.columns
+            for column in table.schema.columns[start : start + PAGE_COLUMNS]
         ),
+        first=start + 1,
+        total=total,
+        previous=f"{link}{page - 1}" if page > 1 else None,
+        following=f"{link}{page + 1}" if page < last else None,
         options=_options(table),
         versions=tuple(
             VersionView(
@@ -88,7 +105,8 @@ def _options(table: Table) -> tuple[OptionView, ...]:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else _EMPTY[type(value)]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else _EMPTY[type(value)]
+    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
 
 
 _EMPTY: Final[dict[type, str]] = {bool: "false", list: "none", tuple: "none", dict: "none", int: "0"}
