@@ -4,6 +4,7 @@ import io
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +79,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the program in this process, where nobody answers a question and no gateway can start."""
     monkeypatch.setenv("MIRRORGATE_MIN_FREE_BYTES", str(2**62))
     monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # logs of a failure are kept there
     before = signal.getsignal(signal.SIGTERM)
 
     def run_program(*options: str, workspace: str = WORKSPACE) -> int:
@@ -136,7 +138,10 @@ def test_a_database_that_is_wanted_stays_and_is_named(
     assert f"kept the database {kept}" in capsys.readouterr().out
 
 
-def test_ctrl_c_stops_the_gateway_and_deletes_the_database(fabric: Fabric, onelake: OneLake, tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_gateway_and_deletes_the_database(
+    fabric: Fabric, onelake: OneLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     report = tmp_path / "report.md"
     command = [sys.executable, "-m", "tools.conformance", "--workspace", WORKSPACE, "--yes", "--report", str(report)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
