@@ -16,14 +16,17 @@ from pydantic import SecretStr
 from app.api import application
 from app.api.routes import probes
 from app.local.embedded import PrivatePostgres
-from app.settings import Settings
+from app.settings import PREFIX, Settings
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.ledger.leases import give_up_lease
+from app.staging.tables.gateway_status import gateway_facts
 from spark_jobs.drain_cycle import DrainCycle
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.http.server import served
+from tests.support.processes import started
 from tests.support.small_drain import publish_pending, small_drain
+from tests.support.waiting import wait_until
 
 DISK_BYTES: Final = 32 * 2**20
 
@@ -52,6 +55,21 @@ class Site:
             give_up_lease(connection, self.drain.context.worker_id)
         self.drains.close()
         self.drain = None
+
+    @contextmanager
+    def drain_process(self) -> Iterator["subprocess.Popen[str]"]:
+        """Run `mirrorgate drain` with a lease of a few seconds, from its first lease to the end of the block."""
+        given = {"DATABASE_URL": self.postgres.url, "LANDING_ZONE": str(self.zone), "LEASE_SECONDS": "5"}
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**given, "MIN_FREE_BYTES": str(2**20)}.items():
+                patch.setenv(f"{PREFIX}{name}", value)
+            with started("spark_jobs.drain") as process:
+                wait_until(self._has_drain, within=120, what="the drain has a lease")
+                yield process
+
+    def _has_drain(self) -> bool:
+        with self.engine.begin() as connection:
+            return gateway_facts(connection).drains > 0
 
     def publish(self) -> None:
         """Let the drain try once to publish everything that waits."""

@@ -38,7 +38,7 @@ def test_the_tour_sees_every_section_and_kind_of_page(visits: list[Visit]) -> No
     assert visits[0].heading == "Overview"
     assert {section.path for section in SECTIONS} <= {visit.path for visit in visits}
     kinds = {shape_of(visit.path) for visit in visits}
-    for kind in ("", "/files", "/files/*", "/schema", "/events", "/release", "/drop", "/recreate"):
+    for kind in ("", "/files", "/files/*", "/schema", "/rows", "/events", "/release", "/drop", "/recreate"):
         assert f"/console/tables/*{kind}" in kinds
     assert {"/console/dead-letters/*", "/console/keys/*"} <= kinds
     assert [visit.path for visit in visits if not visit.title.endswith(" – Mirrorgate")] == []

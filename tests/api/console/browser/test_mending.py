@@ -185,3 +185,23 @@ def test_an_unsafe_setting_of_postgres(operator: Operator, site: Site) -> None:
     expect(finding).to_contain_text("What to do:")
     site.change_role("ALTER ROLE gateway RESET synchronous_commit")
     operator.sees_that_all_is_well()
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_a_killed_drain_process(operator: Operator, site: Site) -> None:
+    site.register("sales.shipments")
+    site.publish()
+    site.stop_drain()
+    with site.drain_process() as process:
+        operator.sees_that_all_is_well()
+        process.kill()
+        site.send("sales.shipments", "1.00")
+        operator.finds("Nothing is published", "Start a drain with mirrorgate drain")
+    with site.drain_process():
+        operator.sees_that_all_is_well()
+        wait_until(
+            lambda: site.gateway.status("sales.shipments")["lag"]["rows"] == 0, within=60, what="the row is published"
+        )
+        operator.sees_that_all_is_well()
+    site.start_drain()
