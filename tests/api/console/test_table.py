@@ -1,9 +1,12 @@
 """The pages of a table over HTTP: status, files and their batches, schema, events, and who sees what."""
 
+import json
+
 import pytest
 import sqlalchemy as sa
 
 from app.domain.fabric.states import DatabaseState, DatabaseStatus
+from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.publication.fabric_status import MirroredTable
 from app.staging.ledger.fabric_database import claim_poll, store_answer
 from app.staging.ledger.fabric_status import record_fabric_status
@@ -62,6 +65,18 @@ def test_what_is_wrong_is_named_with_its_remedy_and_nothing_is_markup(browser: B
     assert "Nothing is published until you release it" in page
     assert "foreign_file: &lt;script&gt;" in page
     check_markup(page)
+
+
+def test_a_table_whose_folder_a_rebuild_replaces_says_what_follows(browser: Browser, stock: Stock) -> None:
+    plan = DropPlan(DropAction.REBUILD).to_json()
+    with stock.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE mirrorgate.tables SET state = 'rebuilding', drop_plan = CAST(:plan AS jsonb)"),
+            {"plan": json.dumps(plan)},
+        )
+    page = browser.page(ORDERS)
+    assert "The table is being rebuilt" in page
+    assert "then the rebuilt rows are published" in page
 
 
 def test_fabric_and_load_sessions_are_shown_where_they_are_known(browser: Browser, stock: Stock) -> None:

@@ -26,6 +26,7 @@ _AFTER_DROP: Final = {
     DropAction.DROP: "then the table is gone.",
     DropAction.RECREATE: "then its next generation begins, empty.",
     DropAction.RENAME: "then it begins again under its new name.",
+    DropAction.REBUILD: "then the rebuilt rows are published, and behind them the changes that are accepted now.",
 }
 
 
@@ -150,10 +151,11 @@ def _troubles(facts: TableFacts) -> Iterator[Trouble]:
     if failure is not None:
         why = f"{failure.code}: {failure.detail} ({failure.tries} tries in a row)"
         yield Trouble("bad", "failing", "Publication fails", why, failure.remedy, since=failure.since)
-    if table.state is TableState.DROPPING and table.drop_plan is not None:
+    if table.state.deletes_folder and table.drop_plan is not None:
         waits = f" Now it waits: {counts.state_reason}" if counts.state_reason else ""
         why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
-        yield Trouble("warn", "dropping", "The table is being dropped", why, "")
+        what = "rebuilt" if table.state is TableState.REBUILDING else "dropped"
+        yield Trouble("warn", table.state, f"The table is being {what}", why, "")
     yield from of_database(facts.database)
     if facts.fabric is not None and (facts.fabric.error or facts.fabric.has_failed):
         why = facts.fabric.error or facts.fabric.state or ""
