@@ -26,7 +26,17 @@ from app.cli.mirror.run import run as run_mirror
 from app.cli.mirror.status import mirror_status
 from app.cli.send.command import send
 from app.cli.status import status
-from app.cli.tables import backfill_images, check, export_rows, manifest_commands, operations, release, show, verify
+from app.cli.tables import (
+    backfill_images,
+    check,
+    export_rows,
+    loads,
+    manifest_commands,
+    operations,
+    release,
+    show,
+    verify,
+)
 from app.cli.tables.rebuild import rebuild
 from app.cli.verify.command import verify as verify_zone
 from app.errors import Code, MirrorgateError
@@ -72,6 +82,8 @@ tables.command("resume")(operations.resume)
 tables.command("flush")(operations.flush)
 tables.command("repair")(operations.repair)
 tables.command("release")(release.release)
+tables.command("loads")(loads.list_loads)
+tables.command("abort-load")(loads.abort_load)
 tables.command("verify")(verify.verify)
 tables.command("check")(check.check)
 tables.command("backfill-images")(backfill_images.backfill_images)

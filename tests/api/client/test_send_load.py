@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,24 @@ def test_another_open_load_ends_the_command_with_its_id(gateway: Gateway, table:
     ended = send(prices([1], "a"), "--load", "full")
     assert ended.status == 1
     assert load in ended.errors
+
+
+def test_the_loads_of_a_table_are_listed_and_the_open_one_is_aborted(
+    gateway: Gateway,
+    table: str,
+    api_address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    terminal = Terminal(api_address, monkeypatch, capsys)
+    assert "there is no open load" in terminal.run("tables", "abort-load", table).output
+    load = gateway.post(f"/v1/tables/{table}/loads", json={"mode": "full"}).json()["load"]
+    listed = terminal.run("tables", "loads", table).output
+    assert load in listed
+    assert "open" in listed
+    assert f"load {load} is aborted" in terminal.run("tables", "abort-load", table).output
+    [found] = json.loads(terminal.run("tables", "loads", table, "--json").output)
+    assert (found["load"], found["state"]) == (load, "aborted")
 
 
 def test_a_load_needs_a_table_and_no_producer(send: Send) -> None:
