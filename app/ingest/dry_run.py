@@ -126,7 +126,7 @@ def _savepoint(connection: Connection) -> Iterator[Connection]:
 def _dry_run_table(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> DryRunTable:
     table = batch.table
     rows = staged.rows.batch.to_pylist()
-    withheld = [] if shows_stored else _withheld(batch)
+    withheld = [] if shows_stored else _withheld(batch, len(rows))
     for hidden in withheld:
         for name in hidden.columns:
             del rows[hidden.row][name]
@@ -137,11 +137,17 @@ def _dry_run_table(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> 
     return DryRunTable(str(table.name), table.generation, table.schema_version, rows, withheld or UNSET)
 
 
-def _withheld(batch: Batch) -> list[WithheldColumns]:
-    """Return the columns that the messages do not give: their values would come from stored row images."""
+def _withheld(batch: Batch, landed: int) -> list[WithheldColumns]:
+    """Return the columns that the messages do not give: their values would come from stored row images.
+
+    `landed` is the number of rows that land.
+    """
     if batch.rows.images is None:
         return []
     renamed = batch.table.options.rename
     names = [renamed.get(name, name) for name in batch.table.schema.names]
     incomplete = batch.rows.images.incomplete.items()
+    if batch.table.options.filter is not None:  # rows are left out, so that every row hides what one of them lacks
+        hidden = {names[ordinal] for _, entry in incomplete for ordinal in entry.missing.ordinals}
+        return [WithheldColumns(row, sorted(hidden)) for row in range(landed)] if hidden else []
     return [WithheldColumns(row, [names[ordinal] for ordinal in entry.missing.ordinals]) for row, entry in incomplete]

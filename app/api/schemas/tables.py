@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
 from app.domain.model.projection.audit_columns import History
+from app.domain.model.projection.row_filter import Comparison
 from app.domain.model.projection.transforms import MaskMethod
 from app.domain.model.table_options import (
     BinaryEncoding,
@@ -108,6 +109,42 @@ class MaskModel(Model):
     """How many characters `truncate` keeps."""
 
 
+class ComparisonModel(Model):
+    """A comparison of a column with literals."""
+
+    column: str | None = None
+    """The column that is compared, by its name in the source."""
+
+    op: Comparison | None = None
+    """How it is compared."""
+
+    value: str | None = None
+    """The literal as text."""
+
+    values: list[str] | None = None
+    """The literals of `in` and `not_in`."""
+
+
+class ConditionModel(ComparisonModel):
+    """A comparison, or comparisons of which all or any must be true."""
+
+    all: list[ComparisonModel] | None = None
+    """Comparisons that must all be true."""
+
+    any: list[ComparisonModel] | None = None
+    """Comparisons of which one must be true."""
+
+
+class FilterModel(ComparisonModel):
+    """A comparison, or conditions of which all or any must be true."""
+
+    all: list[ConditionModel] | None = None
+    """Conditions that must all be true."""
+
+    any: list[ConditionModel] | None = None
+    """Conditions of which one must be true."""
+
+
 class OptionsModel(Model):
     """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
@@ -176,6 +213,9 @@ class OptionsModel(Model):
 
     masks: dict[str, MaskModel] = {}
     """Columns whose values are masked, by name in the source."""
+
+    filter: FilterModel | None = None
+    """Which rows are mirrored; without it, all are."""
 
 
 class TableOptionsModel(OptionsModel):

@@ -22,7 +22,8 @@ def _described(table: PresentTable, all_options: bool) -> dict[str, Any]:
         described["key_columns"] = _Inline(table.schema.key_columns)
     described["columns"] = [_column(column) for column in table.schema.columns]
     defaults = DEFAULT_OPTIONS.of_new_table(table.schema, ()).to_json()
-    options = {name: value for name, value in table.options.to_json().items() if all_options or value != defaults[name]}
+    present = {name: value for name, value in table.options.to_json().items() if value is not None}
+    options = {name: value for name, value in present.items() if all_options or value != defaults[name]}
     return described | ({"options": options} if options else {})
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, get_type_hints
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.model.names import TableName, check_column_name
 from app.domain.model.projection.audit_columns import AuditColumns
+from app.domain.model.projection.row_filter import Comparison, RowFilter
 from app.domain.model.projection.transforms import Constant, Mask
 from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS, ColumnOverride, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
@@ -131,6 +132,8 @@ def _option(name: str, entry: Entry) -> Any:
         return {column: _override(override) for column, override in entry.members().items()}
     if name == "audit_columns":
         return {value: column.text() for value, column in entry.members(_AUDIT_COLUMNS).items()}
+    if name == "filter":
+        return _filter(entry)
     if name == "rename":
         return {column: value.text() for column, value in entry.members().items()}
     if name in _DECLARED:
@@ -138,6 +141,19 @@ def _option(name: str, entry: Entry) -> Any:
     if declared is bool:
         return entry.truth()
     return entry.text() if declared is str else [item.text() for item in entry.items()]
+
+
+def _filter(entry: Entry) -> dict[str, Any]:
+    members = entry.members([*RowFilter.__dataclass_fields__])
+    found: dict[str, Any] = {}
+    for name, value in members.items():
+        if name in {"all", "any"}:
+            found[name] = [_filter(part) for part in value.items()]
+        elif name == "op":
+            found[name] = value.choice([*map(str, Comparison)], Code.BAD_OPTION, "comparison")
+        else:
+            found[name] = [item.text() for item in value.items()] if name == "values" else value.text()
+    return found
 
 
 def _declaration(entry: Entry, of: type) -> dict[str, Any]:

@@ -191,4 +191,6 @@ def _format(value: Any) -> str:
         return "; ".join(f"{name} {_format(inner)}" for name, inner in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
+    if value is None:
+        return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -88,6 +88,11 @@ class Table:
     rebuild_due: bool = False
     """True while a rebuild, or its dry run, reads the row images."""
 
+    @property
+    def is_projected(self) -> bool:
+        """True if rows of landing files are others than the rows of the source."""
+        return self.schema.lands_as is not None or self.options.filter is not None
+
 
 def former_generation(table: Table) -> Table:
     """Return a table that is being rebuilt in the generation whose folder is deleted."""

@@ -14,6 +14,7 @@ import msgspec
 
 from app.domain.model.projection.audit_columns import NO_AUDIT_COLUMNS, AuditColumns, History, check_audit_columns
 from app.domain.model.projection.rejections import bad_option, check_members, named, rejection
+from app.domain.model.projection.row_filter import RowFilter, check_filter, check_filter_members
 from app.domain.model.projection.transforms import Constant, Mask, check_transforms
 from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
@@ -170,6 +171,7 @@ class TableOptions:
     """Names of columns in the files, by their names in the source."""
     constants: Mapping[str, Constant] = field(default_factory=dict)
     masks: Mapping[str, Mask] = field(default_factory=dict)
+    filter: RowFilter | None = None
 
     @property
     def keeps_images(self) -> bool:
@@ -201,6 +203,7 @@ class TableOptions:
                 SourceName.parse(name)
         zone_of(options.source_timezone)
         check_members(given.get("audit_columns") or {}, AuditColumns, "audit_columns")
+        check_filter_members(given.get("filter") or {}, "filter")
         for option, of in (("constants", Constant), ("masks", Mask)):
             for name, declared in (given.get(option) or {}).items():
                 check_members(declared, of, option, name)
@@ -227,11 +230,12 @@ class TableOptions:
     def to_json(self) -> dict[str, Any]:
         """Return every option with its value, as `parse` takes them; overrides without what is not set."""
         found: dict[str, Any] = msgspec.to_builtins(self)
-        given = {
+        given: dict[str, Any] = {
             option: {name: _without_none(members) for name, members in found[option].items()}
             for option in ("columns", "masks")
         }
         lists = {"exclude": list(self.exclude), "sources": list(self.sources)}
+        given["filter"] = None if self.filter is None else self.filter.to_json()
         return found | given | lists | {"audit_columns": _without_none(found["audit_columns"])}
 
     def to_stored(self) -> dict[str, Any]:
@@ -280,6 +284,8 @@ class TableOptions:
             raise bad_option(detail, "dead_letters")
         taken = check_transforms(self.rename, self.constants, self.masks, schema)
         check_audit_columns(self.audit_columns, self.history, taken)
+        if self.filter is not None:
+            self._check_filter(self.filter, schema)
         if self.masks and self.dead_letters is DeadLetters.ACCEPT:
             detail = "dead_letters=accept keeps messages as they are written, with the values that masks take away"
             raise bad_option(detail, "dead_letters")
@@ -305,6 +311,14 @@ class TableOptions:
                 if self.encoding_of(column) != present.encoding_of(column):
                     raise bad_option(f"the encoding of {column!r} {detail}", "columns", column, "encoding")
 
+    def _check_filter(self, found: RowFilter, schema: TableSchema) -> None:
+        check_filter(found, schema, {*self.exclude, *self.masks})
+        if not schema.key_columns or self.history is not History.OFF:
+            detail = "a filter deletes rows that no longer match, by key: it needs key columns, and history=off"
+            raise bad_option(detail, "filter")
+        if self.initial_load is InitialLoad.WITHOUT_MARKER:
+            raise bad_option("a filter needs row markers; give initial_load=with_marker too", "filter")
+
     def _check_keys(self, schema: TableSchema) -> None:
         for key in schema.key_columns:
             if key in self.exclude:
@@ -322,6 +336,7 @@ _NEWER: Final = (
     "rename",
     "constants",
     "masks",
+    "filter",
 )
 """Options that an earlier release running beside this one does not know."""
 

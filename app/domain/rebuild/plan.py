@@ -108,6 +108,11 @@ def _check_images(table: Table) -> None:
     if table.options.history is History.APPEND_ONLY:
         detail = f"table {table.name} lands every change, and row images have the newest row of each key alone"
         raise RejectedInput(Code.ROW_IMAGES_MISSING, detail)
+    if table.options.filter is not None:
+        detail = (
+            f"table {table.name} has a filter, which a rebuild does not apply; recreate the table and load it again"
+        )
+        raise RejectedInput(Code.BAD_OPTION, detail)
 
 
 def _check_sources(chosen: Sequence[RebuiltColumn], present: TableSchema) -> None:

@@ -41,7 +41,7 @@ def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
     rows_of_block: dict[BlockKey, list[LandingRows]] = defaultdict(list)
     for request in requests:
         for batch in request.batches:
-            if batch.table.schema.lands_as is not None:
+            if batch.table.is_projected:
                 continue  # its sequence is part of its rows
             rows_of_block[batch.block_key].append(batch.rows)
     return {

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from app.domain.model.drop_plan import DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table, TableState
-from app.domain.rows.projection.landing_projection import check_constants
+from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.ledger.leases import LOCK_LEASE
@@ -98,7 +98,7 @@ def begin_drop(
     if table.rebuild_due or table.state is TableState.REBUILDING:
         raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is being rebuilt")
     options.check(plan.schema or table.schema)
-    check_constants(options.constants)
+    check_values(options, plan.schema or table.schema)
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
         lock_routing(connection)

@@ -17,7 +17,7 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.publication.metadata_chain import seed
-from app.domain.rows.projection.landing_projection import check_constants
+from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import clear_row_images
 from app.staging.batches.sequence_lock import lock_counters
@@ -149,7 +149,7 @@ def _create(
     for column in schema.columns:
         check_new_column_name(column.name)
     options.check(schema)
-    check_constants(options.constants)
+    check_values(options, schema)
     lock_routing(connection)
     if connection.execute(SELECT_SOURCE_OWNER, {"folded_source": name.folded}).scalar() is not None:
         raise RejectedInput(Code.BAD_NAME, f"{name} is a source of another table")
@@ -181,7 +181,7 @@ def _change(
     bare = table.schema.bare and options.initial_load is InitialLoad.WITHOUT_MARKER
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
-    check_constants(options.constants)
+    check_values(options, schema)
     schema = with_landing(schema, options, table.schema)
     if last_sequence:
         _check_new_keys(table.schema, schema)

@@ -36,12 +36,15 @@ def test_transforms_are_read_like_those_of_a_registration() -> None:
       rename: {amount: total}
       constants: {region: {type: string, value: no}}
       masks: {amount: {method: "null"}}
+      filter: {any: [{column: id, op: in, values: [1, 2]}, {column: id, op: ">", value: 9}]}
 """
     (table,) = read_manifest(ORDERS + options, "f")
     found = table.options.to_json()
     assert found["rename"] == {"amount": "total"}
     assert found["constants"] == {"region": {"type": "string", "value": "no"}}
     assert found["masks"] == {"amount": {"method": "null"}}
+    parts = [{"column": "id", "op": "in", "values": ["1", "2"]}, {"column": "id", "op": ">", "value": "9"}]
+    assert found["filter"] == {"any": parts}
     wrong = "    options: {masks: {amount: {method: truncate, characters: few}}}\n"
     assert "characters: 'few' is not a whole number" in str(rejection(ORDERS + wrong))
 

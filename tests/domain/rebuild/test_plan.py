@@ -59,3 +59,9 @@ def test_a_table_needs_an_image_of_each_row(table: Table, code: Code) -> None:
     with rejected() as rejection:
         plan_rebuild(table)
     assert rejection.code is code
+
+
+def test_a_table_with_a_filter_cannot_be_rebuilt() -> None:
+    with rejected() as rejection:
+        plan_rebuild(table_with(filter={"column": "name", "op": "=", "value": "Ada"}))
+    assert rejection.code is Code.BAD_OPTION

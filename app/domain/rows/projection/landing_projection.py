@@ -15,9 +15,11 @@ from app.domain.model.projection.audit_columns import AuditValue, History
 from app.domain.model.projection.rejections import bad_option
 from app.domain.model.projection.transforms import Constant
 from app.domain.model.table import BatchSequence, Table
-from app.domain.model.table_schema import Column, ColumnType, row_marker_field
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, row_marker_field
 from app.domain.rows.conversion.value_definitions import scalar
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.filtering import check_literals, filtered
 from app.domain.rows.projection.row_facts import carried
 from app.domain.rows.row_rules import RowMarker
 
@@ -35,13 +37,23 @@ class Acceptance:
 
 def landed(rows: LandingRows, table: Table, acceptance: Acceptance) -> LandingRows:
     """Return the rows as landing files have them. `rows` are complete and in landing order."""
-    if table.schema.lands_as is None:
+    if not table.is_projected:
         return rows
-    return replace(rows, batch=_Projection(rows.batch, table, acceptance).batch())
+    batch = rows.batch
+    if table.options.filter is not None:
+        batch = filtered(batch, table.options.filter, table.schema)
+    if table.schema.lands_as is not None:
+        batch = _Projection(batch, table, acceptance).batch()
+    return replace(rows, batch=batch)
 
 
-def check_constants(constants: Mapping[str, Constant]) -> None:
-    """Raise RejectedInput `bad_option` for a value that its type cannot hold."""
+def check_values(options: TableOptions, schema: TableSchema) -> None:
+    """Raise RejectedInput `bad_option` for a constant or a literal of a filter that its type cannot hold."""
+    check_literals(options.filter, schema)
+    _check_constants(options.constants)
+
+
+def _check_constants(constants: Mapping[str, Constant]) -> None:
     for name, constant in constants.items():
         try:
             constant_value(constant)

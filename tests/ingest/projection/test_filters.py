@@ -1,0 +1,186 @@
+"""A filter mirrors the rows that match it, and no other, whatever happened to them before."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.access.rights import Principal, Right
+from app.domain.model.change import Change, Operation
+from app.domain.model.names import TableName
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import SchemaVersion
+from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
+from app.domain.rows.projection.filtering import filtered
+from app.domain.rows.row_rules import RowRules
+from app.errors import Code
+from app.ingest import RowOperation, perform_dry_run, rows_json
+from tests.support.ingest_harness import IngestHarness
+from tests.support.rejections import rejected
+from tests.support.samples.changes import shaped
+from tests.support.samples.messages import arcion, data
+from tests.support.samples.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "city": "string", "total": "decimal(8,2)", "at": "timestamp"}, ["id"], ["id"])
+ROME = {"column": "city", "op": "=", "value": "Rome"}
+Row = dict[str, Any]
+
+
+def row(key: int, city: str | None, **others: Any) -> Row:
+    return {"id": key, "city": city, "total": None, "at": None} | others
+
+
+def texts(values: Row | None) -> Row | None:
+    return values and {name: "null" if value is None else str(value) for name, value in values.items()}
+
+
+def mirrored(rows: list[Row]) -> dict[int, Any]:
+    """Apply landing rows as mirroring does; return the city of each row."""
+    state: dict[int, Any] = {}
+    for one in rows:
+        if one["__rowMarker__"] == 2:
+            assert [one["city"], one["total"], one["at"]] == [None, None, None]
+            state.pop(one["id"], None)
+        else:
+            assert one["__rowMarker__"] != 0 or one["id"] not in state
+            state[one["id"]] = one["city"]
+    return state
+
+
+def test_rows_enter_and_leave_the_mirror_as_they_match(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, filter=ROME, audit_columns={"operation": "_op"})
+    rome, oslo = row(1, "Rome"), row(1, "Oslo")
+    harness.arcion(arcion("t", None, texts(rome)), arcion("t", None, texts(row(2, "Oslo"))))
+    harness.arcion(arcion("t", texts(rome), texts(oslo)))
+    harness.arcion(arcion("t", texts(oslo), texts(rome)))
+    harness.arcion(arcion("t", texts(rome), texts(row(3, "Oslo"))))
+    assert harness.landed("t", "id", "city", "_op") == [
+        [0, 1, "Rome", "insert"],
+        [2, 1, None, "delete"],
+        [1, 1, "Rome", "update"],
+        [2, 1, None, "delete"],
+    ]
+
+
+def test_a_batch_of_which_nothing_matches_lands_one_delete_that_changes_nothing(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, filter=ROME)
+    [receipt] = harness.arcion(*(arcion("t", None, texts(row(key, "Oslo"))) for key in (1, 2))).receipts
+    assert (receipt.changes, receipt.rows) == (2, 1)
+    assert harness.landed("t", "id", "city") == [[2, 1, None]]
+
+
+def test_a_partial_update_moves_a_row_that_was_never_mirrored_into_the_mirror(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, filter=ROME, partial_updates="complete")
+    harness.arcion(arcion("t", None, texts(row(1, "Oslo", total="2.50"))))
+    harness.replicate(data("UPDATE", {"id": 1, "city": "Rome"}), table="t")
+    assert harness.landed("t", "city", "total")[1][1] == "Rome"
+    assert str(harness.landed("t", "total")[1][1]) == "2.50"
+
+
+def test_a_dry_run_shows_what_lands_and_hides_what_the_caller_may_not_read(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, filter=ROME, partial_updates="complete")
+    harness.arcion(arcion("t", None, texts(row(2, "Rome", total="2.50"))))
+    body = json.dumps([{"__op__": "update", "id": 2, "city": "Rome"}]).encode()
+    reader = rows_json(body, TableName.parse("t"), RowOperation.INSERT)
+    assert [one["id"] for one in harness.dry_run(reader).tables[0].rows] == [2]
+    writer = Principal("writer", frozenset({Right.INGEST}), ("*",))
+    [table] = asyncio.run(perform_dry_run(harness.engine, reader, writer, marker_first=False)).tables
+    assert table.rows == [{"id": 2, "city": "Rome", "__rowMarker__": 1}]
+
+
+@pytest.mark.parametrize(
+    ("found", "matching"),
+    [
+        ({"column": "city", "op": "!=", "value": "Rome"}, {2}),
+        ({"column": "city", "op": "in", "values": ["Oslo", "Rome"]}, {1, 2}),
+        ({"column": "city", "op": "not_in", "values": ["Oslo"]}, {1}),
+        ({"column": "city", "op": "is_null"}, {3}),
+        ({"column": "city", "op": "is_not_null"}, {1, 2}),
+        ({"column": "total", "op": ">=", "value": "2.5"}, {1}),
+        ({"column": "total", "op": "<", "value": "2.50"}, {2}),
+        ({"column": "at", "op": ">", "value": "2026-01-01 00:00:00+01:00"}, {1}),
+        ({"all": [ROME, {"column": "id", "op": "<=", "value": "1"}]}, {1}),
+        ({"any": [ROME, {"column": "city", "op": "is_null"}]}, {1, 3}),
+        ({"all": [{"any": [ROME, {"column": "id", "op": "=", "value": "3"}]}, ROME]}, {1}),
+    ],
+)
+def test_each_comparison_says_which_rows_match(found: dict[str, Any], matching: set[int]) -> None:
+    options = TableOptions.parse({"filter": found})
+    options.check(SCHEMA)
+    assert TableOptions.parse(options.to_json()) == options
+    rows = [
+        row(1, "Rome", total="2.50", at="2025-12-31 23:30:00"),
+        row(2, "Oslo", total="-1", at="2025-12-31 22:59:59"),
+        row(3, None),
+    ]
+    changes = [Change(at, Operation.INSERT, None, one, "", "") for at, one in enumerate(rows)]
+    assert options.filter is not None
+    landed = filtered(landing_rows(changes, SCHEMA).batch, options.filter, SCHEMA)
+    assert set(landed.column("id").to_pylist()) == matching
+
+
+Step = tuple[int, list[str | None] | None]
+"""A key, and its city in a list; None for a delete."""
+Cities = st.sampled_from(["Rome", "Oslo", None])
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(1, 3), st.none() | Cities.map(lambda city: [city])), min_size=1)))
+def test_any_history_mirrors_exactly_the_rows_that_match(batches: list[list[Step]]) -> None:
+    """Each step gives a row its city, or deletes it; both paths land the same rows."""
+    options = TableOptions.parse({"filter": ROME, "row_images": "on"})
+    rules, state, landed = RowRules(SCHEMA, options), dict[int, Any](), list[Row]()
+    place = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    overlay = ImageOverlay(Table(*place, SCHEMA, options), {})
+    for number, steps in enumerate(batches, 1):
+        changes = []
+        for index, (key, city) in enumerate(steps):
+            old = row(key, state[key]) if key in state else None
+            new = None if city is None else row(key, city[0])
+            if new is None and old is None:
+                continue
+            operation = Operation.UPDATE if old and new else Operation.INSERT if new else Operation.DELETE
+            changes.append(Change(index, operation, old, new, "/before", "/after"))
+            state = {**state, key: new["city"]} if new else {name: was for name, was in state.items() if name != key}
+        if not changes:
+            continue
+        rows, layer = overlay.complete(landing_rows(changes, rules))
+        overlay.adopt(layer, BatchSequence(number))
+        columnar = landing_rows_of_shaped([shaped(changes, SCHEMA)], rules)
+        assert columnar is not None
+        assert columnar[0].batch.equals(landing_rows(changes, rules).batch)
+        assert options.filter is not None
+        landed += filtered(rows.batch, options.filter, SCHEMA).to_pylist()
+    assert mirrored(landed) == {key: city for key, city in state.items() if city == "Rome"}
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer"),
+    [
+        ({"filter": {}}, "/options/filter"),
+        ({"filter": {"columns": "city"}}, "/options/filter"),
+        ({"filter": {"all": [{"any": [{"all": [ROME]}]}]}}, "/options/filter/all/0/any/0/all/0"),
+        ({"filter": {"all": []}}, "/options/filter/all"),
+        ({"filter": {**ROME, "any": [ROME]}}, "/options/filter"),
+        ({"filter": {"all": [ROME, {**ROME, "column": "town"}]}}, "/options/filter/all/1/column"),
+        ({"filter": {"column": "city", "op": "="}}, "/options/filter"),
+        ({"filter": {"column": "city", "op": "in", "value": "Rome"}}, "/options/filter"),
+        ({"filter": {"column": "city", "op": "is_null", "value": "Rome"}}, "/options/filter"),
+        ({"filter": {"column": "total", "op": "=", "value": "1.005"}}, "/options/filter/value"),
+        ({"filter": {"any": [{"column": "id", "op": "in", "values": ["1", "x"]}]}}, "/options/filter/any/0/values"),
+        ({"filter": ROME, "masks": {"city": {"method": "null"}}}, "/options/filter/column"),
+        ({"filter": ROME, "exclude": ["city"]}, "/options/filter/column"),
+        ({"filter": ROME, "history": "append_only"}, "/options/filter"),
+        ({"filter": ROME, "initial_load": "without_marker"}, "/options/filter"),
+    ],
+)
+def test_a_wrong_filter_is_rejected_with_its_place(
+    harness: IngestHarness, options: dict[str, Any], pointer: str
+) -> None:
+    with rejected() as rejection:
+        harness.put("t", SCHEMA, **options)
+    assert rejection.places == [(Code.BAD_OPTION, None, pointer, None)]
