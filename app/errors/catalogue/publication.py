@@ -38,8 +38,8 @@ PUBLICATION: Final[Mapping[Code, Entry]] = {
         Kind.BROKEN,
         "The landing zone has files of the table that the database does not know, because the database was restored to "
         "an earlier point.",
-        "Recreate the table and load it again from the source: its mirror has rows that the gateway no longer knows "
-        "(docs/backup.md).",
+        "Its mirror has rows that the gateway no longer knows: rebuild it from its row images (`mirrorgate tables "
+        "rebuild`) and send again what came after the backup, or recreate it and load it again (docs/backup.md).",
     ),
     Code.PAYLOAD_CORRUPT: Entry(
         Kind.BROKEN,
