@@ -52,7 +52,7 @@ def find_exportable(engine: Engine, name: TableName) -> tuple[Table, int]:
             raise RejectedInput(Code.NO_ROW_IMAGES, f"{table.name} keeps no row images to export")
         if not table.images_complete:
             detail = f"rows that {table.name} had before it kept row images have none"
-            remedy = "Recreate the table with row_images=on and load it again (docs/tables.md)."
+            remedy = "Run `mirrorgate tables backfill-images` for the table (docs/tables.md)."
             raise RejectedInput(Code.NO_ROW_IMAGES, detail, remedy=remedy)
         return table, image_sizes(connection, [table.table_id])[table.table_id].rows
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from app.api.gateway import Gateway
 from app.api.operations.visible_tables import visible_table
@@ -23,6 +23,8 @@ from app.domain.source_checks.digests import BucketDigests, BucketRows, Digest
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
 from app.staging.images.snapshot import image_snapshot
+
+BACKFILL: Final = "Run `mirrorgate tables backfill-images` for the table (docs/tables.md), or compare with its mirror."
 
 
 class _Rows(NamedTuple):
@@ -86,6 +88,9 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
         return
     if not table.options.keeps_images:
         raise RejectedInput(Code.NO_ROW_IMAGES, f"{table.name} keeps no row images to compare")
+    if not table.images_complete:
+        detail = f"rows that {table.name} had before it kept row images have none"
+        raise RejectedInput(Code.NO_ROW_IMAGES, detail, remedy=BACKFILL)
     names = [column.name for column in columns]
     with image_snapshot(gateway.engine, table) as snapshot:
         batches = (typed_images(images, table.schema, table.options, names) for images in snapshot.images)

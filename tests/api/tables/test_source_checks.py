@@ -136,6 +136,9 @@ def test_a_table_without_row_images_is_compared_with_its_delta_table(
     with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
         client.register(TABLE, {"id": "int64", "total": "decimal(12,8)"}, ["id"]).raise_for_status()
         problem(client.post(PATH, json={"buckets": {}}), 409, "no_row_images")
+        client.post(f"/v1/changes/rows?table={TABLE}", json=[{"id": 1, "total": None}]).raise_for_status()
+        client.put(f"/v1/tables/{TABLE}", json={"options": {"row_images": "on"}}).raise_for_status()
+        problem(client.post(PATH, json={"buckets": {}}), 409, "no_row_images")
         rows = [(key, None if (total := row(key)["total"]) is None else Decimal(total)) for key in range(40)]
         types = pa.schema([("id", pa.int64()), ("total", pa.decimal128(12, 8))])
         table = pa.table(
