@@ -100,6 +100,12 @@ class Model:
             if kind != "delete":
                 self.rows[other if kind == "move" else key] = value + index
 
+    def remove(self, keys: set[int]) -> int:
+        """Remove those of these rows that were not seen, which an abort does not bring back; return how many."""
+        gone = keys - self.touched - self.loaded
+        self.rows = {key: value for key, value in self.rows.items() if key not in gone}
+        return len(gone)
+
     def complete(self) -> None:
         self.rows = {key: value for key, value in self.rows.items() if key in self.touched | self.loaded}
 
@@ -218,6 +224,8 @@ class Gateway:
         try:
             [outcome] = self._transaction([StagingRequest([Batch(self.table, page.rows)], load=step)], crash=crash)
             assert isinstance(outcome, list)
+            removed = self.model.remove({*page.rows.batch.column(0).to_pylist()})
+            assert sum(batch.receipt.rows for batch in outcome) == removed
         except Crash:
             pass
         return False

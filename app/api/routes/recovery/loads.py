@@ -102,5 +102,8 @@ def complete(operation: OperationDep, load: LoadPath, response: Response) -> Loa
     responses=_RESPONSES,
 )
 def abort(operation: OperationDep, load: LoadPath) -> LoadModel:
-    """End the load without deletes. What it landed stays: abort does not undo rows, it only stops the load."""
+    """End the load without further deletes.
+
+    Abort does not undo anything: what the load landed stays, and of a load that is being completed also the deletes.
+    """
     return LoadModel.of(operation.abort(LoadId(str(load))), str(operation.name))
