@@ -37,7 +37,7 @@ def gateway(database_url: str, received: Collector, monkeypatch: pytest.MonkeyPa
         database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), traces_endpoint=received.address
     )
     with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
-        client.register(TABLE, {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
+        client.register(TABLE, {"id": "int64", "note": "string"}, ["id"], seed_file=False).raise_for_status()
         yield client
     assert not TRACING.is_on
 
