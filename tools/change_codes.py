@@ -71,7 +71,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.UNKNOWN_LOAD,
         Code.LOAD_ENDED,
         Code.LOAD_TABLE_MISMATCH,
-        Code.LOAD_NEEDS_IMAGES,
+        Code.NO_ROW_IMAGES,
         Code.LOAD_TAKES_ROWS,
         Code.BAD_SEQUENCE,
         Code.DEAD_LETTERS_FULL,

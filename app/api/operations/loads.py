@@ -54,7 +54,7 @@ class LoadOperation:
     def begin(self, load_id: LoadId, mode: LoadMode) -> tuple[LoadSession, bool]:
         """Begin a load; return it, and False if the same request began it before.
 
-        Raises RejectedInput `table_not_accepting`, `load_needs_images`, `load_open` or `load_ended`.
+        Raises RejectedInput `table_not_accepting`, `no_row_images`, `load_open` or `load_ended`.
         """
         idle_seconds = self.gateway.settings.load_idle_hours * 3_600
         with translated_errors(), self.gateway.engine.begin() as connection:
@@ -79,7 +79,7 @@ class LoadOperation:
         """Complete a load as far as the time allows; it is `completing` until no unseen row is left.
 
         Dying in between leaves what was deleted until then, and a load that this method continues. Raises RejectedInput
-        `load_ended`, `load_needs_images` or `table_not_accepting`, and TemporarilyUnavailable, after which the caller
+        `load_ended`, `no_row_images` or `table_not_accepting`, and TemporarilyUnavailable, after which the caller
         repeats the request.
         """
         deadline = time.monotonic() + seconds

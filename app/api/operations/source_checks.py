@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from app.api.gateway import Gateway
@@ -43,7 +44,7 @@ def check_source(gateway: Gateway, name: str, principal: Principal, wanted: Sour
     _check(wanted)
     with translated_errors(), gateway.engine.begin() as connection:
         table = visible_table(connection, name, principal)
-    columns = compared_columns(table.schema, wanted.columns)
+    columns = compared_columns(table.schema, wanted.columns, table.options.masks)
     collector = BucketDigests(wanted.digits) if wanted.rows is None else BucketRows(frozenset(wanted.rows))
     with _rows(gateway, table, columns, wanted.against) as rows:
         for arrays in rows.batches:
@@ -77,6 +78,11 @@ def _check(wanted: SourceCheckModel) -> None:
         raise RejectedInput(Code.BAD_REQUEST, f"a check can have {MAX_ROWS:,} rows of the source")
 
 
+def _as_landed(table: Table, columns: Sequence[Column]) -> list[Column]:
+    """Return the columns under the names that they have in the landing files."""
+    return [replace(column, name=table.options.rename.get(column.name, column.name)) for column in columns]
+
+
 @contextmanager
 def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: str) -> Iterator[_Rows]:
     if against == "mirror":
@@ -84,7 +90,7 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
             raise RejectedInput(
                 Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
             )
-        yield _Rows(None, gateway.mirror_rows.typed(table.name, columns))
+        yield _Rows(None, gateway.mirror_rows.typed(table.name, _as_landed(table, columns)))
         return
     if not table.options.keeps_images:
         raise RejectedInput(Code.NO_ROW_IMAGES, f"{table.name} keeps no row images to compare")

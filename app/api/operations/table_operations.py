@@ -84,7 +84,7 @@ class TableOperation:
     ) -> TableModel:
         """Begin to rebuild the table from its row images, or a dry run of that; None keeps columns or keys.
 
-        Raises RejectedInput `row_images_missing`, `bad_schema`, `bad_name` or `bad_option`.
+        Raises RejectedInput `no_row_images`, `bad_schema`, `bad_name` or `bad_option`.
         """
         return self._run(begin_rebuild, columns, key_columns, self._actor, dry_run=dry_run)
 

@@ -90,7 +90,8 @@ def check(
     with connection.client() as client:
         path = f"/v1/tables/{quote(table, safe='')}"
         schema = _schema(client.get(f"{path}/schema"))
-        compared = compared_columns(schema, columns)
+        masked = client.get(path)["options"]["masks"]
+        compared = compared_columns(schema, columns, masked)
         if show_sql is not None:
             typer.echo(_queries(show_sql, table, relation, schema, compared, expressions).buckets(digits))
             return

@@ -18,7 +18,7 @@ _LOADABLE: Final = pa.array([RowMarker.INSERT, RowMarker.UPSERT], pa.int32())
 def check_loadable(rows: LandingRows) -> ImageRows:
     """Return what the rows of a load mean for row images.
 
-    Raises RejectedInput `load_takes_rows` if one updates or deletes a row, `load_needs_images` if the table has stopped
+    Raises RejectedInput `load_takes_rows` if one updates or deletes a row, `no_row_images` if the table has stopped
     keeping row images.
     """
     if rows.images is None:
@@ -54,4 +54,4 @@ def has_repeats(keys: Sequence[bytes]) -> bool:
 
 def needs_images(detail: str) -> RejectedInput:
     """Return the rejection of a load on a table without a row image of every row."""
-    return RejectedInput(Code.LOAD_NEEDS_IMAGES, detail)
+    return RejectedInput(Code.NO_ROW_IMAGES, detail)

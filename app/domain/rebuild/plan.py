@@ -70,7 +70,7 @@ def plan_rebuild(
     """Return the plan for a table's rows in other columns or under another key; None keeps the present ones.
 
     Files begin without the row marker, unless the options need it for inserts. Raises RejectedInput
-    `row_images_missing` for a table that does not keep an image of each row, `bad_schema`, `bad_name` or `bad_option`.
+    `no_row_images` for a table that does not keep an image of each row, `bad_schema`, `bad_name` or `bad_option`.
     """
     _check_images(table)
     present = table.schema
@@ -101,13 +101,13 @@ def plan_rebuild(
 
 def _check_images(table: Table) -> None:
     if not table.options.keeps_images:
-        raise RejectedInput(Code.ROW_IMAGES_MISSING, f"table {table.name} keeps no row images")
+        raise RejectedInput(Code.NO_ROW_IMAGES, f"table {table.name} keeps no row images")
     if not table.images_complete:
         detail = f"rows of table {table.name} are older than its row images"
-        raise RejectedInput(Code.ROW_IMAGES_MISSING, detail)
+        raise RejectedInput(Code.NO_ROW_IMAGES, detail)
     if table.options.history is History.APPEND_ONLY:
         detail = f"table {table.name} lands every change, and row images have the newest row of each key alone"
-        raise RejectedInput(Code.ROW_IMAGES_MISSING, detail)
+        raise RejectedInput(Code.NO_ROW_IMAGES, detail)
     if table.options.filter is not None:
         detail = (
             f"table {table.name} has a filter, which a rebuild does not apply; recreate the table and load it again"

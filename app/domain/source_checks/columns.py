@@ -1,6 +1,6 @@
 """Which columns of a table are compared with its source. Imports no PyArrow, because the client needs it too."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from app.domain.model.table_schema import Column, TableSchema, TypeName
@@ -14,11 +14,11 @@ INCOMPARABLE: Final = frozenset({TypeName.FLOAT32, TypeName.FLOAT64, TypeName.JS
 """Types whose text differs between databases."""
 
 
-def compared_columns(schema: TableSchema, chosen: Sequence[str] | None) -> list[Column]:
+def compared_columns(schema: TableSchema, chosen: Sequence[str] | None, masked: Collection[str] = ()) -> list[Column]:
     """Return the columns to compare, in the order of the table: the chosen ones, or all that can be compared.
 
     The key columns are always among them. Raises RejectedInput `unknown_column`, or `not_comparable` for a column whose
-    type has no canonical text, or for a table without keys.
+    type has no canonical text or whose values are masked, or for a table without keys.
     """
     if not schema.key_columns:
         raise RejectedInput(Code.NOT_COMPARABLE, "a table without key columns cannot be compared with its source")
@@ -33,4 +33,8 @@ def compared_columns(schema: TableSchema, chosen: Sequence[str] | None) -> list[
             raise RejectedInput(
                 Code.NOT_COMPARABLE, f"column {column.name!r} is {column.type}, which databases write differently"
             )
-    return [column for column in found if column.type.name not in INCOMPARABLE]
+        if column.name in masked and column.name in explicit:
+            raise RejectedInput(
+                Code.NOT_COMPARABLE, f"column {column.name!r} is masked, so the source has other values"
+            )
+    return [column for column in found if column.type.name not in INCOMPARABLE and column.name not in masked]

@@ -28,12 +28,6 @@ LOADS: Final[Mapping[Code, Entry]] = {
         "A request with `Mirrorgate-Load` has changes of another table than the load session.",
         "Send the rows of other tables in a request of their own, without the header or with a load of their table.",
     ),
-    Code.LOAD_NEEDS_IMAGES: Entry(
-        Kind.CONFLICT,
-        "The table does not have a row image of every row, so a load session cannot tell which rows it replaces.",
-        "Register new tables with the option row_images=on. For a table with rows, set the option and run `mirrorgate "
-        "tables backfill-images`; or recreate it with the option and load it from the start.",
-    ),
     Code.LOAD_TAKES_ROWS: Entry(
         Kind.INVALID,
         "A request with `Mirrorgate-Load` has a change other than an insert, an upsert or a snapshot row.",

@@ -110,11 +110,6 @@ TABLES: Final[Mapping[Code, Entry]] = {
         "The table's current generation has no published file with this number.",
         "List the files with GET /v1/tables/{table}/files.",
     ),
-    Code.ROW_IMAGES_MISSING: Entry(
-        Kind.CONFLICT,
-        "The table does not have a row image of each of its rows, so it cannot be rebuilt.",
-        "Recreate the table with row_images=on, and load it from its source.",
-    ),
     Code.PAYLOADS_PURGED: Entry(
         Kind.CONFLICT,
         "Retention deleted the staged payloads of the file, so the drain cannot build it again.",
@@ -122,13 +117,14 @@ TABLES: Final[Mapping[Code, Entry]] = {
     ),
     Code.NOT_COMPARABLE: Entry(
         Kind.INVALID,
-        "A check compares columns whose text differs between databases, or a table without key columns.",
-        "Leave floating-point and JSON columns out of `columns`. Tables without keys can only be counted.",
+        "A check compares columns whose text differs between databases or whose values are masked, or a table without "
+        "key columns.",
+        "Leave floating-point, JSON and masked columns out of `columns`. Tables without keys can only be counted.",
     ),
     Code.NO_ROW_IMAGES: Entry(
         Kind.CONFLICT,
-        "The table does not keep row images, and the request needs the present rows of the table.",
-        "Set the option row_images=on for the table, and run `mirrorgate tables backfill-images` if it has rows. A "
-        "check can use the Delta tables instead (`against: mirror`).",
+        "The table does not have a row image of each of its rows, and the request needs its present rows.",
+        "Register new tables with the option row_images=on. For a table with rows, set the option and run `mirrorgate "
+        "tables backfill-images`; or recreate it with the option and load it from its source.",
     ),
 }

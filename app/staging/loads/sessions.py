@@ -80,7 +80,7 @@ def begin_load(
     """Begin a load session; return it, and False if the same request began it before.
 
     Dying before COMMIT leaves no session; a caller that chose the id can repeat the request. Raises RejectedInput
-    `unknown_table`, `table_not_accepting`, `load_needs_images`, `load_open`, or `load_ended` for an id that was used.
+    `unknown_table`, `table_not_accepting`, `no_row_images`, `load_open`, or `load_ended` for an id that was used.
     """
     table, last_sequence = _locked(connection, name)
     known = next(iter(find_loads(connection, [load_id])), None)
@@ -116,7 +116,7 @@ def begin_completion(connection: sa.Connection, name: TableName, load_id: LoadId
     """Take no more rows of a load, and return it; an append is completed with that. Repeating it changes nothing.
 
     Dying before COMMIT leaves the load open; after it, a full load stays `completing` until `finish_completion`. Raises
-    RejectedInput `unknown_table`, `unknown_load`, `load_ended` or `load_needs_images`.
+    RejectedInput `unknown_table`, `unknown_load`, `load_ended` or `no_row_images`.
     """
     table, _ = _locked(connection, name)
     load = _load_of(connection, table, load_id)
@@ -191,7 +191,7 @@ def purge_loads(connection: sa.Connection, *, older_than_seconds: float, limit: 
 
 
 def check_images(table: Table) -> None:
-    """Raise RejectedInput `load_needs_images` unless every row of the table has a row image."""
+    """Raise RejectedInput `no_row_images` unless every row of the table has a row image."""
     if not table.options.keeps_images:
         raise needs_images("the table keeps no row images")
     if not table.images_complete:

@@ -96,7 +96,13 @@ RULES: Final = {
     "drop_table": act(),
     "recreate_table": act(),
     "rename_table": act({"name": "sales.renamed"}),
-    "rebuild_table": Rule("admin", (409, "row_images_missing"), about_a_table=True, query={"generation": 1}),
+    "rebuild_table": Rule("admin", (409, "no_row_images"), about_a_table=True, query={"generation": 1}),
+    "check_table_source": Rule("read", (409, "no_row_images"), about_a_table=True, json={"buckets": {}}),
+    "begin_load": Rule("ingest", (409, "no_row_images"), about_a_table=True, json={"mode": "append"}),
+    "list_loads": Rule("ingest", about_a_table=True),
+    "get_load": Rule("ingest", (404, "unknown_load"), about_a_table=True),
+    "abort_load": Rule("ingest", (404, "unknown_load"), about_a_table=True),
+    "complete_load": Rule("ingest", (404, "unknown_load"), about_a_table=True),
     "pause_table": act(),
     "resume_table": act(),
     "flush_table": act(),
@@ -133,6 +139,7 @@ PARAMETERS: Final = {
     "producer": "none",
     "key_id": "00112233",
     "letter_id": 1,
+    "load": "00000000-0000-4000-8000-000000000001",
     "name": "none",
 }
 OPERATIONS: Final = {

@@ -223,10 +223,10 @@ def test_requests_that_a_load_cannot_take_are_rejected_and_stage_nothing(gateway
 
 def test_a_table_needs_a_row_image_of_every_row(gateway: Gateway) -> None:
     gateway.register(TABLE, COLUMNS, ["id"]).raise_for_status()
-    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "full"}), 409, "load_needs_images")
+    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "full"}), 409, "no_row_images")
     gateway.rows(TABLE, {"id": 1, "name": "a"}).raise_for_status()
     gateway.register(TABLE, COLUMNS, ["id"], row_images="on").raise_for_status()
-    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "append"}), 409, "load_needs_images")
+    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "append"}), 409, "no_row_images")
 
 
 def test_a_key_loads_only_its_tables(gateway: Gateway, table: str, client_with: ClientWith) -> None:

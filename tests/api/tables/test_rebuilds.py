@@ -61,10 +61,10 @@ def test_what_is_wrong_with_a_plan_is_rejected_before_anything_is_copied(
 
 def test_a_table_without_an_image_of_each_row_is_not_rebuilt(gateway: Gateway) -> None:
     gateway.register("orders", {"id": "int64"}, ["id"]).raise_for_status()
-    problem(rebuild(gateway), 409, "row_images_missing")
+    problem(rebuild(gateway), 409, "no_row_images")
     gateway.arcion(insert("orders", id="1")).raise_for_status()
     gateway.put("/v1/tables/orders", json={"options": {"row_images": "on"}}).raise_for_status()
-    problem(rebuild(gateway), 409, "row_images_missing")
+    problem(rebuild(gateway), 409, "no_row_images")
 
 
 def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway, api_engine: sa.Engine) -> None:

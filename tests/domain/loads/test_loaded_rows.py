@@ -103,7 +103,7 @@ def test_a_table_that_stopped_keeping_images_takes_no_rows() -> None:
     rows = landing_rows([insert({"id": 7, "value": 1, "note": ""})], RowRules(SCHEMA))
     with rejected() as rejection:
         check_loadable(rows)
-    assert rejection.code is Code.LOAD_NEEDS_IMAGES
+    assert rejection.code is Code.NO_ROW_IMAGES
 
 
 def test_a_snapshot_row_lands_after_other_changes() -> None:

@@ -53,7 +53,7 @@ def test_a_plan_survives_its_storage() -> None:
 
 @pytest.mark.parametrize(
     ("table", "code"),
-    [(table_with(complete=False), Code.ROW_IMAGES_MISSING), (table_with(row_images="off"), Code.ROW_IMAGES_MISSING)],
+    [(table_with(complete=False), Code.NO_ROW_IMAGES), (table_with(row_images="off"), Code.NO_ROW_IMAGES)],
 )
 def test_a_table_needs_an_image_of_each_row(table: Table, code: Code) -> None:
     with rejected() as rejection:

@@ -36,6 +36,14 @@ def test_a_chosen_column_that_cannot_be_compared_is_named(chosen: list[str], cod
     assert caught.value.code == code
 
 
+def test_a_masked_column_is_left_out_and_cannot_be_chosen() -> None:
+    assert [column.name for column in compared_columns(SCHEMA, None, {"note"})] == ["id"]
+    with pytest.raises(RejectedInput, match="'note' is masked"):
+        compared_columns(SCHEMA, ["note"], {"note"})
+    with pytest.raises(RejectedInput, match="'id' is masked"):
+        compared_columns(SCHEMA, None, {"id"})
+
+
 def test_a_table_without_keys_cannot_be_compared() -> None:
     with pytest.raises(RejectedInput, match="without key columns"):
         compared_columns(TableSchema(SCHEMA.columns), None)
