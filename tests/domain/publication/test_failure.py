@@ -1,6 +1,7 @@
 """Failures are described by what an operator can act on, and never by a row value."""
 
 import errno
+import json
 
 import pytest
 
@@ -63,6 +64,20 @@ def test_any_other_error_is_described_by_its_type_and_line_alone(error: Exceptio
     assert failure.detail.startswith(f"{type(error).__name__} in raised (test_failure.py:")
     assert failure.remedy.startswith("Report it with this line")
     assert SECRET not in failure.detail + failure.remedy
+
+
+def outer() -> None:
+    raised_inside()
+
+
+def raised_inside() -> None:
+    json.loads("{")
+
+
+def test_the_line_that_raised_the_error_is_shown_and_not_one_that_called_it() -> None:
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        outer()
+    assert described(caught.value).detail.startswith("JSONDecodeError in raw_decode (decoder.py:")
 
 
 def test_an_error_that_was_never_raised_has_no_line() -> None:

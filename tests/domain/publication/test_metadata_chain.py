@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -79,6 +80,17 @@ def test_the_chain_of_a_table_has_the_same_hashes_in_every_release() -> None:
         "859011b3a30a3545fdad43b1f48cf30fe92a55b8cc37a95c5a45b9b9c94be0e2",
         "858b415a3cbf011d13b56dbd7a6e61494423022ff88c30709a9a062fb7d04bc5",
     ]
+
+
+def test_hashes_do_not_depend_on_the_time_zone_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Block(0, None, MOMENT, SEED).hash
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert Block(0, None, MOMENT, SEED).hash == here
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_events_are_sorted_by_their_keys() -> None:
