@@ -154,6 +154,7 @@ class Code(StrEnum):
     BROKEN_CHAIN = "broken_chain"
     NOT_MIRRORED = "not_mirrored"
     NOT_COMPARABLE = "not_comparable"
+    BAD_CHECK = "bad_check"
     NO_ROW_IMAGES = "no_row_images"
     SOURCE_AWAY = "source_away"
     MIRROR_MISSING = "mirror_missing"

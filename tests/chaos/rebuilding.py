@@ -64,7 +64,7 @@ STEPS: Final[dict[str, tuple[Any, str]]] = {
 
 TERMINATE: Final = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
 
 
 class RebuildHistory:

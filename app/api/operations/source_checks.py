@@ -39,7 +39,7 @@ def check_source(gateway: Gateway, name: str, principal: Principal, wanted: Sour
     """Compare a table with its source, reading all rows once.
 
     Raises RejectedInput `unknown_table`, `unknown_column`, `not_comparable`, `no_row_images`, `not_mirrored` or
-    `bad_request`.
+    `bad_check`.
     """
     _check(wanted)
     with translated_errors(), gateway.engine.begin() as connection:
@@ -69,13 +69,13 @@ def check_source(gateway: Gateway, name: str, principal: Principal, wanted: Sour
 
 def _check(wanted: SourceCheckModel) -> None:
     if (wanted.buckets is None) == (wanted.rows is None):
-        raise RejectedInput(Code.BAD_REQUEST, "a check has either `buckets` or `rows`")
+        raise RejectedInput(Code.BAD_CHECK, "a check has either `buckets` or `rows`")
     names = [*(wanted.buckets or {}), *(wanted.rows or {})]
     lengths = {len(name) for name in names}
     if len(lengths) > 1 or (wanted.buckets and lengths != {wanted.digits}):
-        raise RejectedInput(Code.BAD_REQUEST, "the names of the buckets do not all have the length `digits`")
+        raise RejectedInput(Code.BAD_CHECK, "the names of the buckets do not all have the length `digits`")
     if sum(map(len, (wanted.rows or {}).values())) > MAX_ROWS:
-        raise RejectedInput(Code.BAD_REQUEST, f"a check can have {MAX_ROWS:,} rows of the source")
+        raise RejectedInput(Code.BAD_CHECK, f"a check can have {MAX_ROWS:,} rows of the source")
 
 
 def _as_landed(table: Table, columns: Sequence[Column]) -> list[Column]:

@@ -121,6 +121,11 @@ TABLES: Final[Mapping[Code, Entry]] = {
         "key columns.",
         "Leave floating-point, JSON and masked columns out of `columns`. Tables without keys can only be counted.",
     ),
+    Code.BAD_CHECK: Entry(
+        Kind.INVALID,
+        "A check has both or neither of `buckets` and `rows`, names of buckets of several lengths, or too many rows.",
+        "Send `buckets` first, all with names of the length `digits`, then `rows` of those that differ.",
+    ),
     Code.NO_ROW_IMAGES: Entry(
         Kind.CONFLICT,
         "The table does not have a row image of each of its rows, and the request needs its present rows.",

@@ -153,8 +153,8 @@ def test_a_table_without_row_images_is_compared_with_its_delta_table(
 
 
 def test_a_check_names_what_is_wrong_with_it(orders: Gateway, client_with: Any) -> None:
-    problem(orders.post(PATH, json={}), 400, "bad_request")
-    problem(orders.post(PATH, json={"buckets": {"ab": {"rows": 1, "checksum": 1}}}), 400, "bad_request")
+    problem(orders.post(PATH, json={}), 422, "bad_check")
+    problem(orders.post(PATH, json={"buckets": {"ab": {"rows": 1, "checksum": 1}}}), 422, "bad_check")
     problem(orders.post(PATH, json={"buckets": {}, "columns": ["nope"]}), 422, "unknown_column")
     problem(orders.post("/v1/tables/shop.nothing/checks", json={"buckets": {}}), 404, "unknown_table")
     problem(client_with("ingest").post(PATH, json={"buckets": {}}), 403, "forbidden")

@@ -98,7 +98,7 @@ def test_the_writer_outlives_a_lost_connection(engine: sa.Engine, other: sa.Engi
     sql.run(
         other,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-        "AND pid <> pg_backend_pid()",
+        "AND pid <> pg_backend_pid() AND backend_type = 'client backend'",
     )
     [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=30)
     assert receipt.sequence == 2

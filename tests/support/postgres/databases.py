@@ -64,7 +64,10 @@ def clone_database(database_url: str, name: str) -> str:
     url = sa.make_url(database_url)
     server = open_engine(database_in(database_url, "postgres"))
     with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
+        others = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = :name AND backend_type = 'client backend'"
+        )
         connection.execute(sa.text(others), {"name": url.database})
     server.dispose()
     create_database(database_in(database_url, "postgres"), name, template=str(url.database))

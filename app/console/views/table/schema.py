@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Final
 
 from app.console.views.table.head import TableHead
@@ -109,7 +110,14 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
 
 
-_EMPTY: Final[dict[type, str]] = {bool: "false", list: "none", tuple: "none", dict: "none", int: "0"}
+_EMPTY: Final[dict[type, str]] = {
+    bool: "false",
+    list: "none",
+    tuple: "none",
+    dict: "none",
+    int: "0",
+    NoneType: "none",
+}
 
 
 def _changes(stored: StoredVersion, before: StoredVersion | None) -> list[str]:
