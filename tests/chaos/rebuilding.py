@@ -227,6 +227,11 @@ class RebuildHistory:
                 connection.execute(END_LEASE, {"worker_id": drain.context.worker_id})
             self._drain = None
 
+    def close(self) -> None:
+        """Close the connections of the drain that still lives."""
+        if self._drain is not None:
+            self._drain.context.engine.dispose()
+
     def _new_drain(self) -> DrainCycle:
         limits = FileLimits(128 * 2**20, 40, 0.0)
         drain = open_cycle(uuid4(), None, self._config, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
@@ -265,6 +270,7 @@ def rebuild_history(engine: sa.Engine, database_url: str, zone: Path, seed: int)
     """Open a history whose rebuilds copy four rows at a time and correct two at once."""
     with ExitStack() as stack:
         history = RebuildHistory(stack.enter_context(open_harness(engine)), database_url, zone, seed)
+        stack.callback(history.close)
         stack.enter_context(builds_in_process())
         run_tasks = lambda _, orders: [rebuild_run.copy_part(history._config, order) for order in orders]  # noqa: E731
         stack.enter_context(patch.object(RebuildRun, "_run_tasks", run_tasks))
