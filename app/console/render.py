@@ -25,7 +25,7 @@ def render(name: str, view: object, chrome: Chrome, *, now: datetime | None = No
 
 
 def prose(words: str) -> Markup:
-    """Return a text with what stands between backticks as code. Every part is escaped."""
+    """Return a text as HTML, with the parts between backticks as code. Every part is escaped."""
     parts = words.split("`")
     if len(parts) % 2 == 0:
         return Markup.escape(words)

@@ -154,7 +154,7 @@ class FabricClient:
             raise
 
     def wait_until(self, *states: DatabaseState, left: DatabaseState, progress: Progress = ignore) -> DatabaseStatus:
-        """Poll until the database has one of these states, or has come to rest in another than `left`; return it.
+        """Poll until the database has one of these states, or a lasting state other than `left`. Return its status.
 
         Raise TemporarilyUnavailable `fabric_unavailable` if neither is so after `wait_seconds`.
         """
@@ -198,7 +198,7 @@ class FabricClient:
         return self._ids[name]
 
     def _pages(self, method: str, path: str, member: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the entries of all pages. Only the token of the next page is used, never the address it comes with."""
+        """Yield the entries of all pages. It uses the token of the next page, never the address beside it."""
         query: dict[str, str] | None = None
         while True:
             answer = self._transport.send(method, path, query=query).body

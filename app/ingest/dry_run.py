@@ -138,7 +138,7 @@ def _dry_run_table(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> 
 
 
 def _withheld(batch: Batch, landed: int) -> list[WithheldColumns]:
-    """Return the columns that the messages do not give: their values would come from stored row images.
+    """Return the columns that the messages do not give. A real request takes their values from row images.
 
     `landed` is the number of rows that land.
     """

@@ -1,4 +1,4 @@
-"""The databases that tables come from, as `mirrorgate tables check` reads them.
+"""Source databases, which `mirrorgate tables check` reads.
 
 `database` connects to one by its SQLAlchemy address and runs the queries of `app.domain.source_checks`; nothing is
 written. The gateway itself never connects to a source.

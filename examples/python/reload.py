@@ -81,7 +81,7 @@ class Table:
                     if response.is_error:  # names each wrong row by its index, with the code and the remedy
                         raise RuntimeError(f"{method} {path}: {response.status_code} {response.text}")
                     return dict(response.json())
-            time.sleep(min(2**attempt / 10, 30.0))
+            time.sleep(min(2**attempt / 10, 30.0))  # back off before the next attempt
         raise AssertionError
 
 

@@ -52,7 +52,7 @@ class Client:
             try:
                 answer = self.http.request(method, self.url + path, headers=headers, **arguments)
             except httpx.TransportError:
-                time.sleep(0.02)
+                time.sleep(0.02)  # until the killed API serves again
                 continue
             if answer.is_success:
                 return answer.json()

@@ -29,7 +29,7 @@ def until(check: Callable[[], str | None], seconds: float, pause: float = _PAUSE
     while (missing := check()) is not None:
         if time.monotonic() >= deadline:
             raise StepFailed(f"after {seconds:.0f} s: {missing}")
-        time.sleep(pause)
+        time.sleep(pause)  # neither Fabric nor the gateway notifies of progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class AlertWatch:
             except MirrorgateError as error:
                 ALERTS_NOT_SENT.inc()
                 log.warning("alerts_not_sent", code=error.code, detail=error.detail)
-            except Exception as error:  # noqa: BLE001  # the thread must survive what no one foresaw
+            except Exception as error:  # noqa: BLE001  # alerts must go on after an unforeseen error; it is logged
                 log.critical("alert_watch_failed", error=type(error).__name__)
 
 

@@ -1,7 +1,7 @@
 """Signing in to the console at an identity provider: the way there, and the redirect back (decision 0058).
 
-The provider's redirect comes from another site. It carries the cookie of the attempt, which is `SameSite=Lax`, and
-never that of a session, which is `SameSite=Strict`: the answer is a page that loads the console itself.
+The provider redirects the browser from another site. With this request the browser sends the cookie of the attempt
+(`SameSite=Lax`), but not that of a session (`SameSite=Strict`). So the answer is a page that loads the console.
 """
 
 import asyncio

@@ -87,6 +87,6 @@ def _told(description: str, advance: Advance) -> "Progress":
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation on standard error; abort on no, and where nobody can answer."""
+    """Ask for confirmation on standard error. Abort on no, and without a terminal."""
     if not yes:
         typer.confirm(question, abort=True, err=True)

@@ -70,7 +70,7 @@ def _watch(client: "FabricClient", interval: float, *, as_json: bool) -> None:
             elif now != last:
                 OUTPUT.print(_rendered(*now), soft_wrap=True)
             last = now
-            time.sleep(interval)
+            time.sleep(interval)  # Fabric's API has no notifications; Ctrl-C ends the pause
 
 
 def _to_json(found: "DatabaseStatus", tables: "list[TableMirroring]") -> dict[str, Any]:

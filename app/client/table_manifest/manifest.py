@@ -1,9 +1,9 @@
 """Read a manifest: YAML to declared tables that obey the rules for names, types, keys and options."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from enum import EnumType
-from typing import Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.model.names import TableName, check_column_name
@@ -14,12 +14,15 @@ from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS, 
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, RejectedInput
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _TYPES: Final = [*(name.value for name in TypeName if name is not TypeName.DECIMAL), "decimal(p,s)"]
 _TABLE_KEYS: Final = ("name", "key_columns", "columns", "options")
 _COLUMN_KEYS: Final = ("name", "type", "nullable")
 _OPTION_TYPES: Final = get_type_hints(TableOptions)
 _AUDIT_COLUMNS: Final = [*AuditColumns.__dataclass_fields__]
-_DECLARED: Final = {"constants": Constant, "masks": Mask}
+_DECLARED: "Final[Mapping[str, type[DataclassInstance]]]" = {"constants": Constant, "masks": Mask}
 _ENCODINGS: Final = [str(value) for value in _OPTION_TYPES["binary_encoding"]]
 
 
@@ -156,9 +159,9 @@ def _filter(entry: Entry) -> dict[str, Any]:
     return found
 
 
-def _declaration(entry: Entry, of: type) -> dict[str, Any]:
+def _declaration(entry: Entry, of: "type[DataclassInstance]") -> dict[str, Any]:
     """Return a constant or a mask."""
-    members = entry.members(list(of.__dataclass_fields__))  # type: ignore[attr-defined]  # a dataclass
+    members = entry.members([member.name for member in fields(of)])
     return {name: _whole_number(value) if name == "characters" else value.text() for name, value in members.items()}
 
 

@@ -58,7 +58,7 @@ class Typed:
     source_format: LetterFormat = LetterFormat.ROWS
     table: str = ""
     parameters: str = ""
-    """Further parameters, as they stand in the address of a request."""
+    """Further parameters, in the form of a query string."""
     message: str = ""
 
     @property

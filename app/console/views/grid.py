@@ -13,7 +13,7 @@ MAX_CHARACTERS: Final = 120
 
 
 class Cell(NamedTuple):
-    """A value as it is shown; `note` stands for a value that is not there, and says why."""
+    """A value as the page shows it. If the value is missing, `note` says why."""
 
     text: str
     note: str = ""

@@ -1,6 +1,6 @@
 """What the SQL of databases says differently: the text of a value of each type, and MD5 of a text.
 
-`{0}` stands for a column or another expression. All texts are as `canonical` defines them.
+Templates have `{0}` in the place of a column or another expression. `canonical` defines the texts.
 """
 
 from collections.abc import Mapping

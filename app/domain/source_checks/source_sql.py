@@ -1,8 +1,8 @@
 """Queries for the source of a table, which give what `digests` compares.
 
-They are for whoever may read the source anyway: relation and expressions are SQL of the caller.
+The caller runs them with its own account of the source, and writes the SQL of the relation and expressions itself.
 """
-# ruff: noqa: S608  # names are quoted, and everything else is the caller's own SQL
+# ruff: noqa: S608  # names are quoted; the caller runs the queries with its own rights
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def bad_option(detail: str, *path: str) -> RejectedInput:
@@ -19,10 +23,10 @@ def rejection(code: Code, detail: str, *path: str) -> RejectedInput:
     return RejectedInput.of((Problem(code, detail, pointer=reduce(pointer_to, path, "/options")),))
 
 
-def check_members(given: Mapping[str, Any], of: type, *path: str) -> None:
+def check_members(given: Mapping[str, Any], of: "type[DataclassInstance]", *path: str) -> None:
     """Raise RejectedInput `bad_option` for a key of the object at this path that its dataclass does not have."""
-    known = of.__dataclass_fields__  # type: ignore[attr-defined]  # a dataclass
-    unknown = sorted(given.keys() - known.keys())
+    known = [member.name for member in fields(of)]
+    unknown = sorted(given.keys() - {*known})
     if unknown:
         raise bad_option(f"there is no {unknown[0]!r} here; choose from {', '.join(known)}", *path)
 

@@ -5,9 +5,10 @@ generation that its page showed, so it never changes the next one. An error appe
 """
 
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.console.answers import page, see_other
 from app.api.console.forms import ConsoleForm, Form
@@ -32,156 +33,157 @@ router = APIRouter()
 MAX_REASON_CHARACTERS: Final = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A request about one table by a signed-in user."""
+
+    table: str
+    request: Request
+    user: SignedIn
+    gateway: Gateway
+
+    def ask(self, action: Action, form: Form | None = None, found: Rejected | None = None) -> Response:
+        """Show the consequences of an action, and ask for the generation."""
+        with translated_errors(), self.gateway.engine.begin() as connection:
+            seen = _administered(connection, self.user, self.table)
+            counts = count_tables(connection, [seen.table.table_id])[seen.table.table_id]
+        view = confirm(
+            seen.head,
+            action,
+            seen.table,
+            counts,
+            reason="" if form is None else form.raw("reason"),
+            rewrites_marker=form is not None and form.optional("rewrite_marker") is not None,
+            notice=None if found is None else found.notice,
+        )
+        status = 200 if found is None else found.status
+        return page(self.request, "table/confirm.html", view, self.user.chrome("tables"), status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """A form about one table, with the generation to act on."""
+
+    visit: _Visit
+    form: Form
+
+    def attempt(self, act: Callable[[TableOperation], object]) -> Rejected | None:
+        """Act on the generation in the form; return what rejected it, None if it is done.
+
+        Raises RejectedInput `forbidden`, and `unknown_table` if there is no page to show an error on.
+        """
+        visit, principal = self.visit, self.visit.user.require(Right.ADMIN)
+        try:
+            act(TableOperation(visit.table, Generation(self.form.number("generation")), visit.gateway, principal))
+        except (RejectedInput, TemporarilyUnavailable) as error:
+            if error.code is Code.UNKNOWN_TABLE:
+                raise
+            return rejected(visit.request, error)
+        return None
+
+    def act_at_once(self, action: Action, act: Callable[[TableOperation], object]) -> Response:
+        """Act, and go back to the page of the table; show it with the error if there is one."""
+        found, visit = self.attempt(act), self.visit
+        if found is None:
+            return self._done(action)
+        return status_page(
+            visit.request, visit.user, visit.gateway, visit.table, notice=found.notice, status=found.status
+        )
+
+    def act_after_asking(self, action: Action, act: Callable[[TableOperation], object]) -> Response:
+        """Act, and go to the page of the table; ask again, with the error, if there is one."""
+        found = self.attempt(act)
+        return self._done(action) if found is None else self.visit.ask(action, self.form, found)
+
+    def _done(self, action: Action) -> Response:
+        return see_other(f"{address(self.visit.table)}?done={action}")
+
+
+async def _visit(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> _Visit:
+    return _Visit(table, request, user, gateway)
+
+
+VisitDep = Annotated[_Visit, Depends(_visit)]
+
+
+async def _submission(visit: VisitDep, form: ConsoleForm) -> _Submission:
+    return _Submission(visit, form)
+
+
+SubmissionDep = Annotated[_Submission, Depends(_submission)]
+
+
 @router.post(PATH + "/pause")
-def pause(table: str, request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def pause(submission: SubmissionDep) -> Response:
     """Stop publishing the table."""
-    return _act_at_once(request, user, gateway, table, form, Action.PAUSE, lambda operation: operation.pause())
+    return submission.act_at_once(Action.PAUSE, lambda operation: operation.pause())
 
 
 @router.post(PATH + "/resume")
-def resume(table: str, request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def resume(submission: SubmissionDep) -> Response:
     """Publish the table again."""
-    return _act_at_once(request, user, gateway, table, form, Action.RESUME, lambda operation: operation.resume())
+    return submission.act_at_once(Action.RESUME, lambda operation: operation.resume())
 
 
 @router.post(PATH + "/flush")
-def flush(table: str, request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def flush(submission: SubmissionDep) -> Response:
     """Publish what is accepted so far."""
-    return _act_at_once(request, user, gateway, table, form, Action.FLUSH, lambda operation: operation.flush())
+    return submission.act_at_once(Action.FLUSH, lambda operation: operation.flush())
 
 
 @router.post(PATH + "/files/{number}/repair")
-def repair(
-    table: str, number: str, request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep
-) -> Response:
+def repair(number: str, submission: SubmissionDep) -> Response:
     """Write a published file again."""
-    wanted = number_in(number, 0)
-    found = _attempt(request, user, gateway, table, form, lambda operation: operation.repair(wanted))
+    visit, wanted = submission.visit, number_in(number, 0)
+    found = submission.attempt(lambda operation: operation.repair(wanted))
     if found is None:
-        return see_other(f"{address(table)}/files/{wanted}?done={Action.REPAIR}")
-    with translated_errors(), gateway.engine.begin() as connection:
-        view = file_view(connection, seen_table(connection, user, table, "Files"), wanted, notice=found.notice)
-    return page(request, "table/file.html", view, user.chrome("tables"), status=found.status)
+        return see_other(f"{address(visit.table)}/files/{wanted}?done={Action.REPAIR}")
+    with translated_errors(), visit.gateway.engine.begin() as connection:
+        view = file_view(
+            connection, seen_table(connection, visit.user, visit.table, "Files"), wanted, notice=found.notice
+        )
+    return page(visit.request, "table/file.html", view, visit.user.chrome("tables"), status=found.status)
 
 
 @router.get(PATH + "/release")
-def ask_release(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+def ask_release(visit: VisitDep) -> Response:
     """Ask for the reason to release a quarantined table."""
-    return _ask(request, user, gateway, table, Action.RELEASE)
+    return visit.ask(Action.RELEASE)
 
 
 @router.get(PATH + "/recreate")
-def ask_recreate(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+def ask_recreate(visit: VisitDep) -> Response:
     """Show what recreating the table does, and ask for its generation."""
-    return _ask(request, user, gateway, table, Action.RECREATE)
+    return visit.ask(Action.RECREATE)
 
 
 @router.get(PATH + "/drop")
-def ask_drop(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+def ask_drop(visit: VisitDep) -> Response:
     """Show what dropping the table does, and ask for its generation."""
-    return _ask(request, user, gateway, table, Action.DROP)
+    return visit.ask(Action.DROP)
 
 
 @router.post(PATH + "/release")
-def release(table: str, request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def release(submission: SubmissionDep) -> Response:
     """Let a quarantined table publish again."""
+    form = submission.form
 
     def act(operation: TableOperation) -> object:
         return operation.release(_reason_in(form), rewrite_marker=form.optional("rewrite_marker") is not None)
 
-    return _act_after_asking(request, user, gateway, table, form, Action.RELEASE, act)
+    return submission.act_after_asking(Action.RELEASE, act)
 
 
 @router.post(PATH + "/recreate")
-def recreate(table: str, request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def recreate(submission: SubmissionDep) -> Response:
     """Begin the next generation of the table, with the same columns, keys and options."""
-    return _act_after_asking(request, user, gateway, table, form, Action.RECREATE, lambda given: given.recreate())
+    return submission.act_after_asking(Action.RECREATE, lambda operation: operation.recreate())
 
 
 @router.post(PATH + "/drop")
-def drop(table: str, request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def drop(submission: SubmissionDep) -> Response:
     """Begin to drop the table."""
-    return _act_after_asking(request, user, gateway, table, form, Action.DROP, lambda operation: operation.drop())
-
-
-def _act_at_once(
-    request: Request,
-    user: SignedIn,
-    gateway: Gateway,
-    table: str,
-    form: Form,
-    action: Action,
-    act: Callable[[TableOperation], object],
-) -> Response:
-    """Act, and go back to the page of the table; show it with the error if there is one."""
-    found = _attempt(request, user, gateway, table, form, act)
-    if found is None:
-        return see_other(f"{address(table)}?done={action}")
-    return status_page(request, user, gateway, table, notice=found.notice, status=found.status)
-
-
-def _act_after_asking(
-    request: Request,
-    user: SignedIn,
-    gateway: Gateway,
-    table: str,
-    form: Form,
-    action: Action,
-    act: Callable[[TableOperation], object],
-) -> Response:
-    """Act, and go to the page of the table; ask again, with the error, if there is one."""
-    found = _attempt(request, user, gateway, table, form, act)
-    if found is None:
-        return see_other(f"{address(table)}?done={action}")
-    return _ask(request, user, gateway, table, action, form, found)
-
-
-def _attempt(
-    request: Request,
-    user: SignedIn,
-    gateway: Gateway,
-    table: str,
-    form: Form,
-    act: Callable[[TableOperation], object],
-) -> Rejected | None:
-    """Act on the generation in the form; return what rejected it, None if it is done.
-
-    Raises RejectedInput `forbidden`, and `unknown_table` if there is no page to show an error on.
-    """
-    principal = user.require(Right.ADMIN)
-    try:
-        act(TableOperation(table, Generation(form.number("generation")), gateway, principal))
-    except (RejectedInput, TemporarilyUnavailable) as error:
-        if error.code is Code.UNKNOWN_TABLE:
-            raise
-        return rejected(request, error)
-    return None
-
-
-def _ask(
-    request: Request,
-    user: SignedIn,
-    gateway: Gateway,
-    table: str,
-    action: Action,
-    form: Form | None = None,
-    found: Rejected | None = None,
-) -> Response:
-    """Show the consequences of an action, and ask for the generation."""
-    with translated_errors(), gateway.engine.begin() as connection:
-        seen = _administered(connection, user, table)
-        counts = count_tables(connection, [seen.table.table_id])[seen.table.table_id]
-    view = confirm(
-        seen.head,
-        action,
-        seen.table,
-        counts,
-        reason="" if form is None else form.raw("reason"),
-        rewrites_marker=form is not None and form.optional("rewrite_marker") is not None,
-        notice=None if found is None else found.notice,
-    )
-    status = 200 if found is None else found.status
-    return page(request, "table/confirm.html", view, user.chrome("tables"), status=status)
+    return submission.act_after_asking(Action.DROP, lambda operation: operation.drop())
 
 
 def _administered(connection: Connection, user: SignedIn, table: str) -> SeenTable:
