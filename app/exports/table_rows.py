@@ -48,12 +48,7 @@ def find_exportable(engine: Engine, name: TableName) -> tuple[Table, int]:
             raise RejectedInput(
                 Code.UNKNOWN_TABLE, f"there is no table {name}", remedy="`mirrorgate tables list` shows all tables."
             )
-        if not table.options.keeps_images:
-            raise RejectedInput(Code.NO_ROW_IMAGES, f"{table.name} keeps no row images to export")
-        if not table.images_complete:
-            detail = f"rows that {table.name} had before it kept row images have none"
-            remedy = "Run `mirrorgate tables backfill-images` for the table (docs/tables.md)."
-            raise RejectedInput(Code.NO_ROW_IMAGES, detail, remedy=remedy)
+        table.require_images()
         return table, image_sizes(connection, [table.table_id])[table.table_id].rows
 
 

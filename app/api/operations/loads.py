@@ -24,7 +24,6 @@ from app.staging.loads.sessions import (
     abort_load,
     begin_completion,
     begin_load,
-    check_images,
     finish_completion,
     get_load,
     list_loads,
@@ -93,7 +92,7 @@ class LoadOperation:
         """Delete the next unseen rows of a load, or complete it if none is left."""
         with translated_errors(), self.gateway.engine.begin() as connection:
             table = found_table(connection, self.name)
-            check_images(table)
+            table.require_images()
             page = next_unseen(connection, table, load)
             if page.scanned_through is None:
                 return finish_completion(connection, self.name, load.load_id, self.principal.key_id)

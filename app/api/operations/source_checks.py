@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from app.api.gateway import Gateway
 from app.api.operations.visible_tables import visible_table
@@ -24,8 +24,6 @@ from app.domain.source_checks.digests import BucketDigests, BucketRows, Digest
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
 from app.staging.images.snapshot import image_snapshot
-
-BACKFILL: Final = "Run `mirrorgate tables backfill-images` for the table (docs/tables.md), or compare with its mirror."
 
 
 class _Rows(NamedTuple):
@@ -92,11 +90,7 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
             )
         yield _Rows(None, gateway.mirror_rows.typed(table.name, _as_landed(table, columns)))
         return
-    if not table.options.keeps_images:
-        raise RejectedInput(Code.NO_ROW_IMAGES, f"{table.name} keeps no row images to compare")
-    if not table.images_complete:
-        detail = f"rows that {table.name} had before it kept row images have none"
-        raise RejectedInput(Code.NO_ROW_IMAGES, detail, remedy=BACKFILL)
+    table.require_images()
     names = [column.name for column in columns]
     with image_snapshot(gateway.engine, table) as snapshot:
         batches = (typed_images(images, table.schema, table.options, names) for images in snapshot.images)

@@ -22,7 +22,7 @@ def check_loadable(rows: LandingRows) -> ImageRows:
     keeping row images.
     """
     if rows.images is None:
-        raise needs_images("the table keeps no row images any more")
+        raise RejectedInput(Code.NO_ROW_IMAGES, "the table keeps no row images any more")
     if rows.images.key_changes or not pc.all(pc.is_in(rows.batch.column(-1), _LOADABLE)).as_py():
         raise RejectedInput(Code.LOAD_TAKES_ROWS, "a change of the request updates or deletes a row")
     return rows.images
@@ -50,8 +50,3 @@ def without_keys(rows: LandingRows, images: ImageRows, keys: Set[bytes]) -> Land
 def has_repeats(keys: Sequence[bytes]) -> bool:
     """Tell whether two rows have the same key."""
     return len({*keys}) < len(keys)
-
-
-def needs_images(detail: str) -> RejectedInput:
-    """Return the rejection of a load on a table without a row image of every row."""
-    return RejectedInput(Code.NO_ROW_IMAGES, detail)

@@ -9,6 +9,7 @@ from app.domain.model.drop_plan import DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.errors import Code, RejectedInput
 
 TableId = NewType("TableId", int)
 """The number of a table in Postgres; it survives renames."""
@@ -92,6 +93,14 @@ class Table:
     def is_projected(self) -> bool:
         """True if rows of landing files are others than the rows of the source."""
         return self.schema.lands_as is not None or self.options.filter is not None
+
+    def require_images(self) -> None:
+        """Raise RejectedInput `no_row_images` unless every row of the table has a row image."""
+        if not self.options.keeps_images:
+            raise RejectedInput(Code.NO_ROW_IMAGES, f"table {self.name} keeps no row images")
+        if not self.images_complete:
+            detail = f"rows that table {self.name} had before it kept row images have none"
+            raise RejectedInput(Code.NO_ROW_IMAGES, detail)
 
 
 def former_generation(table: Table) -> Table:

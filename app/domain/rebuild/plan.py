@@ -72,7 +72,7 @@ def plan_rebuild(
     Files begin without the row marker, unless the options need it for inserts. Raises RejectedInput
     `no_row_images` for a table that does not keep an image of each row, `bad_schema`, `bad_name` or `bad_option`.
     """
-    _check_images(table)
+    _check_rebuildable(table)
     present = table.schema
     chosen = [RebuiltColumn(column, column.name) for column in present.columns] if columns is None else columns
     _check_sources(chosen, present)
@@ -99,15 +99,11 @@ def plan_rebuild(
     return RebuildPlan(with_landing(schema, options), options, places)
 
 
-def _check_images(table: Table) -> None:
-    if not table.options.keeps_images:
-        raise RejectedInput(Code.NO_ROW_IMAGES, f"table {table.name} keeps no row images")
-    if not table.images_complete:
-        detail = f"rows of table {table.name} are older than its row images"
-        raise RejectedInput(Code.NO_ROW_IMAGES, detail)
+def _check_rebuildable(table: Table) -> None:
+    table.require_images()
     if table.options.history is History.APPEND_ONLY:
         detail = f"table {table.name} lands every change, and row images have the newest row of each key alone"
-        raise RejectedInput(Code.NO_ROW_IMAGES, detail)
+        raise RejectedInput(Code.BAD_OPTION, detail)
     if table.options.filter is not None:
         detail = (
             f"table {table.name} has a filter, which a rebuild does not apply; recreate the table and load it again"

@@ -18,7 +18,6 @@ from app.domain.loads.load_session import (
     is_repeated_completion,
     unknown_load,
 )
-from app.domain.loads.loaded_rows import needs_images
 from app.domain.model.names import TableName
 from app.domain.model.table import Table, TableId
 from app.errors import Code, RejectedInput
@@ -90,7 +89,7 @@ def begin_load(
         return known, False
     if not table.state.accepts_changes:
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-    check_images(table)
+    table.require_images()
     for other in _stored_open(connection, [table.table_id]):
         if not other.state.has_ended:
             raise RejectedInput(Code.LOAD_OPEN, f"the table has the open load {other.load_id}")
@@ -124,7 +123,7 @@ def begin_completion(connection: sa.Connection, name: TableName, load_id: LoadId
         return load
     if load.mode is LoadMode.APPEND:
         return _end(connection, table, load, LoadState.COMPLETED, actor)
-    check_images(table)
+    table.require_images()
     connection.execute(BEGIN_COMPLETION, {"load_id": load_id})
     [completing] = find_loads(connection, [load_id])
     return completing
@@ -139,7 +138,7 @@ def finish_completion(connection: sa.Connection, name: TableName, load_id: LoadI
     load = _load_of(connection, table, load_id)
     if is_repeated_completion(load):
         return load
-    check_images(table)
+    table.require_images()
     return _end(connection, table, load, LoadState.COMPLETED, actor)
 
 
@@ -188,14 +187,6 @@ def end_stale_loads(connection: sa.Connection) -> int:
 def purge_loads(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
     """Delete load sessions that ended longer ago than this, at most `limit` of them; return how many."""
     return connection.execute(PURGE_LOADS, {"seconds": older_than_seconds, "limit": limit}).rowcount
-
-
-def check_images(table: Table) -> None:
-    """Raise RejectedInput `no_row_images` unless every row of the table has a row image."""
-    if not table.options.keeps_images:
-        raise needs_images("the table keeps no row images")
-    if not table.images_complete:
-        raise needs_images("rows that the table had before its option was set have no row image")
 
 
 def _locked(connection: sa.Connection, name: TableName) -> tuple[Table, int]:
