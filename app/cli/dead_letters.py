@@ -4,12 +4,12 @@ import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
 from app.cli.console import OUTPUT, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
+from app.client.table_path import table_path
 from app.domain.model.dead_letter import LetterState
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def list_letters(
 def show_letter(connection: Connection, table: TableName, letter_id: LetterId) -> None:
     """Write the message to standard output, byte for byte as it was received."""
     with connection.client() as client:
-        sys.stdout.buffer.write(client.download(f"/v1/tables/{table}/dead-letters/{letter_id}"))
+        sys.stdout.buffer.write(client.download(f"{table_path(table)}/dead-letters/{letter_id}"))
 
 
 @with_connection
@@ -93,7 +93,7 @@ def replay(
     with connection.client() as client:
         if letter_id is not None:
             content = corrected.read_bytes() if corrected is not None else b""
-            answer = client.post_bytes(f"/v1/tables/{table}/dead-letters/{letter_id}/replay", content)
+            answer = client.post_bytes(f"{table_path(table)}/dead-letters/{letter_id}/replay", content)
             receipt = answer["receipt"]
             say(f"{receipt['table']}: dead letter {letter_id} is batch {receipt['sequence']}")
             return
@@ -123,9 +123,9 @@ def discard(
         raise typer.BadParameter("give the id of a letter, or --through with --generation")
     with connection.client() as client:
         if letter_id is not None:
-            answer = client.delete(f"/v1/tables/{table}/dead-letters/{letter_id}")
+            answer = client.delete(f"{table_path(table)}/dead-letters/{letter_id}")
         else:
-            path = f"/v1/tables/{table}/dead-letters"
+            path = f"{table_path(table)}/dead-letters"
             answer = client.delete(path, through=through, generation=generation)
     say(f"{table}: {answer['discarded']:,} discarded")
 
@@ -135,7 +135,7 @@ def _letters(client: "GatewayClient", table: str, state: LetterState | None) -> 
     wanted = {} if state is None else {"state": state.value}
     after: int | None = 0
     while after is not None:
-        page = client.get(f"/v1/tables/{quote(table, safe='')}/dead-letters", after=after, limit=_PAGE, **wanted)
+        page = client.get(f"{table_path(table)}/dead-letters", after=after, limit=_PAGE, **wanted)
         found += page["letters"]
         after = page["next_after"]
     return found
@@ -147,7 +147,7 @@ def _replay_all(client: "GatewayClient", table: str) -> tuple[int, int]:
     after: int | None = 0
     with OUTPUT.status(f"{table}: replaying") as line:
         while after is not None:
-            path = f"/v1/tables/{table}/dead-letters/replay"
+            path = f"{table_path(table)}/dead-letters/replay"
             done = client.post(path, None, after=after, limit=_REPLAY_PAGE)
             replayed, rejected, after = replayed + done["replayed"], rejected + done["rejected"], done["next_after"]
             line.update(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")

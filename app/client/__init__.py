@@ -3,8 +3,9 @@
 `writer` is for applications: ChangeWriter and AsyncChangeWriter buffer rows and post them in the background. `producer`
 and `async_sender` post single requests, each durable once under the names of `request_names`; `retrying` says which are
 repeated, and when. `loads` begins, completes and aborts load sessions. `http` is the client under all of them and of
-the command line. `send` posts files of changes in requests that `chunking` cuts, in an order and to tables that
-`file_paths` finds. `table_manifest` compares a YAML declaration of tables with those of a gateway.
+the command line, and `table_path` escapes names in its addresses. `send` posts files of changes in requests that
+`chunking` cuts, in an order and to tables that `file_paths` finds. `table_manifest` compares a YAML declaration of
+tables with those of a gateway.
 
 Applications import what `__all__` names from here. It is loaded on first use, because the commands need little of it.
 """

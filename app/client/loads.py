@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from app.client.http import GatewayClient
 from app.client.producer import Patience
+from app.client.table_path import table_path
 
 LOAD_HEADER: Final = "Mirrorgate-Load"
 
@@ -41,7 +42,7 @@ class Load:
         Raises RejectedByGateway, with `load_open` while the table has another open load.
         """
         load = cls(client, table, load_id or str(uuid4()), patience or Patience())
-        load.patience.call(lambda: client.post(f"/v1/tables/{table}/loads", {"mode": mode, "load": load.load_id}))
+        load.patience.call(lambda: client.post(f"{table_path(table)}/loads", {"mode": mode, "load": load.load_id}))
         return load
 
     @property
@@ -73,4 +74,4 @@ class Load:
 
     @property
     def _path(self) -> str:
-        return f"/v1/tables/{self.table}/loads/{self.load_id}"
+        return f"{table_path(self.table)}/loads/{self.load_id}"

@@ -157,6 +157,7 @@ class Code(StrEnum):
     BAD_CHECK = "bad_check"
     NO_ROW_IMAGES = "no_row_images"
     SOURCE_AWAY = "source_away"
+    SOURCE_AMBIGUOUS = "source_ambiguous"
     MIRROR_MISSING = "mirror_missing"
     MIRROR_AWAY = "mirror_away"
     MIRROR_RUNNING = "mirror_running"

@@ -59,7 +59,7 @@ class DryRunResult:
 
 
 async def perform_dry_run(
-    engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool, mask_secret: bytes | None = None
+    engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool, mask_secret: bytes | None
 ) -> DryRunResult:
     """Do everything that accepting the request would do, metadata messages included, and roll it back.
 
@@ -75,7 +75,7 @@ async def perform_dry_run(
 
 
 async def perform_stream_dry_run(
-    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool, mask_secret: bytes | None = None
+    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool, mask_secret: bytes | None
 ) -> DryRunResult:
     """Do for an Arrow stream what `perform_dry_run` does for messages."""
 

@@ -17,7 +17,7 @@ _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+p
 """The driver that Mirrorgate has anyway, for an address that names none."""
 
 _SESSIONS: Final = {
-    Dialect.POSTGRESQL: ("SET TIME ZONE 'UTC'", "SET TRANSACTION READ ONLY"),
+    Dialect.POSTGRESQL: ("SET TIME ZONE 'UTC'", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"),
     Dialect.MYSQL: ("SET time_zone = '+00:00'",),
     Dialect.ORACLE: ("ALTER SESSION SET TIME_ZONE = 'UTC'",),
 }
@@ -32,6 +32,7 @@ class SourceDatabase:
         self.dialect = _dialect_of(connection.dialect.name)
         for statement in _SESSIONS.get(self.dialect, ()):
             connection.execute(sa.text(statement))
+        connection.commit()  # a rollback would undo them
 
     def buckets(self, queries: SourceQueries, digits: int) -> dict[str, Digest]:
         """Return the count and checksum of every bucket. Raises Misconfigured `source_away`."""
@@ -40,12 +41,22 @@ class SourceDatabase:
             return {str(bucket): Digest(int(rows), int(checksum)) for bucket, rows, checksum in found}
 
     def rows(self, queries: SourceQueries, buckets: Collection[str]) -> dict[str, dict[str, int]]:
-        """Return the key text and checksum of the rows in some buckets. Raises Misconfigured `source_away`."""
+        """Return the key text and checksum of the rows in some buckets.
+
+        Raises Misconfigured `source_away` or `source_ambiguous`.
+        """
         digits = len(next(iter(buckets)))
         grouped: defaultdict[str, dict[str, int]] = defaultdict(dict)
         with _faults():
             for key, checksum in self._connection.execute(_text(queries.rows(buckets))):
-                grouped[bucket_of(str(key), digits)][str(key)] = int(checksum)
+                of_bucket = grouped[bucket_of(str(key), digits)]
+                if str(key) in of_bucket:
+                    raise Misconfigured(
+                        Code.SOURCE_AMBIGUOUS,
+                        "the source has two rows with the same key",
+                        remedy="Give a --relation in which the key columns of the table identify each row.",
+                    )
+                of_bucket[str(key)] = int(checksum)
         return {bucket: grouped.get(bucket, {}) for bucket in sorted(buckets)}
 
     def start_again(self) -> None:

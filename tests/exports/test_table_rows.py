@@ -18,6 +18,7 @@ from app.errors import Code
 from app.exports.table_rows import ExportedRows, export_rows, find_exportable
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support.gateway_parts import registered, stage, typed
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update
 from tests.support.samples.schemas import schema_of
@@ -103,6 +104,19 @@ def test_an_export_that_fails_leaves_the_former_file(
     monkeypatch.setattr("app.exports.table_rows.row_groups", full)
     with pytest.raises(OSError, match="No space"):
         exported(engine, "sales.t", file)
+    assert file.read_bytes() == former
+
+
+def test_a_table_that_was_recreated_meanwhile_leaves_the_former_file(
+    engine: sa.Engine, table: Table, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.parquet"
+    exported(engine, "sales.t", file)
+    former = file.read_bytes()
+    sql.run(engine, "UPDATE mirrorgate.tables SET generation = generation + 1, revision = revision + 1")
+    with rejected() as rejection:
+        export_rows(engine, table, file, lambda _: None)
+    assert rejection.code is Code.UNKNOWN_TABLE
     assert file.read_bytes() == former
 
 

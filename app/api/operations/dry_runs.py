@@ -40,6 +40,12 @@ async def try_messages(
     """
     reader = _QUERIES[source_format](query).reader_of(body, limits=gateway.input_limits, keep_rejected=False)
     try:
-        return await perform_dry_run(gateway.engine, reader, principal, marker_first=gateway.settings.marker_first)
+        return await perform_dry_run(
+            gateway.engine,
+            reader,
+            principal,
+            marker_first=gateway.settings.marker_first,
+            mask_secret=gateway.settings.mask_secret_bytes,
+        )
     except RejectedInput as error:
         raise await asyncio.to_thread(reader.explained, error, body) from None

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from app.api.gateway import Gateway
 from app.api.operations.visible_tables import visible_table
 from app.api.schemas.recovery.source_checks import (
-    MAX_ROWS,
     BucketDifferenceModel,
     RowDifferencesModel,
     SourceCheckModel,
@@ -20,7 +19,7 @@ from app.domain.model.table_schema import Column
 from app.domain.rows.typed_images import typed_images
 from app.domain.source_checks.canonical import canonical_rows
 from app.domain.source_checks.columns import compared_columns
-from app.domain.source_checks.digests import BucketDigests, BucketRows, Digest
+from app.domain.source_checks.digests import MAX_ROWS, BucketDigests, BucketRows, Digest
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
 from app.staging.images.snapshot import image_snapshot
@@ -90,8 +89,9 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
             )
         yield _Rows(None, gateway.mirror_rows.typed(table.name, _as_landed(table, columns)))
         return
-    table.require_images()
     names = [column.name for column in columns]
     with image_snapshot(gateway.engine, table) as snapshot:
-        batches = (typed_images(images, table.schema, table.options, names) for images in snapshot.images)
+        batches = (
+            typed_images(images, snapshot.table.schema, snapshot.table.options, names) for images in snapshot.images
+        )
         yield _Rows(snapshot.sequence, batches)

@@ -18,6 +18,7 @@ from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import Patience, Producer
+from app.client.table_path import table_path
 from app.errors import Code, MirrorgateError
 from app.errors.codes import Kind
 
@@ -119,7 +120,7 @@ def _sending(client: GatewayClient, rule: TopicRule, topic: str, table: str | No
 def _may_exist(client: GatewayClient, table: str) -> bool:
     """Return False for a table that the gateway does not know; a key that may only send cannot ask."""
     try:
-        client.get(f"/v1/tables/{table}")
+        client.get(table_path(table))
     except RejectedByGateway as error:
         return error.code is not Code.UNKNOWN_TABLE
     return True

@@ -6,24 +6,22 @@ import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
-from urllib.parse import quote
 
 import typer
 
 from app.cli.console import ERRORS, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
+from app.client.table_path import table_path
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.source_checks.columns import compared_columns
 from app.domain.source_checks.dialects import Dialect
+from app.domain.source_checks.digests import MAX_ROWS
 from app.domain.source_checks.source_sql import SourceQueries
 from app.extras import require_extras
 
 if TYPE_CHECKING:
     from app.client.http import GatewayClient
     from app.source.database import SourceDatabase
-
-MAX_ROWS: Final = 100_000
-"""Rows of the source that one round compares; buckets beyond it are reported without their rows."""
 
 _KINDS: Final = ("missing", "surplus", "changed")
 _MAX_SHOWN: Final = 20
@@ -88,7 +86,7 @@ def check(
     if against not in ("images", "mirror"):
         raise typer.BadParameter("choose images or mirror", param_hint="--against")
     with connection.client() as client:
-        path = f"/v1/tables/{quote(table, safe='')}"
+        path = table_path(table)
         schema = _schema(client.get(f"{path}/schema"))
         masked = client.get(path)["options"]["masks"]
         compared = compared_columns(schema, columns, masked)
@@ -121,9 +119,10 @@ def _compare(client: "GatewayClient", database: "SourceDatabase", wanted: _Check
     answer: dict[str, Any] = client.post(f"{wanted.path}/checks", base | {"buckets": body})
     answer["source_rows"] = sum(one.rows for one in source.values())
     chosen = _chosen(answer["buckets"])
-    if not chosen:
+    if not chosen:  # nothing differs, or a bucket has too many rows
         return answer
     keys: dict[str, set[str]] = {}
+    is_listed = True
     for number in range(wanted.rounds):
         if number:
             threading.Event().wait(wanted.pause)
@@ -131,21 +130,22 @@ def _compare(client: "GatewayClient", database: "SourceDatabase", wanted: _Check
         rows = database.rows(wanted.queries, chosen)
         found = client.post(f"{wanted.path}/checks", base | {"rows": rows})["keys"]
         differing = {kind: {*found[kind]} for kind in _KINDS}
+        is_listed = found["count"] == sum(map(len, differing.values()))
         keys = {kind: keys[kind] & differing[kind] for kind in _KINDS} if number else differing
-        if not any(keys.values()):
+        if is_listed and not any(keys.values()):
             break
     answer["keys"] = {kind: sorted(keys[kind]) for kind in _KINDS}
-    answer["equal"] = not any(keys.values()) and len(chosen) == len(answer["buckets"])
+    answer["equal"] = is_listed and not any(keys.values()) and len(chosen) == len(answer["buckets"])
     return answer
 
 
 def _chosen(buckets: list[Mapping[str, Any]]) -> list[str]:
-    """Return as many of the differing buckets as one round compares, one at least."""
+    """Return as many of the differing buckets as one round compares: none if the first has too many rows."""
     chosen: list[str] = []
     rows = 0
     for one in buckets:
         rows += one["source"]["rows"]
-        if chosen and rows > MAX_ROWS:
+        if rows > MAX_ROWS:
             break
         chosen.append(one["bucket"])
     return chosen
@@ -188,4 +188,6 @@ def _print(table: str, found: Mapping[str, Any]) -> None:
             more = " …" if len(listed) > _MAX_SHOWN else ""
             say(f"{len(listed):,} rows {meaning}: {', '.join(listed[:_MAX_SHOWN])}{more}")
     rows = sum(max(one["source"]["rows"], one["gateway"]["rows"]) for one in found["buckets"])
+    if found["keys"] is None:
+        say(f"a bucket has more than {MAX_ROWS:,} rows; give more --digits to compare them one by one")
     say(f"{len(found['buckets']):,} buckets of {rows:,} rows differed in the first round; `--json` lists them")

@@ -7,6 +7,7 @@ import typer
 
 from app.cli.console import say
 from app.cli.options import AsJson, Connection, TableName, with_connection
+from app.client.table_path import table_path
 
 
 @with_connection
@@ -18,7 +19,7 @@ def list_loads(connection: Connection, table: TableName, as_json: AsJson = False
     from app.cli.output import Grid, moment
 
     with connection.client() as client:
-        loads = client.get(f"/v1/tables/{table}/loads")["loads"]
+        loads = client.get(f"{table_path(table)}/loads")["loads"]
     if as_json:
         typer.echo(json.dumps(loads))
         return
@@ -40,7 +41,7 @@ def abort_load(
 
     Example: `mirrorgate tables abort-load shop.prices`
     """
-    path = f"/v1/tables/{table}/loads"
+    path = f"{table_path(table)}/loads"
     with connection.client() as client:
         if load is None:
             found = [one["load"] for one in client.get(path)["loads"] if one["state"] in ("open", "completing")]

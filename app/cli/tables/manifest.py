@@ -5,7 +5,6 @@ import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import typer
 
@@ -16,6 +15,7 @@ from app.client.table_manifest.export import to_manifest
 from app.client.table_manifest.manifest import DeclaredTable, read_manifest
 from app.client.table_manifest.plan import Action, Plan, TablePlan, plan_tables, registration
 from app.client.table_manifest.present_table import PresentTable
+from app.client.table_path import table_path
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import TableOptions
@@ -83,7 +83,7 @@ def present_tables(
     found, others = [], []
     for status in client.get("/v1/tables")["tables"]:
         if wanted is None or TableName.parse(status["table"]).folded in wanted:
-            schema = client.get(f"/v1/tables/{quote(status['table'], safe='')}/schema")
+            schema = client.get(f"{table_path(status['table'])}/schema")
             found.append(_present(status, schema))
         else:
             others.append(status["table"])
@@ -127,7 +127,7 @@ def _carry_out(client: GatewayClient, plan: Plan, as_json: bool) -> None:
     end: MirrorgateError | KeyboardInterrupt | None = None
     try:
         for table in plan.to_do:
-            client.put(f"/v1/tables/{quote(table.name, safe='')}", table.request)
+            client.put(table_path(table.name), table.request)
             done.append(table)
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error

@@ -11,6 +11,7 @@ import typer
 
 from app.cli.console import OUTPUT, say
 from app.cli.options import Connection, GenerationOption, TableName, with_connection
+from app.client.table_path import table_path
 from app.errors import Code
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def drop(connection: Connection, table: TableName, generation: GenerationOption,
     Example: `mirrorgate tables drop sales.orders --generation 1`
     """
     with connection.client() as client:
-        begin = partial(client.delete, f"/v1/tables/{table}", generation=generation)
+        begin = partial(client.delete, table_path(table), generation=generation)
         _run_operation(client, table, generation, begin, wait=wait)
 
 
@@ -67,7 +68,7 @@ def recreate(
 
         wanted = registration_of(file, table)
     with connection.client() as client:
-        begin = partial(client.post, f"/v1/tables/{table}/recreate", wanted, generation=generation)
+        begin = partial(client.post, f"{table_path(table)}/recreate", wanted, generation=generation)
         _run_operation(client, table, generation, begin, wait=wait)
 
 
@@ -81,7 +82,7 @@ def rename(
 ) -> None:
     """Rename a table. Its rows land again from row images if the table keeps them, else the source must reload it."""
     with connection.client() as client:
-        begin = partial(client.post, f"/v1/tables/{table}/rename", {"name": new_name}, generation=generation)
+        begin = partial(client.post, f"{table_path(table)}/rename", {"name": new_name}, generation=generation)
         _run_operation(client, table, generation, begin, wait=wait)
 
 
@@ -137,7 +138,7 @@ def show_events(connection: Connection, table: TableName) -> None:
 
 def _request(connection: Connection, operation: str, table: str, generation: int) -> None:
     with connection.client() as client:
-        answer = client.post(f"/v1/tables/{table}/{operation}", {}, generation=generation)
+        answer = client.post(f"{table_path(table)}/{operation}", {}, generation=generation)
     say(f"{answer['table']}: {operation.partition('/')[0]} accepted, state {answer['state']}")
 
 
@@ -175,7 +176,7 @@ def _events(client: "GatewayClient", table: str, after: int) -> tuple[list[dict[
     events: list[dict[str, Any]] = []
     following: int | None = after
     while following is not None:
-        page = client.get(f"/v1/tables/{table}/events", after=following, limit=_PAGE)
+        page = client.get(f"{table_path(table)}/events", after=following, limit=_PAGE)
         events += page["events"]
         following = page["next_after"]
     return events, events[-1]["id"] if events else after
@@ -186,7 +187,7 @@ def _state_reason(client: "GatewayClient", table: str) -> str | None:
     from app.client.http import RejectedByGateway
 
     try:
-        reason: str | None = client.get(f"/v1/tables/{table}")["state_reason"]
+        reason: str | None = client.get(table_path(table))["state_reason"]
     except RejectedByGateway as error:
         if error.code is not Code.UNKNOWN_TABLE:
             raise

@@ -5,17 +5,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
 from app.cli.console import ERRORS, say
 from app.cli.options import AsJson, Connection, with_connection
+from app.client.table_path import table_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.client.http import GatewayClient
+    from app.client.http import GatewayClient, RejectedByGateway
 
 _POLL_SECONDS: Final = 0.2
 _ENDED: Final = frozenset({"checked", "done", "failed"})
@@ -69,6 +69,8 @@ def rebuild(
         raise typer.BadParameter("--all takes no table and no change of columns or keys")
     if not every and (table is None or generation is None):
         raise typer.BadParameter("name a table and its --generation, or give --all")
+    from app.client.http import RejectedByGateway
+
     with connection.client() as client:
         chosen = _with_images(client) if every else [(table or "", generation or 1)]
         wanted: dict[str, Any] = {"dry_run": dry_run}
@@ -76,9 +78,20 @@ def rebuild(
             wanted["columns"] = _columns(client, table or "", types or [], dropped or [], renamed or [])
         if key_columns:
             wanted["key_columns"] = key_columns
+        refused = {}
         for name, number in chosen:
-            client.post(f"/v1/tables/{name}/rebuild", wanted, generation=number)
-        results = [_followed(client, *entry, wait=wait, quiet=as_json) for entry in chosen]
+            try:
+                client.post(f"{table_path(name)}/rebuild", wanted, generation=number)
+            except RejectedByGateway as error:
+                if not every:
+                    raise
+                refused[name] = error
+        results = [
+            _refused(name, refused[name])
+            if name in refused
+            else _followed(client, name, number, wait=wait, quiet=as_json)
+            for name, number in chosen
+        ]
     if as_json:
         typer.echo(json.dumps(results if every else results[0]))
     else:
@@ -86,6 +99,12 @@ def rebuild(
             _say_result(result)
     if any(result["phase"] == "failed" or result["findings"] for result in results):
         raise typer.Exit(_FAILED)
+
+
+def _refused(table: str, error: "RejectedByGateway") -> dict[str, Any]:
+    """Return the result of a table that cannot be rebuilt, in the form of the others."""
+    nothing: dict[str, Any] = {"rows_done": 0, "rows_total": None, "estimated_seconds": None, "findings": []}
+    return {"table": table, "phase": "failed", "detail": f"{error.detail} ({error.code})", **nothing}
 
 
 def _with_images(client: "GatewayClient") -> list[tuple[str, int]]:
@@ -104,7 +123,7 @@ def _columns(
     client: "GatewayClient", table: str, types: Sequence[str], dropped: Sequence[str], renamed: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the present columns with the changes."""
-    present = client.get(f"/v1/tables/{table}/schema")["columns"]
+    present = client.get(f"{table_path(table)}/schema")["columns"]
     by_name = {column["name"]: {**column, "from": column["name"]} for column in present}
 
     def find(name: str) -> dict[str, Any]:
@@ -130,7 +149,7 @@ def _columns(
 
 def _followed(client: "GatewayClient", table: str, generation: int, *, wait: bool, quiet: bool) -> dict[str, Any]:
     """Return the rebuild as the gateway shows it, at its end if `wait`."""
-    address = f"/v1/tables/{quote(table, safe='')}"
+    address = table_path(table)
     with _progress(table, hidden=quiet or not wait) as show:
         while True:
             found = client.get(address)["rebuild"]

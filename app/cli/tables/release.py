@@ -6,6 +6,7 @@ import typer
 
 from app.cli.console import say
 from app.cli.options import Connection, with_connection
+from app.client.table_path import table_path
 from app.errors import Code
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def release(
             _release_all(client, {"code": _parse_code(code or ""), "reason": reason})
         else:
             wanted = {"reason": reason, "rewrite_marker": rewrite_marker}
-            answer = client.post(f"/v1/tables/{table}/release", wanted, generation=generation)
+            answer = client.post(f"{table_path(table or '')}/release", wanted, generation=generation)
             say(f"{answer['table']}: release accepted, state {answer['state']}")
 
 

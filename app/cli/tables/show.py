@@ -3,12 +3,12 @@
 import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
 from app.cli.console import say
 from app.cli.options import AsJson, Connection, TableName, with_connection
+from app.client.table_path import table_path
 
 if TYPE_CHECKING:
     from app.domain.publication.metadata_chain import Block
@@ -30,7 +30,7 @@ def show_table(connection: Connection, table: TableName, as_json: AsJson = False
     from app.cli.output import print_facts
 
     with connection.client() as client:
-        found = client.get(f"/v1/tables/{quote(table, safe='')}")
+        found = client.get(table_path(table))
     if as_json:
         typer.echo(json.dumps(found))
     else:
@@ -57,7 +57,7 @@ def register_table(
     """
     wanted = {"columns": [_column(text) for text in columns], "key_columns": key_columns or []}
     with connection.client() as client:
-        registered = client.put(f"/v1/tables/{table}", wanted)
+        registered = client.put(table_path(table), wanted)
     say(f"{registered['table']}: generation {registered['generation']}, schema {registered['schema_version']}")
 
 
@@ -73,7 +73,7 @@ def _column(text: str) -> dict[str, Any]:
 def show_schema(connection: Connection, table: TableName) -> None:
     """Print the current columns and keys as JSON, in the form that `PUT /v1/tables/{table}` takes."""
     with connection.client() as client:
-        found = client.get(f"/v1/tables/{table}/schema")
+        found = client.get(f"{table_path(table)}/schema")
     typer.echo(json.dumps({name: found[name] for name in ("key_columns", "columns")}, indent=2))
 
 
@@ -86,7 +86,7 @@ def show_files(connection: Connection, table: TableName) -> None:
     with connection.client() as client:
         after: int | None = 0
         while after is not None:
-            page = client.get(f"/v1/tables/{table}/files", after=after, limit=_PAGE)
+            page = client.get(f"{table_path(table)}/files", after=after, limit=_PAGE)
             for file in page["files"]:
                 batches = f"{file['first_sequence']}-{file['last_sequence']}" if file["rows"] else "seed"
                 size = "" if file["bytes"] is None else f"{file['bytes']:,}"
@@ -132,7 +132,7 @@ def _blocks(connection: Connection, table: str) -> "list[Block]":
     with connection.client() as client:
         start: int | None = 0
         while start is not None:
-            page = client.get(f"/v1/tables/{table}/chain", start=start, limit=_PAGE)
+            page = client.get(f"{table_path(table)}/chain", start=start, limit=_PAGE)
             for block in page["blocks"]:
                 written = datetime.fromisoformat(block["system_time"])
                 blocks.append(Block(block["sequence_number"], block["previous_hash"], written, block["event"]))

@@ -1,8 +1,9 @@
 """Send one file as a load session: begin, send, complete; continue after a crash.
 
 The state folder has a file for each table with an unfinished load: its id, the file that is loaded, and how many of its
-messages are durable. It is on disk before the load begins. Rows that are sent again are upserts of the same values, so
-the count may lag behind; each request has an idempotency key made of the load and its body, so most are recognized.
+messages are durable. It is on disk before the load begins. A load that the gateway does not know begins anew, with all
+messages. Messages that are sent again are upserts of the same values in the same order, so the count may lag behind;
+each request has an idempotency key made of the load, its place and its body, so most are recognized.
 """
 
 import os
@@ -78,11 +79,9 @@ class LoadRun:
                 wanted.modified,
             )
             found = self._state_of(known)
-            if is_same and state is not None and found in {"open", "completing", "completed", None}:
+            if is_same and state is not None and found in {"open", "completing", "completed"}:
                 self._record = known
-                if found is None:
-                    self._begin()
-                return known.messages if found in {"open", None} else None
+                return known.messages if found == "open" else None
             if found in {"open", "completing"}:
                 self._load(known).abort()
         self._record = LoadRecord(str(uuid4()), self._mode, file, wanted.size, wanted.modified)
@@ -92,7 +91,7 @@ class LoadRun:
     def begin(self, chunk: Chunk) -> Mapping[str, str]:
         """Return the headers for the next request, which sends this chunk."""
         self._after = chunk.after
-        key = uuid5(UUID(self._record.load), sha256(chunk.body).hexdigest())
+        key = uuid5(UUID(self._record.load), f"{chunk.first} {sha256(chunk.body).hexdigest()}")
         return {**self._load(self._record).headers, "Idempotency-Key": key.hex}
 
     def accepted(self) -> None:

@@ -20,6 +20,9 @@ MAX_DIGITS: Final = 4
 MAX_LISTED: Final = 1_000
 """Differing rows that are listed by kind; beyond it they are only counted."""
 
+MAX_ROWS: Final = 100_000
+"""Rows of the source in one request."""
+
 _CHECKSUM_DIGITS: Final = 8
 
 

@@ -17,6 +17,11 @@ SETUP: Final[Mapping[Code, Entry]] = {
         "`mirrorgate tables check` cannot read the source of a table.",
         "Check the address, the rights of its account, and the names of table and columns.",
     ),
+    Code.SOURCE_AMBIGUOUS: Entry(
+        Kind.MISCONFIGURED,
+        "The source of a table has two rows with the same key, so its rows cannot be compared one by one.",
+        "Compare with a relation in which the key columns of the table identify each row.",
+    ),
     Code.PUBLIC_WITHOUT_KEY: Entry(
         Kind.MISCONFIGURED,
         "The API would listen beyond this machine, but no API key exists.",

@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Table
+from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import scan_row_images
 from app.staging.connection.database import Engine, translated_errors
+from app.staging.tables.registry import find_table_by_id
 
 _IMAGES_AT_ONCE: Final = 5_000
 
@@ -17,8 +19,9 @@ SELECT_LAST_SEQUENCE = sa.text("SELECT last_sequence FROM mirrorgate.table_count
 
 
 class ImageSnapshot(NamedTuple):
-    """The row images of a generation after its batch `sequence`."""
+    """The row images of a table after its batch `sequence`."""
 
+    table: Table
     sequence: BatchSequence
     images: Iterator[list[bytes]]
     """Some images at a time, in the order of their keys."""
@@ -26,10 +29,18 @@ class ImageSnapshot(NamedTuple):
 
 @contextmanager
 def image_snapshot(engine: Engine, table: Table) -> Iterator[ImageSnapshot]:
-    """Read the row images of a table in one snapshot of the database, which lasts as long as the block."""
+    """Read the row images of a table in one snapshot of the database, which lasts as long as the block.
+
+    The table is read again, because it may have changed since. Raises RejectedInput `unknown_table` for one of another
+    generation, and `no_row_images`.
+    """
     with translated_errors(), engine.connect() as session:
         connection = session.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with connection.begin():
+            present = find_table_by_id(connection, table.table_id)
+            if present is None or present.generation != table.generation:
+                raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table.name} was dropped or recreated in the meantime")
+            present.require_images()
             sequence = connection.execute(SELECT_LAST_SEQUENCE, {"table_id": table.table_id}).scalar_one()
             chunks = scan_row_images(connection, table.table_id, table.generation, _IMAGES_AT_ONCE)
-            yield ImageSnapshot(BatchSequence(sequence), (list(chunk.values()) for chunk in chunks))
+            yield ImageSnapshot(present, BatchSequence(sequence), (list(chunk.values()) for chunk in chunks))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -102,6 +103,35 @@ def test_a_killed_load_continues_with_the_same_command(
     assert loads(gateway) == ["completed"]
     assert notes(api_engine) == dict.fromkeys(range(30), "a")
     assert sql.value(api_engine, "SELECT rows FROM mirrorgate.loads") == 30
+
+
+def test_a_load_that_the_gateway_forgot_begins_anew_with_all_rows(
+    gateway: Gateway,
+    table: str,
+    api_engine: sa.Engine,
+    api_address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, state = tmp_path / "prices.csv", tmp_path / "state"
+    file.write_bytes(prices(range(5), "a"))
+    state.mkdir()
+    found = file.stat()
+    facts = {"load": str(uuid4()), "mode": "full", "file": str(file.resolve()), "messages": 4}
+    record = json.dumps(facts | {"size": found.st_size, "modified": found.st_mtime_ns})
+    (state / f"{TABLE}.load.json").write_text(record)
+    options = ("--format", "rows-csv", "--table", TABLE, "--load", "full", "--state-dir", state)
+    assert Terminal(api_address, monkeypatch, capsys).run("send", file, *options).status == 0
+    assert notes(api_engine) == dict.fromkeys(range(5), "a")
+
+
+def test_rows_that_come_back_within_a_file_land_in_their_order(
+    gateway: Gateway, table: str, api_engine: sa.Engine, send: Send
+) -> None:
+    content = b"id,note\n1,a\n1,b\n1,a\n"
+    assert send(content, "--load", "full", "--batch", 1).status == 0
+    assert notes(api_engine) == {1: "a"}
 
 
 def test_another_open_load_ends_the_command_with_its_id(gateway: Gateway, table: str, send: Send) -> None:

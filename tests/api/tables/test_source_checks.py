@@ -119,6 +119,21 @@ def test_a_row_of_each_kind_of_difference_is_named_by_its_key(
     assert keys == {"missing": ["100"], "surplus": ["8"], "changed": ["4"]}
 
 
+def test_times_are_compared_in_utc_in_every_round(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
+    with source.begin() as connection:
+        connection.execute(sa.text(f"ALTER DATABASE \"{source.url.database}\" SET timezone = 'Asia/Tokyo'"))
+        connection.execute(sa.text("DELETE FROM shop.orders WHERE id = 8"))
+    _, found = check(terminal, source, "--digits", 1)
+    assert [len(found["keys"][kind]) for kind in ("missing", "surplus", "changed")] == [0, 1, 0]
+
+
+def test_a_source_with_a_key_twice_is_named(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
+    twice = "(SELECT * FROM shop.orders UNION ALL SELECT * FROM shop.orders WHERE id = 3)"
+    ended = terminal.run("tables", "check", TABLE, "--source", url_of(source), "--pause", 0, "--relation", twice)
+    assert ended.status != 0
+    assert "two rows with the same key" in ended.errors
+
+
 def test_only_the_chosen_columns_count(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
     with source.begin() as connection:
         connection.execute(sa.text("UPDATE shop.orders SET small = 0"))

@@ -7,9 +7,6 @@ from pydantic import ConfigDict, Field
 from app.api.schemas.common import Model
 from app.domain.source_checks.digests import MAX_DIGITS, BucketDifference, Digest, RowDifferences
 
-MAX_ROWS: Final = 100_000
-"""Rows of the source in one request."""
-
 _BUCKET: Final = rf"^[0-9a-f]{{1,{MAX_DIGITS}}}$"
 Bucket = Annotated[str, Field(pattern=_BUCKET)]
 Checksum = Annotated[int, Field(ge=0, le=2**63 - 1)]
