@@ -8,14 +8,14 @@ import asyncio
 from dataclasses import dataclass
 
 from app.domain.access.rights import Principal
-from app.domain.model.dead_letter import LetterState, WrittenMessage
+from app.domain.model.dead_letter import WrittenMessage
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import kept_message
 from app.staging.batches.batch import Receipt
-from app.staging.batches.dead_letter_transaction import NO_LONGER_WAITING, ended_letter, settled_letter, unknown_letter
+from app.staging.batches.dead_letter_transaction import NO_LONGER_WAITING, require_waiting, unknown_letter
 from app.staging.batches.dead_letters import LetterReplay, find_letter, next_waiting, read_message, renew_errors
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registry import find_table
@@ -76,10 +76,7 @@ class Replays:
             letter, table = find_letter(connection, name, letter_id), find_table(connection, name)
             if letter is None:
                 raise unknown_letter(letter_id)
-            if table is None or (table.table_id, table.generation) != (letter.table_id, letter.generation):
-                raise ended_letter(letter.generation)
-            if letter.state is not LetterState.WAITING:
-                raise settled_letter(letter_id)
+            require_waiting(letter, table)
             return read_message(connection, letter_id)
 
     def _next(self, name: TableName, after: int, limit: int) -> tuple[Table, list[int]]:

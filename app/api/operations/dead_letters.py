@@ -11,11 +11,12 @@ from app.ingest import Replays
 from app.ingest.replay import ReplayedLetters
 from app.observability.api_metrics import REPLAYED_LETTERS
 from app.staging.batches.batch import Receipt
-from app.staging.batches.dead_letter_transaction import unknown_letter
+from app.staging.batches.dead_letter_transaction import require_waiting, settled_letter, unknown_letter
 from app.staging.batches.dead_letters import StoredLetter, discard_letters, find_letter, read_message
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.events import record_event
 from app.staging.tables.operations import locked_table
+from app.staging.tables.registry import find_table
 
 
 def require_letter(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
@@ -60,6 +61,19 @@ def discard_one(gateway: Gateway, table: str, letter_id: int, principal: Princip
     with translated_errors(), gateway.engine.begin() as connection:
         require_letter(connection, name, letter_id)
         return _discard(connection, found_table(connection, name), letter_id, letter_id, principal)
+
+
+def discard_waiting(gateway: Gateway, table: str, letter_id: int, principal: Principal) -> None:
+    """Discard a letter that waits in the table's present generation.
+
+    Raises RejectedInput `unknown_dead_letter`, `generation_mismatch` or `dead_letter_settled`.
+    """
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        letter = require_letter(connection, name, letter_id)
+        found = require_waiting(letter, find_table(connection, name))
+        if not _discard(connection, found, letter_id, letter_id, principal):
+            raise settled_letter(letter_id)  # another caller has settled it since
 
 
 def discard_through(gateway: Gateway, table: str, generation: Generation, last: int, principal: Principal) -> int:

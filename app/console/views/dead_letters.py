@@ -39,6 +39,8 @@ class LetterRow:
     format: str
     received_at: datetime
     state: str
+    has_ended: bool
+    """Whether the letter waits in a generation that has ended, so it cannot be replayed; the drain discards it."""
     may_settle: bool
 
 
@@ -165,7 +167,8 @@ class ConfirmDiscardView:
 
 def letter_row(letter: StoredLetter, table: NamedTable, *, may_settle: bool) -> LetterRow:
     """Return a letter as the list shows it; `may_settle` is whether the user administers its table."""
-    first = letter.errors[0]
+    first, waits = letter.errors[0], letter.state is LetterState.WAITING
+    is_present = table.is_live and letter.generation == table.generation
     return LetterRow(
         id=letter.letter_id,
         path=f"{PATH}/{letter.letter_id}",
@@ -177,7 +180,8 @@ def letter_row(letter: StoredLetter, table: NamedTable, *, may_settle: bool) -> 
         format=letter.format,
         received_at=letter.received_at,
         state=letter.state,
-        may_settle=may_settle and letter.state is LetterState.WAITING,
+        has_ended=waits and not is_present,
+        may_settle=may_settle and waits and is_present,
     )
 
 

@@ -11,12 +11,13 @@ import sqlalchemy as sa
 
 from app.domain.model.dead_letter import MAX_WAITING_BYTES, MAX_WAITING_LETTERS, LetterState
 from app.domain.model.request_identity import RequestIdentity
-from app.domain.model.table import BatchSequence, TableId
+from app.domain.model.table import BatchSequence, Table, TableId
 from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.batches.dead_letters import (
     LetterReplay,
     LockedLetter,
+    StoredLetter,
     TableLetters,
     count_waiting,
     insert_letters,
@@ -88,13 +89,25 @@ class DeadLetterTransaction:
             raise ended_letter(letter.generation)
 
 
+def require_waiting(letter: StoredLetter, table: Table | None) -> Table:
+    """Return the live table of a letter's name if the letter waits in its present generation.
+
+    Raises RejectedInput `generation_mismatch` or `dead_letter_settled`.
+    """
+    if table is None or (table.table_id, table.generation) != (letter.table_id, letter.generation):
+        raise ended_letter(letter.generation)
+    if letter.state is not LetterState.WAITING:
+        raise settled_letter(letter.letter_id)
+    return table
+
+
 def unknown_letter(letter_id: int) -> RejectedInput:
     """Return the rejection for a letter that no table of the name has."""
     return RejectedInput(Code.UNKNOWN_DEAD_LETTER, f"the table has no dead letter {letter_id}")
 
 
 def settled_letter(letter_id: int) -> RejectedInput:
-    """Return the rejection for the replay of a letter that is settled."""
+    """Return the rejection for settling a letter that is settled."""
     return RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {letter_id} is already replayed or discarded")
 
 
@@ -105,7 +118,7 @@ def dead_letters_full(entry: TableLetters, detail: str) -> RejectedInput:
 
 
 def ended_letter(generation: int) -> RejectedInput:
-    """Return the rejection for the replay of a letter whose generation has ended."""
+    """Return the rejection for settling a letter whose generation has ended."""
     detail = f"the dead letter belongs to generation {generation}, which has ended"
-    remedy = "If the present generation needs the message, send the message again. Otherwise discard the letter."
+    remedy = "If the present generation needs the message, send the message again. The drain discards the letter."
     return RejectedInput(Code.GENERATION_MISMATCH, detail, remedy=remedy)

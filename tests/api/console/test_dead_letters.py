@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from app.staging.tables.drop_completion import finish_drop
 from tests.api.calls import Gateway, insert
 from tests.api.console.plain_browser import Browser, check_markup, signed_in
+from tests.support.gateway_parts import current
+from tests.support.postgres.ledger import claim_by
 
 PATH = "/console/dead-letters"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\n\u202eevil"
@@ -161,3 +165,30 @@ def test_one_letter_is_discarded_only_with_its_id_typed_in(browser: Browser, gat
     letter = leave(gateway)
     assert browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter + 1).status_code == 400
     assert "Done: the letter is discarded" in browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter).text
+
+
+def test_a_letter_of_an_ended_generation_cannot_be_settled_and_a_settled_one_not_discarded_again(
+    browser: Browser, gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    ended, dropped = leave(gateway), leave(gateway, "hr.people")
+    gateway.post("/v1/tables/shop.items/recreate?generation=1").raise_for_status()
+    gateway.delete("/v1/tables/hr.people?generation=1").raise_for_status()
+    for name in ("shop.items", "hr.people"):
+        table = current(api_engine, name)
+        _, epoch = claim_by(api_engine, table.table_id)
+        with api_engine.begin() as connection:
+            finish_drop(connection, table, epoch, marker_first=False)
+    page = browser.page(PATH)
+    assert (page.count("generation ended"), "checkbox" in page) == (2, False)
+    for letter in (ended, dropped):
+        assert 'action="' + f"{PATH}/{letter}" not in browser.page(f"{PATH}/{letter}")
+        refused = browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter)
+        assert (refused.status_code, "generation_mismatch" in refused.text) == (409, True)
+    all_of = {f"letter-{letter}": "on" for letter in (ended, dropped)}
+    assert "0 of 2 done" in browser.submit(f"{PATH}/discard", confirmed="yes", **all_of).text
+    settled = leave(gateway)
+    browser.submit(f"{PATH}/{settled}/discard", dead_letter=settled)
+    again = browser.submit(f"{PATH}/{settled}/discard", dead_letter=settled)
+    assert (again.status_code, "dead_letter_settled" in again.text) == (409, True)
+    listed = browser.submit(f"{PATH}/discard", confirmed="yes", **{f"letter-{settled}": "on"})
+    assert "0 of 1 done" in listed.text

@@ -14,7 +14,7 @@ from app.api.console.answers import page, see_other
 from app.api.console.forms import ConsoleForm, Form
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
-from app.api.operations.dead_letters import discard_one, discard_through, letter_message, replay_one, replay_waiting
+from app.api.operations.dead_letters import discard_through, discard_waiting, letter_message, replay_one, replay_waiting
 from app.api.server.problem_responses import STATUS
 from app.console.views.dead_letters import (
     PATH,
@@ -144,7 +144,7 @@ def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway:
     if form.number("dead_letter") != letter_id:
         raise RejectedInput(Code.BAD_REQUEST, f"the typed text is not {letter_id}", remedy="Go back, and type the id.")
     _, table = _found(user, gateway, letter_id)
-    discard_one(gateway, str(table.name), letter_id, principal)
+    discard_waiting(gateway, str(table.name), letter_id, principal)
     return see_other(f"{PATH}/{letter_id}?done=1")
 
 
@@ -173,12 +173,11 @@ def discard_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gat
     outcomes = []
     for row in rows:
         try:
-            number = discard_one(gateway, row.table, row.id, principal)
+            discard_waiting(gateway, row.table, row.id, principal)
         except RejectedInput as error:
             outcomes.append(_failed(row, error))
         else:
-            what = "Discarded." if number else "It was replayed or discarded before."
-            outcomes.append(OutcomeView(row.id, row.path, row.table, True, what))
+            outcomes.append(OutcomeView(row.id, row.path, row.table, True, "Discarded."))
     view = outcomes_view("Discard of the selected letters", outcomes)
     return page(request, "dead_letters_done.html", view, user.chrome("dead_letters"))
 
