@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.console.answers import page, see_other
 from app.api.console.attempts import SIGN_IN_ATTEMPTS
 from app.api.console.forms import ConsoleForm, check_origin, read_form
+from app.api.console.rejections import rejected
 from app.api.console.sessions import (
     COOKIE_PATH,
     SESSION_COOKIE,
@@ -25,15 +26,12 @@ from app.api.console.sessions import (
 )
 from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, GatewayDep
-from app.api.middleware.error_handlers import record_rejection
-from app.api.server.problem_responses import STATUS
 from app.console.chrome import Theme
 from app.console.views.problem import SignInView
 from app.domain.access.api_key import ApiKey
 from app.domain.access.console_session import TOKEN_BYTES, SessionToken, safe_next
 from app.domain.access.rights import Credential
 from app.errors import MirrorgateError, RejectedInput
-from app.observability.api_metrics import REJECTED_REQUESTS
 from app.staging.access.audit_events import record_operation
 from app.staging.access.console_sessions import end_session, start_session
 from app.staging.connection.database import translated_errors
@@ -140,10 +138,9 @@ def rejected_sign_in(
     request: Request, gateway: Gateway, target: str, error: MirrorgateError, why: str, remedy: str
 ) -> Response:
     """Return the sign-in page with what was wrong. The try is logged, audited and counted like a rejected call."""
-    record_rejection(exchange_of(request.scope), error)
-    REJECTED_REQUESTS.labels(error.code).inc()
+    status = rejected(request, error).status
     view = SignInView(target, error=why, remedy=remedy, oidc=gateway.code_flow is not None)
-    return page(request, "sign_in.html", view, anonymous_chrome(request), status=int(STATUS[error.kind]))
+    return page(request, "sign_in.html", view, anonymous_chrome(request), status=status)
 
 
 def _referrer_path(request: Request) -> str:

@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from app.console.views.attention import address
+from app.console.views.notice import NoticeView
 from app.console.views.paging import PageLinks, links_of
 from app.domain.model.dead_letter import KEPT, LetterState, WrittenMessage
 from app.domain.model.table import TableId
-from app.errors import Code, MirrorgateError
+from app.errors import Code
 from app.errors.catalogue import CATALOGUE
 from app.staging.batches.dead_letters import StoredLetter
 from app.staging.connection.page_turn import Page
@@ -109,14 +110,6 @@ class MessageView:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureView:
-    """Why an action did not succeed, and what to do."""
-
-    why: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
 class LetterView:
     """The page of one letter."""
 
@@ -126,7 +119,7 @@ class LetterView:
     may_read: bool
     message: MessageView | None
     """None until the user asks for it: it has row values."""
-    failure: FailureView | None = None
+    failure: NoticeView | None = None
     done: bool = False
     correction: str | None = None
     """What the user has typed, after a replay that was rejected."""
@@ -216,11 +209,6 @@ def message_view(written: WrittenMessage) -> MessageView:
         except UnicodeDecodeError:
             text = None
     return MessageView(None if text is None or "\0" in text else text, len(content))
-
-
-def failure_of(error: MirrorgateError) -> FailureView:
-    """Return why an action was rejected."""
-    return FailureView(f"{error.code}: {error.detail}", error.remedy)
 
 
 def outcomes_view(title: str, outcomes: Sequence[OutcomeView]) -> OutcomesView:

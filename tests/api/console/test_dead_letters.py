@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -34,6 +35,31 @@ def leave(gateway: Gateway, table: str = "shop.items", **after: Any) -> int:
     gateway.arcion(message, on_reject="dead_letter").raise_for_status()
     letters = gateway.get(f"/v1/tables/{table}/dead-letters").raise_for_status().json()["letters"]
     return max(int(letter["id"]) for letter in letters)
+
+
+@contextmanager
+def full_disk_at(engine: sa.Engine, letter: int) -> Iterator[None]:
+    """Let Postgres have no disk space left when this letter is settled."""
+    body = "BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END"
+    make = [
+        f"CREATE FUNCTION mirrorgate.full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
+        "CREATE TRIGGER full_disk BEFORE UPDATE ON mirrorgate.dead_letters FOR EACH ROW "
+        f"WHEN (OLD.letter_id = {letter}) EXECUTE FUNCTION mirrorgate.full_disk()",
+    ]
+    with engine.begin() as connection:
+        for statement in make:
+            connection.execute(sa.text(statement))
+    try:
+        yield
+    finally:
+        with engine.begin() as connection:
+            connection.execute(sa.text("DROP FUNCTION mirrorgate.full_disk CASCADE"))
+
+
+def rejections(gateway: Gateway) -> int:
+    """Return how many requests were rejected because of a value."""
+    found = re.search(r'mirrorgate_rejected_requests_total\{code="bad_value"\} (\d+)', gateway.get("/metrics").text)
+    return int(found[1]) if found else 0
 
 
 def test_the_list_says_why_and_a_letter_with_hostile_values_shows_them_only_when_asked(
@@ -102,8 +128,10 @@ def test_a_letter_is_corrected_and_replayed_and_a_rejected_correction_is_kept_in
     browser: Browser, gateway: Gateway
 ) -> None:
     letter = leave(gateway)
+    before = rejections(gateway)
     again = browser.submit(f"{PATH}/{letter}/replay")
     assert again.status_code == 422
+    assert rejections(gateway) == before + 1
     assert "bad_value" in again.text
     wrong = browser.submit(f"{PATH}/{letter}/replay", message='{"tableName": </textarea><b>')
     assert wrong.status_code == 400
@@ -192,3 +220,16 @@ def test_a_letter_of_an_ended_generation_cannot_be_settled_and_a_settled_one_not
     assert (again.status_code, "dead_letter_settled" in again.text) == (409, True)
     listed = browser.submit(f"{PATH}/discard", confirmed="yes", **{f"letter-{settled}": "on"})
     assert "0 of 1 done" in listed.text
+
+
+def test_when_postgres_refuses_the_rest_of_the_selection_is_listed_as_not_tried(
+    browser: Browser, gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    letters = [leave(gateway, id=str(key)) for key in range(3)]
+    chosen = {f"letter-{letter}": "on" for letter in letters}
+    with full_disk_at(api_engine, letters[1]):
+        done = browser.submit(f"{PATH}/discard", confirmed="yes", **chosen)
+        assert (done.status_code, "1 of 3 done" in done.text) == (200, True)
+        assert (done.text.count("database_unavailable"), done.text.count("Not tried.")) == (1, 1)
+    assert gateway.status("shop.items")["dead_letters"]["waiting"] == 2
+    assert "2 of 3 done" in browser.submit(f"{PATH}/discard", confirmed="yes", **chosen).text

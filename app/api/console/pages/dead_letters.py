@@ -5,26 +5,24 @@ discard them, by the functions of the API's routes, so the events of both are th
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.console.answers import page, see_other
 from app.api.console.forms import ConsoleForm, Form
+from app.api.console.rejections import rejected
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations.dead_letters import discard_through, discard_waiting, letter_message, replay_one, replay_waiting
-from app.api.server.problem_responses import STATUS
 from app.console.views.dead_letters import (
     PATH,
     ConfirmDiscardView,
-    FailureView,
     LetterFilterView,
     LetterRow,
     LetterView,
     OutcomeView,
-    failure_of,
     letter_errors,
     letter_row,
     letters_view,
@@ -32,11 +30,12 @@ from app.console.views.dead_letters import (
     outcomes_view,
     replayed_view,
 )
+from app.console.views.notice import NoticeView
 from app.console.views.paging import link
 from app.domain.access.rights import Right
 from app.domain.model.dead_letter import LetterState
 from app.domain.model.table import Generation, TableId
-from app.errors import Code, RejectedInput
+from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.staging.batches.dead_letter_transaction import unknown_letter
 from app.staging.batches.dead_letters import LetterFilter, StoredLetter, find_letters, newest_letters
 from app.staging.connection.database import Connection, translated_errors
@@ -123,6 +122,7 @@ async def replay(
     try:
         await replay_one(gateway, name, letter_id, principal, correction)
     except RejectedInput as error:
+        refused = rejected(request, error)
         return await asyncio.to_thread(
             _letter_page,
             request,
@@ -130,9 +130,9 @@ async def replay(
             gateway,
             letter_id,
             with_message=bool(typed),
-            failure=failure_of(error),
+            failure=refused.notice,
             correction=typed or None,
-            status=int(STATUS[error.kind]),
+            status=refused.status,
         )
     return see_other(f"{PATH}/{letter_id}?done=1")
 
@@ -151,13 +151,16 @@ def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway:
 @router.post(PATH + "/replay")
 async def replay_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
     """Replay the selected letters in order; one that is rejected again does not hold the others back."""
-    principal = user.require(Right.ADMIN)
-    outcomes = []
-    for row in await asyncio.to_thread(_selected, user, gateway, form):
+    principal, outcomes = user.require(Right.ADMIN), list[OutcomeView]()
+    rows = await asyncio.to_thread(_selected, user, gateway, form)
+    for row in rows:
         try:
             receipt = await replay_one(gateway, row.table, row.id, principal)
         except RejectedInput as error:
-            outcomes.append(_failed(row, error))
+            outcomes.append(_failed(request, row, error))
+        except TemporarilyUnavailable as error:
+            outcomes += _stopped(request, rows[len(outcomes) :], error)
+            break
         else:
             outcomes.append(OutcomeView(row.id, row.path, row.table, True, f"Accepted as batch {receipt.sequence}."))
     view = outcomes_view("Replay of the selected letters", outcomes)
@@ -170,12 +173,15 @@ def discard_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gat
     principal, rows = user.require(Right.ADMIN), _selected(user, gateway, form)
     if not form.optional("confirmed"):
         return page(request, "dead_letters_confirm.html", ConfirmDiscardView(rows), user.chrome("dead_letters"))
-    outcomes = []
+    outcomes = list[OutcomeView]()
     for row in rows:
         try:
             discard_waiting(gateway, row.table, row.id, principal)
         except RejectedInput as error:
-            outcomes.append(_failed(row, error))
+            outcomes.append(_failed(request, row, error))
+        except TemporarilyUnavailable as error:
+            outcomes += _stopped(request, rows[len(outcomes) :], error)
+            break
         else:
             outcomes.append(OutcomeView(row.id, row.path, row.table, True, "Discarded."))
     view = outcomes_view("Discard of the selected letters", outcomes)
@@ -208,7 +214,7 @@ def _letter_page(
     *,
     with_message: bool,
     done: bool = False,
-    failure: FailureView | None = None,
+    failure: NoticeView | None = None,
     correction: str | None = None,
     status: int = 200,
 ) -> Response:
@@ -274,5 +280,13 @@ def _with_plain_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _failed(row: LetterRow, error: RejectedInput) -> OutcomeView:
-    return OutcomeView(row.id, row.path, row.table, False, f"{error.code}: {error.detail}", error.remedy)
+def _failed(request: Request, row: LetterRow, error: MirrorgateError) -> OutcomeView:
+    notice = rejected(request, error).notice
+    return OutcomeView(row.id, row.path, row.table, False, notice.title, notice.text)
+
+
+def _stopped(request: Request, rows: Sequence[LetterRow], error: TemporarilyUnavailable) -> Iterator[OutcomeView]:
+    """Yield the letter during which the gateway became unavailable, and those after it, which were not tried."""
+    yield _failed(request, rows[0], error)
+    for row in rows[1:]:
+        yield OutcomeView(row.id, row.path, row.table, False, "Not tried.", "Try again later.")

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from app.api.console.answers import page, see_other
 from app.api.console.forms import ConsoleForm, Form
+from app.api.console.rejections import rejected
 from app.api.console.sessions import ConsoleUser
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations import keys as operations
 from app.api.schemas.keys import MAX_OVERLAP_SECONDS, CreateKey
-from app.api.server.problem_responses import STATUS
 from app.console.views.keys import PATH, RIGHTS, KeyView, NewKeyView, SecretView, key_row, keys_view, path_of
 from app.domain.access.rights import Right
 from app.errors import Code, RejectedInput
@@ -57,11 +57,12 @@ def create(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: Gate
         made = operations.create(gateway, principal, CreateKey.model_validate(_wanted(form)))
     except ValidationError as error:
         wrong = dict.fromkeys(str(issue["loc"][0]) for issue in error.errors())
-        return _form_again(request, user, gateway, form, tuple(_PROBLEMS[name] for name in wrong))
+        refused = RejectedInput(Code.BAD_REQUEST, f"wrong fields of a new key: {', '.join(wrong)}")
+        return _form_again(request, user, gateway, form, refused, tuple(_PROBLEMS[name] for name in wrong))
     except RejectedInput as error:
         if error.code is not Code.BAD_REQUEST:
             raise
-        return _form_again(request, user, gateway, form, (f"{error.detail}.",))
+        return _form_again(request, user, gateway, form, error, (f"{error.detail}.",))
     view = SecretView(made.id, path_of(made.id), "The key is created", made.key, made.signing_secret, None)
     return page(request, "key_secret.html", view, user.chrome("keys"))
 
@@ -121,7 +122,12 @@ def _number(text: str, kind: type[float] | type[int]) -> float | str:
 
 
 def _form_again(
-    request: Request, user: ConsoleUser, gateway: Gateway, form: Form, problems: tuple[str, ...]
+    request: Request,
+    user: ConsoleUser,
+    gateway: Gateway,
+    form: Form,
+    error: RejectedInput,
+    problems: tuple[str, ...],
 ) -> Response:
     view = NewKeyView(
         can_sign=_can_sign(gateway),
@@ -133,8 +139,7 @@ def _form_again(
         bytes_per_second=form.raw("bytes_per_second"),
         problems=problems,
     )
-    status = int(STATUS[RejectedInput(Code.BAD_REQUEST, "").kind])
-    return page(request, "key_new.html", view, user.chrome("keys"), status=status)
+    return page(request, "key_new.html", view, user.chrome("keys"), status=rejected(request, error).status)
 
 
 def _can_sign(gateway: Gateway) -> bool:
