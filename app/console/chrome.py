@@ -40,7 +40,7 @@ SECTIONS: Final = (
     Section("overview", "Overview", "/console", Right.READ),
     Section("tables", "Tables", "/console/tables", Right.READ),
     Section("dead_letters", "Dead letters", "/console/dead-letters", Right.READ),
-    Section("producers", "Producers", "/console/producers", Right.READ),
+    Section("producers", "Producers", "/console/producers", Right.INGEST),
     Section("try", "Test a message", "/console/try", Right.INGEST),
     Section("doctor", "Doctor", "/console/doctor", Right.ADMIN, every_table=True),
     Section("keys", "Keys", "/console/keys", Right.ADMIN, every_table=True),

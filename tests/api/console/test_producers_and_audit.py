@@ -54,8 +54,7 @@ def test_a_key_sees_its_own_producers_and_an_administrator_all(
     browser: Browser, gateway: Gateway, api_address: str
 ) -> None:
     send(gateway, "of-the-administrator")
-    wanted = {"rights": ["ingest", "read"], "tables": ["*"]}
-    key = gateway.post("/v1/keys", json=wanted).json()["key"]
+    key = gateway.post("/v1/keys", json={"rights": ["ingest"], "tables": ["*"]}).json()["key"]
     with Gateway.at(api_address, key) as sender:
         send(sender, "of-the-key")
     with signed_in(api_address, key) as other:
@@ -64,6 +63,10 @@ def test_a_key_sees_its_own_producers_and_an_administrator_all(
         assert "of-the-administrator" not in other.page("/console/producers", key="0", producer="")
     page = browser.page("/console/producers")
     assert ("of-the-key" in page, "of-the-administrator" in page) == (True, True)
+    key = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["*"]}).json()["key"]
+    with signed_in(api_address, key) as reader:
+        assert "/console/producers" not in reader.page("/console")
+        assert reader.get("/console/producers").status_code == 403
 
 
 def test_producers_are_paged_both_ways_in_the_order_of_their_names(browser: Browser, gateway: Gateway) -> None:

@@ -31,7 +31,7 @@ def producers(
     back: _Text = "",
 ) -> Response:
     """List producers. A producer belongs to a key: only an administrator of all tables sees those of other keys."""
-    user.require(Right.READ)
+    user.require(Right.INGEST)
     administrator = user.principal(Right.ADMIN)
     sees_all = administrator is not None and administrator.oversees_every_table
     search, turn = q.strip(), ProducerTurn(key or None, producer, bool(back and key))
