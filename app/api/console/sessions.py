@@ -94,10 +94,16 @@ def anonymous_chrome(request: Request) -> Chrome:
     return Chrome(version("mirrorgate"), theme_of(request))
 
 
+def address_of(request: Request) -> str:
+    """Return path and query of a request as the browser wrote them: names in it stay escaped."""
+    path, query = request.scope["raw_path"].decode("latin-1"), request.url.query
+    return f"{path}?{query}" if query else path
+
+
 async def answer_sign_in(request: Request, error: Exception) -> Response:
     """Answer a request without a session: redirect a page, tell the script of a page, and keep where to go next."""
     assert isinstance(error, SignInRequired)
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    wanted = address_of(request)
     if request.headers.get("hx-request"):  # a part of a page: the script loads the page that it is on
         return Response(status_code=401, headers={"HX-Refresh": "true"})
     if not error.ended and request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":

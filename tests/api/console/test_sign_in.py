@@ -1,5 +1,6 @@
 """Signing in to the console: sessions, their cookies, their ends, and the forms of other sites."""
 
+import html
 import re
 from collections.abc import Iterator
 
@@ -44,6 +45,15 @@ def test_a_key_opens_a_session_in_a_cookie_that_no_script_and_no_other_site_uses
     page = browser.get("/console").raise_for_status()
     assert "<h1>Overview</h1>" in page.text
     assert page.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/console/tables/s.k%C3%B6%20%22x%22", "/console/tables?q=a%20b&state=paused"])
+def test_a_link_to_a_page_survives_the_sign_in(browser: httpx.Client, path: str) -> None:
+    way = browser.get(path).headers["location"]
+    form = browser.get(way).raise_for_status().text
+    found = re.search(r'name="next" value="([^"]+)"', form)
+    assert found is not None
+    assert sign_in(browser, next=html.unescape(found[1])).headers["location"] == path
 
 
 @pytest.mark.parametrize(
