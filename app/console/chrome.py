@@ -66,9 +66,16 @@ class Chrome:
     """The name of the section of this page."""
     alerts: int | None = None
     """How many things need attention; None if the page has not looked."""
+    address: str = ""
+    """The address that shows this page again; empty for the answer to a form."""
+
+    @property
+    def here(self) -> str:
+        """Return where the menu's forms lead back to: this page, or the start of its section."""
+        return self.address or next((section.path for section in self.sections if section.name == self.current), "")
 
 
-def chrome_of(credential: Credential, *, version: str, theme: Theme, csrf: str, current: str = "") -> Chrome:
+def chrome_of(credential: Credential, *, version: str, theme: Theme, csrf: str, address: str) -> Chrome:
     """Return the surroundings of a page for the holder of a credential."""
     rights = sorted({right for grant in credential.grants for right in grant.rights})
     patterns = dict.fromkeys(pattern for grant in credential.grants for pattern in grant.table_patterns)
@@ -79,5 +86,5 @@ def chrome_of(credential: Credential, *, version: str, theme: Theme, csrf: str, 
         rights=f"{', '.join(rights)} on {', '.join(patterns)}" if rights else "no rights",
         csrf=csrf,
         sections=tuple(section for section in SECTIONS if section.is_open_to(credential)),
-        current=current,
+        address=address,
     )

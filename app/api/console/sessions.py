@@ -73,7 +73,10 @@ async def _signed_in(request: Request) -> SignedIn:
     credential = None if token is None else await asyncio.to_thread(_holder, gateway, token)
     if token is None or credential is None:
         raise SignInRequired(ended=token is not None)
-    base = chrome_of(credential, version=version("mirrorgate"), theme=theme_of(request), csrf=token.csrf)
+    address = address_of(request) if request.method == "GET" else ""
+    base = chrome_of(
+        credential, version=version("mirrorgate"), theme=theme_of(request), csrf=token.csrf, address=address
+    )
     exchange.credential, exchange.subject, exchange.chrome = credential, credential.subject, base
     gateway.authenticator.rate_limiter.admit(credential, exchange.head.content_length, exchange)
     exchange.reservation.assign_to(credential.subject)

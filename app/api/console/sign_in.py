@@ -80,7 +80,7 @@ def sign_out(user: ConsoleUser, _: ConsoleForm, gateway: GatewayDep) -> Response
 @router.post("/console/theme")
 def set_theme(request: Request, form: ConsoleForm) -> Response:
     """Remember the colors in a cookie, and go back to the page."""
-    answer = see_other(safe_next(_referrer_path(request)))
+    answer = see_other(safe_next(form.raw("next")))
     answer.set_cookie(
         THEME_COOKIE,
         Theme.parse(form.raw("theme")),
@@ -141,10 +141,3 @@ def rejected_sign_in(
     status = rejected(request, error).status
     view = SignInView(target, error=why, remedy=remedy, oidc=gateway.code_flow is not None)
     return page(request, "sign_in.html", view, anonymous_chrome(request), status=status)
-
-
-def _referrer_path(request: Request) -> str:
-    """Return path and query of the page that sent a form."""
-    _, _, rest = request.headers.get("referer", "").partition("://")
-    _, slash, path = rest.partition("/")
-    return slash + path

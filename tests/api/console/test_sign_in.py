@@ -127,6 +127,25 @@ def test_a_form_needs_the_token_of_its_session_and_an_origin_of_this_server(brow
     assert 'data-theme="dark"' in browser.get("/console").text
 
 
+def test_the_menu_leads_back_to_the_page_and_after_a_form_to_its_section(browser: httpx.Client) -> None:
+    sign_in(browser)
+    csrf, path = csrf_of(browser), "/console/tables?q=a%20b&state=paused"
+
+    def back(page: httpx.Response) -> str:
+        found = re.search(r'name="next" value="([^"]*)"', page.text)
+        assert found is not None
+        fields = {"csrf": csrf, "theme": "dark", "next": html.unescape(found[1])}
+        return browser.post("/console/theme", data=fields).headers["location"]
+
+    assert back(browser.get(path)) == path
+    tried = browser.post("/console/try", data={"csrf": csrf, "format": "rows", "table": "s.none", "parameters": ""})
+    assert (tried.status_code >= 400, back(tried)) == (True, "/console/try")
+    key = browser.post("/console/keys/new", data={"csrf": csrf, "right-read": "on", "tables": "*"})
+    assert (key.status_code, back(key)) == (200, "/console/keys")
+    refused = browser.post("/console/dead-letters/replay", data={"csrf": csrf})
+    assert (refused.status_code, back(refused)) == (400, "/console")
+
+
 def test_a_deleted_or_rotated_key_is_signed_out(browser: httpx.Client, gateway: Gateway) -> None:
     for end in ("delete", "rotate"):
         made = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["*"]}).raise_for_status().json()
