@@ -39,7 +39,7 @@ class FabricClient:
         self._transport = transport
         self._workspace, self._database = workspace, database
         self._wait_seconds = wait_seconds
-        self._ids: dict[str, str] = {}
+        self._ids: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +179,7 @@ class FabricClient:
         return f"{item}/{call}" if call else item
 
     def _id_of(self, kind: str, name: str, path: str) -> str:
-        if name not in self._ids:
+        if (kind, name) not in self._ids:
             entries = self._pages("GET", path, "value")
             found = [str(one["id"]) for one in entries if str(one.get("displayName", "")).casefold() == name.casefold()]
             if not found:
@@ -194,8 +194,8 @@ class FabricClient:
                     f"{len(found)} of kind {kind} have the name {name}",
                     remedy=f"Give the id of the {kind}: its address in the portal has it.",
                 )
-            self._ids[name] = found[0]
-        return self._ids[name]
+            self._ids[kind, name] = found[0]
+        return self._ids[kind, name]
 
     def _pages(self, method: str, path: str, member: str) -> Iterator[Mapping[str, Any]]:
         """Yield the entries of all pages. It uses the token of the next page, never the address beside it."""

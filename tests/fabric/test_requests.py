@@ -100,6 +100,12 @@ def test_names_and_ids_and_names_with_the_items_type_are_the_same(fabric: Fabric
             assert client.database().id == database.id
 
 
+def test_a_workspace_and_a_database_may_have_the_same_name(fabric: Fabric, open_client: OpenClient) -> None:
+    database = fabric.service.add("Sales workspace")
+    with open_client("Sales workspace", "Sales workspace") as client:
+        assert (client.workspace_id, client.database_id) == (WORKSPACE_ID, database.id)
+
+
 def test_create_makes_an_open_mirroring_database_with_its_landing_zone(fabric: Fabric, open_client: OpenClient) -> None:
     with open_client() as client:
         made, is_new = client.create("orders", Definition(default_schema="sales", retention_days=3))
