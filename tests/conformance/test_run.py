@@ -17,7 +17,7 @@ from tests.support.fabric.service import Answer
 from tests.support.onelake.endpoint import ITEM, OneLake
 from tests.support.processes import REPOSITORY
 from tools.conformance.__main__ import main
-from tools.conformance.report import Report
+from tools.conformance.report import Outcome, Report
 from tools.conformance.run import PREFIX, Plan, run
 
 WORKSPACE = "Sales workspace"
@@ -77,18 +77,19 @@ def test_a_whole_run_finds_every_row_again_and_deletes_its_database(
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the program in this process, where nobody answers a question and no gateway can start."""
-    monkeypatch.setenv("MIRRORGATE_MIN_FREE_BYTES", str(2**62))
+    monkeypatch.setenv("MIRRORGATE_DATABASE_URL", "postgresql://an.operators.own.database/x")
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # logs of a failure are kept there
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
 
     def run_program(*options: str, workspace: str = WORKSPACE) -> int:
         given = ["--workspace", workspace, "--report", str(tmp_path / "report.md"), *options]
         monkeypatch.setattr("sys.argv", ["conformance", *given])
         try:
-            return main()
+            return main({"MIRRORGATE_MIN_FREE_BYTES": str(2**62)})
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     return run_program
 
@@ -138,8 +139,37 @@ def test_a_database_that_is_wanted_stays_and_is_named(
     assert f"kept the database {kept}" in capsys.readouterr().out
 
 
-def test_ctrl_c_stops_the_gateway_and_deletes_the_database(
-    fabric: Fabric, onelake: OneLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+NOT_LISTED = Answer(200, {"value": []})
+
+
+def unconfirmed(creation_seconds: float) -> Report:
+    """Return the report of a run that gets no answer to its request to create the database."""
+    report = Report()
+    run(Plan(WORKSPACE, f"{PREFIX}lost", creation_seconds=creation_seconds, poll_seconds=0.1), report)
+    assert next(step.name for step in report.steps if step.outcome is Outcome.FAILED) == "Create the mirrored database"
+    return report
+
+
+def test_a_database_whose_creation_was_not_confirmed_is_deleted_once_fabric_lists_it(fabric: Fabric) -> None:
+    lost = Answer(500, {}, lost=True)
+    fabric.service.plan("mirroredDatabases", NOT_LISTED, lost, *[NOT_LISTED] * 3)
+    assert unconfirmed(60.0).steps[-1].outcome is Outcome.OK
+    assert fabric.service.databases == {}
+
+
+def test_a_database_that_may_still_appear_is_named_for_the_portal(
+    fabric: Fabric, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabric.service.plan("mirroredDatabases", NOT_LISTED, Answer(500, {}), NOT_LISTED)
+    deletion = unconfirmed(0.0).steps[-1]
+    assert deletion.outcome is Outcome.FAILED
+    assert "it may still appear" in deletion.detail
+    assert f"delete the database {PREFIX}lost in the portal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_interruption_stops_the_gateway_and_deletes_the_database(
+    fabric: Fabric, onelake: OneLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     report = tmp_path / "report.md"
@@ -149,7 +179,7 @@ def test_ctrl_c_stops_the_gateway_and_deletes_the_database(
         for line in process.stdout:
             if line.startswith("Start a gateway"):
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output = process.stdout.read()
         assert process.wait(120) == 130
     assert "interrupted after" in output

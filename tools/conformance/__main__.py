@@ -3,20 +3,24 @@
 import argparse
 import signal
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import NoReturn
 
 from app.errors import MirrorgateError
-from tools.conformance.report import Report
+from tools.conformance.report import Report, say
 from tools.conformance.run import PREFIX, Plan, run
 
 _INTERRUPTED = 130
 
 
-def main() -> int:
-    """Return the exit status: 0 if every step succeeded, 1 if not, 130 after Ctrl-C."""
+def main(environment: Mapping[str, str] | None = None) -> int:
+    """Return the exit status: 0 if every step succeeded, 1 if not, 130 after Ctrl-C.
+
+    `environment` has more variables for the gateway of the run.
+    """
     arguments = _parser().parse_args()
     database = f"{PREFIX}{datetime.now(UTC):%Y%m%d_%H%M%S}_{token_hex(2)}"
     print(
@@ -28,16 +32,21 @@ def main() -> int:
         print("nothing was done", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup sets this, and means it
+        signal.signal(signal.SIGHUP, _interrupt)
     report = Report({"started": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"})
     try:
-        run(Plan(arguments.workspace, database, arguments.keep, arguments.timeout), report)
+        plan = Plan(
+            arguments.workspace, database, arguments.keep, arguments.timeout, environment=dict(environment or {})
+        )
+        run(plan, report)
     except MirrorgateError as error:
         print(f"error {error.code}: {error.detail}\n{error.remedy}", file=sys.stderr)
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
         report.write(arguments.report)
-        print(f"the report is in {arguments.report}")
+        say(f"the report is in {arguments.report}")
     return 0 if report.is_conformant else 1
 
 

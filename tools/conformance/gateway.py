@@ -13,8 +13,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.client.http import GatewayClient
+from app.settings.names import PREFIX
 from tools.conformance.content import NewTable, Post
 from tools.conformance.report import StepFailed
+
+_INHERITED: Final = (f"{PREFIX}FABRIC_", f"{PREFIX}STORAGE_")
+"""The settings that the gateway takes from this environment: how Fabric's API and OneLake are reached."""
 
 _STOP_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.5
@@ -92,13 +96,17 @@ class RunningGateway:
 
 @contextmanager
 def running_gateway(data_dir: Path, environment: Mapping[str, str]) -> Iterator[RunningGateway]:
-    """Run `mirrorgate up` for the block. Raise StepFailed with the end of its log if it does not start."""
+    """Run `mirrorgate up` for the block. Raise StepFailed with the end of its log if it does not start.
+
+    Its settings are `environment` and those of `_INHERITED`: an exported MIRRORGATE_DATABASE_URL is that of an
+    operator's gateway, which the run must not touch.
+    """
     command = [sys.executable, "-m", "app.cli", "up", "--data-dir", str(data_dir), "--port", "0"]
     log = data_dir / "up.log"
     with (
         log.open("wb") as errors,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, env=os.environ | environment, start_new_session=True
+            command, stdout=subprocess.PIPE, stderr=errors, env=_inherited() | dict(environment), start_new_session=True
         ) as up,
     ):
         try:
@@ -115,6 +123,12 @@ def running_gateway(data_dir: Path, environment: Mapping[str, str]) -> Iterator[
                 up.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 up.kill()
+
+
+def _inherited() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(PREFIX) or name.startswith(_INHERITED)
+    }
 
 
 def _path(table: str) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +24,12 @@ class StepFailed(Exception):
 
 class RunEnded(Exception):
     """A step failed that all later ones need; the report has the reason."""
+
+
+def say(text: str) -> None:
+    """Print a line. A closed terminal or pipe loses the line and stops no step: the deletion must still happen."""
+    with suppress(OSError):
+        print(text, flush=True)
 
 
 @dataclass
@@ -55,8 +61,8 @@ class Report:
         """Time a step and keep its outcome. A step that fails ends the run with RunEnded, unless it is not needed."""
         step, started = Step(name), time.monotonic()
         self.steps.append(step)
-        print(f"{name} …", flush=True)
         try:
+            say(f"{name} …")
             yield step
         except (MirrorgateError, StepFailed, OSError) as error:
             step.outcome, step.detail = Outcome.FAILED, _text(error)
@@ -70,7 +76,7 @@ class Report:
             raise
         finally:
             step.seconds = time.monotonic() - started
-            print(f"  {step.outcome} after {step.seconds:.0f} s{f': {step.detail}' if step.detail else ''}", flush=True)
+            say(f"  {step.outcome} after {step.seconds:.0f} s{f': {step.detail}' if step.detail else ''}")
 
     def markdown(self) -> str:
         """Return the report for people and for an issue."""

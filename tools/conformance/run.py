@@ -15,6 +15,7 @@ from app.errors import MirrorgateError
 from app.fabric import FabricClient, open_fabric
 from app.fabric.definition import Definition
 from app.fabric.items import MirroredDatabase
+from app.fabric.transport import FabricRejected
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
 from app.settings import Settings
@@ -22,7 +23,7 @@ from app.zone_settings import storage_options
 from tools.conformance import content
 from tools.conformance.comparison import differences, in_words, table_names, wrong_in_zone
 from tools.conformance.gateway import RunningGateway, running_gateway, until
-from tools.conformance.report import Outcome, Report, RunEnded, StepFailed
+from tools.conformance.report import Outcome, Report, RunEnded, StepFailed, say
 
 PREFIX: Final = "mirrorgate_conformance_"
 """Every database of a run has a name that begins so."""
@@ -42,6 +43,8 @@ class Plan:
     """Leave the database when the run has ended."""
     timeout: float = 1_800.0
     """How long Fabric may take for each round of files, in seconds."""
+    creation_seconds: float = 120.0
+    """How long a database whose creation was not confirmed is looked for before it is deleted."""
     poll_seconds: float = 15.0
     environment: dict[str, str] = field(default_factory=dict)
     """More variables for the gateway."""
@@ -67,8 +70,9 @@ def run(plan: Plan, report: Report) -> None:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ignore further Ctrl-C and SIGTERM while the run cleans up, which takes some minutes at most."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Ignore further Ctrl-C, SIGTERM and SIGHUP while the run cleans up, which takes some minutes at most."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
@@ -83,6 +87,8 @@ class _Run:
     settings: Settings
     client: FabricClient
     stack: ExitStack
+    is_unconfirmed: bool = False
+    """Fabric may have been asked to create the database, and has neither confirmed nor rejected it."""
 
     def steps(self) -> None:
         """Go through the steps; what they open is closed by the stack."""
@@ -114,26 +120,48 @@ class _Run:
             "database": self.plan.database,
         }
         with self.report.step("Create the mirrored database") as step:
-            # A request whose answer is lost can have created it: the deletion looks by name.
             self.stack.callback(self._delete)
             definition = Definition(default_schema="dbo", retention_days=1)
             description = "Created by `make conformance`; it may be deleted."
-            database, _ = self.client.create(self.plan.database, definition, description=description)
+            self.is_unconfirmed = True
+            try:
+                database, _ = self.client.create(self.plan.database, definition, description=description)
+            except FabricRejected:
+                self.is_unconfirmed = False
+                raise
+            self.is_unconfirmed = False
             step.detail = database.id
         self.report.facts["database"] = f"{database.name} ({database.id})"
         return database
 
     def _delete(self) -> None:
         if self.plan.keep:
-            print(f"kept the database {self.plan.database}; delete it in the portal", flush=True)
+            say(f"kept the database {self.plan.database}; delete it in the portal")
             return
         with self.report.step("Delete the database", is_needed=False) as step:
-            if self.client.find(self.plan.database) is None:
-                step.detail = "there is none"
-            else:
+            if self._exists():
                 self.client.delete()
+            else:
+                step.detail = "there is none"
         if step.outcome is not Outcome.OK:
-            print(f"delete the database {self.plan.database} in the portal", flush=True)
+            say(f"delete the database {self.plan.database} in the portal")
+
+    def _exists(self) -> bool:
+        """Look for the database by its name: a request whose answer is lost can have created it.
+
+        Fabric lists a new database with a delay, so one that is not confirmed is looked for repeatedly. Raise
+        StepFailed if it does not appear: it still may.
+        """
+
+        def unlisted() -> str | None:
+            if self.client.find(self.plan.database) is None:
+                return "Fabric has not confirmed the creation and does not list the database; it may still appear"
+            return None
+
+        if self.is_unconfirmed:
+            until(unlisted, self.plan.creation_seconds, self.plan.poll_seconds)
+            return True
+        return unlisted() is None
 
     def _start_gateway(self, database: MirroredDatabase) -> RunningGateway:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
