@@ -12,7 +12,7 @@ from app.domain.preflight.finding import Finding, Outcome
 from app.errors import Code, MirrorgateError
 from app.fabric import DatabaseState, FabricClient
 from app.fabric.definition import RETENTION_DAYS
-from app.fabric.items import MirroredDatabase, names_in_address
+from app.fabric.items import MirroredDatabase, Workspace, names_in_address
 from app.landing.adls.address import StorageOptions
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone, PathKind
@@ -46,23 +46,30 @@ def unprepared_tables(zone: LandingZone, tables: Iterable[PublishedTable]) -> It
 
 def examine_fabric(client: FabricClient, landing_zone: str | None, options: StorageOptions) -> Iterator[Finding]:
     """Yield one finding a check. `landing_zone` is the configured address, None for none."""
+    check = "fabric_workspace"
     try:
         workspace = client.workspace()
         yield Finding("fabric_token", Outcome.OK, "Azure gives a token, and Fabric's API accepts it")
         yield Finding("fabric_workspace", Outcome.OK, f"{workspace.name} ({workspace.id})")
         yield _capacity(client, workspace.capacity_id)
+        check = "fabric_database"
         database = client.database()
     except MirrorgateError as failed:
-        yield _failed(_STEP.get(failed.code, "fabric_database"), failed)
+        yield _failed(_CHECKS.get(failed.code, check), failed)
         return
     yield _database(database)
     yield from _definition(client)
-    yield from _landing_zone(database, landing_zone, options)
+    yield from _landing_zone(workspace, database, landing_zone, options)
     yield from _mirroring(client)
 
 
-_STEP = {Code.FABRIC_UNAUTHORIZED: "fabric_token", Code.FABRIC_UNAVAILABLE: "fabric_api", Code.BAD_SETTING: "settings"}
-"""The check that an error belongs to, if it is not about the item."""
+_CHECKS = {
+    Code.FABRIC_UNAUTHORIZED: "fabric_token",
+    Code.FABRIC_UNAVAILABLE: "fabric_api",
+    Code.FABRIC_THROTTLED: "fabric_api",
+    Code.BAD_SETTING: "settings",
+}
+"""The check that an error belongs to, if it is about neither the workspace nor the item."""
 
 
 def _failed(check: str, failed: MirrorgateError) -> Finding:
@@ -128,7 +135,9 @@ def _definition(client: FabricClient) -> Iterator[Finding]:
     )
 
 
-def _landing_zone(database: MirroredDatabase, configured: str | None, options: StorageOptions) -> Iterator[Finding]:
+def _landing_zone(
+    workspace: Workspace, database: MirroredDatabase, configured: str | None, options: StorageOptions
+) -> Iterator[Finding]:
     named = names_in_address(configured or "")
     if configured is not None and named is None:
         yield Finding(
@@ -137,11 +146,11 @@ def _landing_zone(database: MirroredDatabase, configured: str | None, options: S
             f"MIRRORGATE_LANDING_ZONE is {configured}, which is not in OneLake: Fabric does not read it",
             f"Set it to {database.landing_zone}.",
         )
-    elif named is not None and named[1].casefold() not in (database.id.casefold(), database.name.casefold()):
+    elif named is not None and not (_is_name_of(workspace, named[0]) and _is_name_of(database, named[1])):
         yield Finding(
             "fabric_landing_zone",
             Outcome.UNSAFE,
-            "MIRRORGATE_LANDING_ZONE is that of another item than this database",
+            "MIRRORGATE_LANDING_ZONE is that of another item, or of another workspace, than this database",
             f"Set it to {database.landing_zone}, or name the other database.",
         )
         return
@@ -160,6 +169,10 @@ def _landing_zone(database: MirroredDatabase, configured: str | None, options: S
         return
     folders = sum(not name.startswith(("_", ".")) for name in names)
     yield Finding("fabric_landing_zone", Outcome.OK, f"{address.location} is reachable; {folders} folders")
+
+
+def _is_name_of(item: Workspace | MirroredDatabase, given: str) -> bool:
+    return given.casefold() in (item.id.casefold(), item.name.casefold())
 
 
 def _briefly(options: StorageOptions) -> StorageOptions:

@@ -131,6 +131,14 @@ def test_start_with_force_needs_no_table(fabric: Fabric, terminal: Terminal) -> 
     assert terminal.json("start", "--force")["state"] == "running"
 
 
+def test_start_of_a_stopping_database_waits_until_it_is_stopped(fabric: Fabric, terminal: Terminal) -> None:
+    database = fabric.service.add("orders")
+    database.polls = 0
+    database.become("Stopping")
+    assert terminal.run("start", "--force")[:2] == (0, "orders is running (Running)\n")
+    assert database.started == 1
+
+
 def test_start_of_a_paused_database_asks_first(fabric: Fabric, terminal: Terminal) -> None:
     fabric.service.add("orders", "Paused").polls = 0
     status, _, errors = terminal.run("start", "--force")
@@ -211,10 +219,21 @@ def test_doctor_names_every_problem_with_its_remedy(
     assert "Resume replication" in found["fabric_mirroring"][2]
 
 
+def test_doctor_finds_a_landing_zone_of_a_namesake_in_another_workspace(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(fabric)
+    namesake = ZONE.replace(WORKSPACE_ID, "Other").replace(ITEM[0], "orders.MirroredDatabase")
+    monkeypatch.setenv("MIRRORGATE_LANDING_ZONE", namesake)
+    outcome, detail, remedy = findings(terminal)["fabric_landing_zone"]
+    assert (outcome, "of another workspace" in detail) == ("unsafe", True)
+    assert ZONE in remedy
+
+
 def test_doctor_shows_the_first_missing_step(fabric: Fabric, terminal: Terminal) -> None:
     assert findings(terminal)["fabric_database"][0] == "unsafe"
     fabric.service.role = "None"
-    assert list(findings(terminal)) == ["fabric_database"]
+    assert list(findings(terminal)) == ["fabric_workspace"]
     terminal.monkeypatch.setenv("IDENTITY_HEADER", "wrong")
     assert list(findings(terminal)) == ["fabric_token"]
 

@@ -66,8 +66,9 @@ def start(
         if not force:
             _require_prepared(client, settings, data_dir)
         with following("starting", quiet=as_json) as progress:
-            if status.state is DatabaseState.INITIALIZING:
-                status = client.wait_until(DatabaseState.INITIALIZED, left=status.state, progress=progress)
+            if status.state in (DatabaseState.INITIALIZING, DatabaseState.STOPPING):
+                startable = (DatabaseState.INITIALIZED, DatabaseState.STOPPED)
+                status = client.wait_until(*startable, left=status.state, progress=progress)
             if status.state is not DatabaseState.STARTING:
                 client.start()
             running = (DatabaseState.RUNNING, DatabaseState.RUNNING_WITH_WARNING)

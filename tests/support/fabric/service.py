@@ -218,6 +218,8 @@ class FabricService:
                 self._require("Contributor")
                 if database.status == "Initializing":
                     raise Rejection(400, "OperationNotSupportedForItem", "The item is being initialized.")
+                if database.status == "Stopping":
+                    raise Rejection(400, "OperationNotSupportedForItem", "Mirroring is being stopped.")
                 database.started += 1
                 database.become("Starting")
                 return Answer(200)
