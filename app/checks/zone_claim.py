@@ -13,6 +13,7 @@ from app.landing.zone import ScratchRevoked
 from app.landing.zone_owner import check_owner, claim_zone
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.connection.server_settings import present_installation
+from app.staging.ledger.fabric_database import forget_former_zone
 from app.staging.ledger.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
 
 
@@ -42,7 +43,8 @@ def claim_landing_zone(engine: Engine, address: ZoneAddress) -> KnownZone:
 def move_landing_zone(engine: Engine, address: ZoneAddress) -> tuple[KnownZone | None, KnownZone]:
     """Publish into another zone from now on; return the former and the new one. Safe to repeat.
 
-    Every epoch ends, so a drain that still runs on the former zone records nothing more. A process that dies inside
+    Every epoch ends, so a drain that still runs on the former zone records nothing more. What Fabric said of the former
+    zone's database and tables is forgotten. A process that dies inside
     leaves a zone that names this gateway, and everything else as it was. Raise as `claim_landing_zone` does.
     """
     try:
@@ -52,6 +54,7 @@ def move_landing_zone(engine: Engine, address: ZoneAddress) -> tuple[KnownZone |
             remember_zone(connection, zone)
             if former is not None and former.zone_id != zone.zone_id:
                 end_all_epochs(connection)
+                forget_former_zone(connection)
     except (OSError, ScratchRevoked) as error:
         raise _unusable(address, error) from error
     return former, zone

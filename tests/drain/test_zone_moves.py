@@ -6,9 +6,13 @@ import pytest
 import sqlalchemy as sa
 
 from app.checks.zone_claim import claim_landing_zone, move_landing_zone
+from app.domain.fabric.states import DatabaseState, DatabaseStatus, TableMirroring
 from app.domain.model.table import TableState
+from app.domain.publication.fabric_status import mirrored_table
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
+from app.staging.ledger.fabric_database import claim_poll, fabric_database, store_answer
+from app.staging.ledger.fabric_status import fabric_statuses, record_fabric_status
 from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
@@ -62,6 +66,27 @@ def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
     publish_pending(new_drain(zone=address))
     assert landed_keys(tmp_path / "new", "t") == landed_keys(tmp_path / "new", "u") == [[1]]
     assert move_landing_zone(engine, address) == (now, now)
+
+
+def test_a_move_forgets_what_fabric_said_of_the_former_zone(
+    engine: sa.Engine, landing_zone: Path, tmp_path: Path
+) -> None:
+    table = registered(engine, "t", ID)
+    claim_landing_zone(engine, ZoneAddress(str(landing_zone)))
+    with engine.begin() as connection:
+        claim_poll(connection, 60.0)
+        store_answer(connection, DatabaseStatus(DatabaseState.RUNNING, "Running"), has_tables=True)
+        mirrored = mirrored_table(TableMirroring("", "t", "Replicating", 7, 700, None, None))
+        record_fabric_status(connection, {(table.table_id, table.generation): mirrored})
+
+    def is_known() -> tuple[bool, bool]:
+        with engine.begin() as connection:
+            return fabric_database(connection) is not None, bool(fabric_statuses(connection, [table.table_id]))
+
+    move_landing_zone(engine, ZoneAddress(str(landing_zone)))
+    assert is_known() == (True, True)
+    move_landing_zone(engine, ZoneAddress(str(tmp_path / "new")))
+    assert is_known() == (False, False)
 
 
 def test_drains_that_start_together_on_the_known_zone_do_not_wait_for_each_other(

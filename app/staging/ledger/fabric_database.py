@@ -44,8 +44,13 @@ STORE_PROBLEM = sa.text("""
     RETURNING before.problem_code""")
 """Store why a question failed, and return the code of the one before it."""
 
-FORGET = sa.text("DELETE FROM mirrorgate.fabric_database")
-"""Forget the database."""
+FORGET = sa.text("""
+    WITH forgotten AS (DELETE FROM mirrorgate.fabric_database RETURNING only_row)
+    DELETE FROM mirrorgate.mirror_states WHERE EXISTS (SELECT FROM forgotten)""")
+"""Forget the database and, if there was one, its tables."""
+
+FORGET_TABLES = sa.text("DELETE FROM mirrorgate.mirror_states")
+"""Forget the tables, also those that the monitoring file listed."""
 
 SELECT_DATABASE = sa.text("""
     SELECT state, error, whose, state_since, answered_at, problem_code, problem_detail, problem_remedy,
@@ -101,8 +106,20 @@ def store_problem(connection: sa.Connection, failure: Failure, wait_seconds: flo
 
 
 def forget_database(connection: sa.Connection) -> None:
-    """Forget what Fabric said, because no drain is told to ask it any more."""
+    """Forget what Fabric's API said of the database and its tables, because no drain is told to ask it any more.
+
+    Without an answer of the API, the tables keep what the zone's monitoring file says of them.
+    """
     connection.execute(FORGET)
+
+
+def forget_former_zone(connection: sa.Connection) -> None:
+    """Forget what Fabric said of the database and the tables, because another one reads the new landing zone.
+
+    A process that dies before the commit leaves it, together with the former zone.
+    """
+    connection.execute(FORGET)
+    connection.execute(FORGET_TABLES)
 
 
 def fabric_database(connection: sa.Connection) -> FabricDatabase | None:

@@ -258,6 +258,7 @@ def test_a_drain_without_a_database_in_fabric_asks_nothing_and_forgets_what_was_
     assert scene.said()["state"] == "Running"
     assert fabric_watcher(scene.engine, Settings()) is None
     assert scene.gateway.get("/v1/tables").json()["fabric"] is None
+    assert scene.gateway.status("sales.orders")["processed"] is None
     off = Settings(fabric_workspace="w", fabric_database="d", fabric_poll_seconds=0)
     assert fabric_watcher(scene.engine, off) is None
 
