@@ -7,6 +7,7 @@ MIRRORGATE_TRACES_ENDPOINT no SDK is imported, and each place in the path of a r
 Spans have names, sizes and codes, never a row value or a secret.
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,7 +28,7 @@ Attributes: TypeAlias = Mapping[str, str | int | float | Sequence[str]]
 MAX_LINKS: Final = 64
 """Spans that one span names as its causes, besides its parent."""
 
-_FLUSH_MILLISECONDS: Final = 3_000
+_STOP_SECONDS: Final = 3.0
 _CURRENT: Final[ContextVar[TraceParent | None]] = ContextVar("mirrorgate_trace", default=None)
 
 
@@ -40,7 +41,7 @@ class Tracing:
         self._tracer: Tracer | None = None
 
     def start(self, settings: Settings, process: str) -> None:
-        """Send traces if an endpoint is set. `process` is `api`, `drain` or `mirror`.
+        """Send traces if an endpoint is set. `process` is `api` or `drain`.
 
         A collector that does not answer loses spans and nothing else. Raises Misconfigured `extra_missing`.
         """
@@ -69,10 +70,13 @@ class Tracing:
     def stop(self) -> None:
         """Send what is left, within about three seconds, and stop."""
         self.is_on = False
-        if self._provider is not None:
-            self._provider.force_flush(_FLUSH_MILLISECONDS)
-            self._provider.shutdown()
-            self._provider = self._tracer = None
+        provider, self._provider, self._tracer = self._provider, None, None
+        if provider is not None:
+            # The SDK's force_flush ignores its timeout (open-telemetry/opentelemetry-python#4568), and its shutdown,
+            # which sends what is left too, waits up to 30 s for a collector that does not answer.
+            stopping = threading.Thread(target=provider.shutdown, name="traces-stop", daemon=True)
+            stopping.start()
+            stopping.join(_STOP_SECONDS)
 
     def begin(
         self,

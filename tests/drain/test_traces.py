@@ -116,6 +116,21 @@ def test_an_invalid_traceparent_begins_a_trace(header: bytes) -> None:
     assert valid_traceparent(CALLER.encode()) == CALLER
 
 
+@pytest.mark.timeout(60)
+def test_a_collector_that_does_not_answer_does_not_keep_a_process_from_stopping(
+    received: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "600")
+    received.answering.clear()
+    TRACING.start(Settings(traces_endpoint=received.address), "drain")
+    begun = TRACING.begin("publish file")
+    assert begun is not None
+    begun.end()
+    TRACING.stop()
+    assert not TRACING.is_on
+    assert not received.answering.is_set()
+
+
 def test_without_an_endpoint_no_sdk_is_imported() -> None:
     program = (
         "import sys, app.api.application, app.observability.tracing as t\n"

@@ -18,6 +18,11 @@ class Collector:
     address: str = ""
     spans: list[Span] = field(default_factory=list)
     services: set[str] = field(default_factory=set)
+    answering: threading.Event = field(default_factory=threading.Event)
+    """While a test clears it, requests get no answer."""
+
+    def __post_init__(self) -> None:
+        self.answering.set()
 
     def take(self, body: bytes) -> None:
         """Store the spans of one request."""
@@ -52,6 +57,7 @@ def collector() -> Iterator[Collector]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             assert self.path == "/v1/traces"
             found.take(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
+            found.answering.wait()
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -66,5 +72,6 @@ def collector() -> Iterator[Collector]:
         try:
             yield found
         finally:
+            found.answering.set()
             server.shutdown()
             thread.join()
