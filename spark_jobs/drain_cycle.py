@@ -148,11 +148,12 @@ class DrainCycle:
             trace.built()
             built = [tables[table_id] for table_id in by_table]
             failures |= self.publishing.publish(built, by_table)
-        trace.end(list(tables.values()), failures)
+        trace.published()
         for table_id, error in failures.items():
             self.failures.add(table_id, tables[table_id].table, tables[table_id].epoch, error)
         published = tables.keys() - failures.keys()
         self.failures.clear(published)
+        trace.send(list(tables.values()), failures)
         return published
 
     def _build_all(self, entries: Sequence[ClaimedTable], failures: Failures) -> dict[TableId, list[BuildResult]]:

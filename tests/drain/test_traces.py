@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from app.api import application
 from app.observability.tracing import TRACING, span, valid_traceparent
@@ -15,8 +16,10 @@ from app.settings import Settings
 from app.staging.batches.block_traces import purge_traces
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.drain.conftest import NewDrain
+from tests.support.gateway_parts import current
 from tests.support.http.collector import Collector, attributes_of, collector
 from tests.support.http.server import served
+from tests.support.postgres import sql
 from tests.support.small_drain import publish_pending
 
 TABLE = "sales.orders"
@@ -78,6 +81,23 @@ def test_a_file_with_the_rows_of_several_requests_names_all_their_transactions(
     named = {publish.parent_span_id, *(link.span_id for link in publish.links)}
     assert named == {one.span_id for one in stages}
     assert len(stages) == 3
+
+
+def test_a_failure_is_recorded_before_postgres_is_asked_for_traces(
+    gateway: Gateway, engine: sa.Engine, new_drain: NewDrain
+) -> None:
+    post(gateway, 1)
+    drain = new_drain()
+    claimed = drain.prepare(current(engine, TABLE).table_id)
+    assert claimed is not None
+    sql.run(engine, "UPDATE mirrorgate.table_leases SET epoch = epoch + 1")
+    with capture_logs() as logs, sql.locked(engine, "LOCK TABLE mirrorgate.block_traces"):
+        assert drain.build_and_publish([claimed]) == set()
+    events = [entry["event"] for entry in logs]
+    assert [event for event in events if event in ("table_publication_failed", "traces_not_sent")] == [
+        "table_publication_failed",
+        "traces_not_sent",
+    ]
 
 
 def test_a_caller_that_records_nothing_makes_no_span(
