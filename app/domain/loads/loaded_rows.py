@@ -1,4 +1,8 @@
-"""Decides which rows of a load session land: those whose keys the stream has not changed since the load began."""
+"""Decides how rows land while a load session is open.
+
+A row of the load lands if the stream has not changed its key since the load began. An insert of the load or of the
+stream becomes an upsert if its key has a row: the source may have had the row when the load read it.
+"""
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
@@ -47,6 +51,23 @@ def without_keys(rows: LandingRows, images: ImageRows, keys: Set[bytes]) -> Land
     )
 
 
+def insert_keys(rows: LandingRows) -> Sequence[bytes]:
+    """Return the keys of the rows that are inserts, none if the table keeps no row images."""
+    return [] if rows.images is None else [rows.images.keys[row] for row in _inserts(rows)]
+
+
+def with_inserts(rows: LandingRows) -> LandingRows:
+    """Return the rows, each insert of which lands as an upsert if its key has a row."""
+    if rows.images is None or not (inserts := _inserts(rows)):
+        return rows
+    return replace(rows, images=replace(rows.images, inserts=inserts))
+
+
 def has_repeats(keys: Sequence[bytes]) -> bool:
     """Tell whether two rows have the same key."""
     return len({*keys}) < len(keys)
+
+
+def _inserts(rows: LandingRows) -> Sequence[int]:
+    found: list[int] = pc.indices_nonzero(pc.equal(rows.batch.column(-1), int(RowMarker.INSERT))).to_pylist()
+    return found

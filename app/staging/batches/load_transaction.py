@@ -1,7 +1,8 @@
 """Load sessions in a staging transaction: which of their rows land, and what the transaction leaves for later rows.
 
-Everything here happens under the sequence locks of the tables. Invariant: a row of a load lands only if the stream has
-not written or deleted its key since the load began, in this transaction or before it (decision 0069).
+Everything here happens under the sequence locks of the tables. Invariants: a row of a load lands only if the stream has
+not written or deleted its key since the load began, in this transaction or before it; and while a load is open, no
+insert lands on a key that has a row (decision 0069).
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 from app.domain.loads.load_mode import LoadMode
 from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep, check_step
-from app.domain.loads.loaded_rows import check_loadable, has_repeats, without_keys
+from app.domain.loads.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
@@ -98,7 +99,7 @@ class LoadTransaction:
     _blocked: defaultdict[tuple[TableId, bool], set[bytes]] = field(default_factory=lambda: defaultdict(set))
     """Keys whose rows do not land, by table and whether they are deletes."""
     _live: dict[TableId, set[bytes]] = field(default_factory=dict)
-    """Keys that have a row, of tables whose files have no row marker."""
+    """Those of the keys that batches may insert that have a row before this transaction."""
     _added: defaultdict[LoadId, _Added] = field(default_factory=lambda: defaultdict(_Added))
     _deleted: defaultdict[LoadId, set[bytes]] = field(default_factory=lambda: defaultdict(set))
 
@@ -113,6 +114,9 @@ class LoadTransaction:
         for request in requests:
             if request.load is not None:
                 loads._read_keys(connection, request.load, request.batches, counters)
+            for batch in request.batches:
+                if batch.table.table_id in counters and loads._asks_for_rows(batch, request.load):
+                    loads._read_live(connection, batch)
         return loads
 
     def check(self, request: StagingRequest) -> None:
@@ -123,20 +127,22 @@ class LoadTransaction:
     def admitted(self, batch: Batch, step: LoadStep | None, overlay: ImageOverlay) -> LandingRows:
         """Return the rows of a batch that land, all of them if they are the stream's.
 
-        Raises RejectedInput like `check_loadable`, and MarkerNeeded if an insert could repeat a key in files that have
-        no row marker.
+        The overlay then knows which of their inserts have a row already. Raises RejectedInput like `check_loadable`,
+        and MarkerNeeded if an insert could repeat a key in files that have no row marker.
         """
-        if step is None:
-            return batch.rows
-        images = batch.rows.images if step.removes else check_loadable(batch.rows)
-        if images is None:
-            return batch.rows
-        table_id = batch.table.table_id
-        rows = without_keys(batch.rows, images, self._blocked[table_id, step.removes])
-        if batch.table.schema.bare and rows.images is not None:
-            live = self._live.get(table_id, set()) | overlay.written.keys()
-            if has_repeats(rows.images.keys) or not live.isdisjoint(rows.images.keys):
-                raise MarkerNeeded(batch.table)
+        rows, table_id = batch.rows, batch.table.table_id
+        if step is not None:
+            images = rows.images if step.removes else check_loadable(rows)
+            if images is not None:
+                rows = without_keys(rows, images, self._blocked[table_id, step.removes])
+        if rows.images is None or not self._asks_for_rows(batch, step):
+            return rows
+        live = self._live.get(table_id, set())
+        if not batch.table.schema.bare:
+            overlay.present = live  # this table asks for no other keys
+            return with_inserts(rows)
+        if has_repeats(rows.images.keys) or not (live | overlay.written.keys()).isdisjoint(rows.images.keys):
+            raise MarkerNeeded(batch.table)
         return rows
 
     def note_stream(self, table: Table, layer: Layer) -> None:
@@ -190,9 +196,24 @@ class LoadTransaction:
                 blocked |= _keys(connection, SELECT_SEEN_KEYS, load, images.keys)
             elif counters[table.table_id].last_sequence >= load.begin_sequence + load.batches:  # not only its own
                 blocked |= _keys(connection, SELECT_STREAM_KEYS, load, images.keys)
-            if table.schema.bare:
-                live = read_present_keys(connection, table.table_id, table.generation, images.keys)
-                self._live.setdefault(table.table_id, set()).update(live)
+
+    def _asks_for_rows(self, batch: Batch, step: LoadStep | None) -> bool:
+        """Tell whether a batch may insert a row that the load or the stream has landed already.
+
+        Other tables than bare ones need no answer for deletes, nor where row images decide about each insert anyway.
+        """
+        if step is None and batch.table.table_id not in self.open_loads:
+            return False
+        if batch.table.schema.bare:
+            return True
+        return not (batch.table.options.reads_images or (step is not None and step.removes))
+
+    def _read_live(self, connection: sa.Connection, batch: Batch) -> None:
+        table, images = batch.table, batch.rows.images
+        if images is not None:
+            keys = images.keys if table.schema.bare else insert_keys(batch.rows)
+            live = read_present_keys(connection, table.table_id, table.generation, keys)
+            self._live.setdefault(table.table_id, set()).update(live)
 
 
 def find_loads(connection: sa.Connection, load_ids: Iterable[LoadId]) -> list[LoadSession]:

@@ -88,7 +88,8 @@ class LockedTable:
         """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
         table = self.added[0][0].table
         all_rows = [rows for _, rows in self.added]
-        if payload is None or any(rows is not batch.rows for batch, rows in self.added):  # no longer as they were typed
+        are_as_typed = all(rows.batch is batch.rows.batch for batch, rows in self.added)
+        if payload is None or not are_as_typed:
             payload = encode_payload([rows.batch for rows in all_rows])
         return NewBlock(
             table.table_id,

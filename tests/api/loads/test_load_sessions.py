@@ -113,6 +113,32 @@ def test_rows_of_a_load_come_in_every_format(gateway: Gateway, table: str, api_e
     assert images(api_engine) == {"1": "csv", 2: "rows", 3: "arrow", "4": "arcion"}
 
 
+def test_no_insert_lands_on_a_key_that_has_a_row_while_a_load_is_open(
+    gateway: Gateway, table: str, api_engine: sa.Engine
+) -> None:
+    gateway.rows(table, {"id": 1, "name": "old"}).raise_for_status()
+    header = {"Mirrorgate-Load": begin(gateway)}
+
+    def post(path: str, content: bytes | str, of_type: str, load: dict[str, str], **params: str) -> None:
+        sent = {"Content-Type": of_type, **load}
+        answer = gateway.post(f"/v1/changes/{path}", params={"table": table, **params}, content=content, headers=sent)
+        assert answer.status_code == 202, answer.text
+
+    def markers() -> list[tuple[Any, int]]:
+        last = staged_batches(api_engine, current(api_engine, table))[-1]
+        return [(row["id"], row["__rowMarker__"]) for row in last]
+
+    rows = [{"id": key, "name": "new"} for key in (1, 2)]
+    post("arrow", arrow_stream(*rows), ARROW_STREAM, header)
+    assert markers() == [(1, 4), (2, 0)]
+    post("rows", arrow_stream(*rows, {"id": 3, "name": "new"}), ARROW_STREAM, header, op="insert")
+    assert markers() == [(1, 4), (2, 4), (3, 0)]
+    post("rows", "id,name\n1,csv\n4,csv\n", "text/csv", header, op="insert")
+    assert markers() == [(1, 4), (4, 0)]
+    post("rows", "id,name\n4,stream\n5,stream\n", "text/csv", {}, op="insert")
+    assert markers() == [(4, 4), (5, 0)]
+
+
 def test_a_load_into_an_empty_table_without_markers_stays_without_them(gateway: Gateway, api_engine: sa.Engine) -> None:
     gateway.register(TABLE, COLUMNS, ["id"], row_images="on", initial_load="without_marker").raise_for_status()
     load = begin(gateway)
@@ -126,6 +152,7 @@ def test_a_load_into_an_empty_table_without_markers_stays_without_them(gateway: 
     assert current(api_engine, TABLE).schema.bare
     post({"id": 2, "name": "again"})
     assert not current(api_engine, TABLE).schema.bare
+    assert staged_batches(api_engine, current(api_engine, TABLE))[-1][0]["__rowMarker__"] == 4
     assert complete(gateway, load)["rows"] == 3
     second = begin(gateway)
     loaded(gateway, second, {"id": 1, "name": "c"}).raise_for_status()
