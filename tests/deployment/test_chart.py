@@ -197,6 +197,34 @@ def test_the_alerts_become_a_rule_of_the_operator() -> None:
     assert rule["spec"] == alerts
 
 
+def test_the_jobs_of_the_monitors_are_those_of_the_alert_about_scrapes() -> None:
+    objects = rendered("everything-values.yaml")
+    monitors = [*of_kind(objects, "PodMonitor").values(), *of_kind(objects, "ServiceMonitor").values()]
+    [label] = {monitor["spec"]["jobLabel"] for monitor in monitors}
+    scraped = [
+        of_kind(objects, "Service")["mirrorgate-api"]["metadata"],
+        *(found["spec"]["template"]["metadata"] for found in of_kind(objects, "Deployment").values()),
+    ]
+    assert {found["labels"][label] for found in scraped} == {"mirrorgate"}
+
+
+def test_alerts_without_metrics_of_the_api_are_rejected_unless_it_is_scraped_elsewhere() -> None:
+    alone = "monitoring.prometheusRule.enabled=true"
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        render(helm(), "--set", alone)
+    assert "set monitoring.serviceMonitor.enabled" in failed.value.stderr
+    assert "PrometheusRule" in render(helm(), "--set", f"{alone},monitoring.prometheusRule.apiIsScrapedElsewhere=true")
+
+
+def test_the_api_of_a_private_authority_is_scraped_with_its_certificate() -> None:
+    [monitor] = of_kind(rendered("everything-values.yaml"), "ServiceMonitor").values()
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["tlsConfig"] == {
+        "ca": {"secret": {"name": "mirrorgate-ca", "key": "ca.crt"}},
+        "serverName": "mirrorgate-api",
+    }
+
+
 def test_the_dashboard_becomes_a_config_map_for_the_sidecar_of_grafana() -> None:
     found = of_kind(rendered("everything-values.yaml"), "ConfigMap")["mirrorgate-dashboard"]
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
