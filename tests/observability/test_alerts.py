@@ -133,7 +133,20 @@ FAULTS: Final = (
     of_api("fabric_stopped", "FabricDatabaseFailed"),
     of_api("fabric_table", "FabricTableFailed"),
     of_api("fabric_stale", "FabricStatusStale"),
+    *(
+        Fault(
+            f"lag_{state}",
+            (),
+            values={
+                'mirrorgate_lag_oldest_seconds{table="sales.orders"}': "1200x45",
+                'mirrorgate_table_state{state="active",table="sales.orders"}': "0x45",
+                f'mirrorgate_table_state{{state="{state}",table="sales.orders"}}': "1x45",
+            },
+        )
+        for state in ("rebuilding", "dropping")
+    ),
     Fault("down", ("ScrapeDown",), values={'up{instance="drain:1",job="mirrorgate-drain"}': "0x45"}),
+    Fault("down_in_kubernetes", ("ScrapeDown",), values={'up{instance="drain:1",job="mirrorgate"}': "0x45"}),
     Fault("missing", ("MetricsMissing",), gone="api"),
 )
 
