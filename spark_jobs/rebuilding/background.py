@@ -12,7 +12,7 @@ import structlog
 from app.domain.model.table import TableId
 from app.domain.publication.failure import described
 from app.staging.connection.database import translated_errors
-from app.staging.rebuild.progress import find_rebuild, note_detail
+from app.staging.rebuild.progress import AttemptIsOver, find_rebuild, note_detail
 from spark_jobs.build_files import FileBuilder
 from spark_jobs.rebuilding.rebuild_run import RebuildRun, Stopped
 from spark_jobs.steps.context import DrainContext
@@ -60,7 +60,7 @@ class Rebuilds:
         try:
             with translated_errors():
                 self._run.run(table_id)
-        except Stopped:
+        except (Stopped, AttemptIsOver):
             return False
         except Exception as error:  # noqa: BLE001  # a failed attempt must not end the thread; the loop starts the next
             failure = described(error)

@@ -20,7 +20,16 @@ from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import answer_within
 from app.staging.rebuild.copies import CopySource, Part, image_snapshot, parts_of, stored_parts
 from app.staging.rebuild.corrections import correct_copies
-from app.staging.rebuild.progress import Rebuild, end_check, fail_rebuild, is_planned_for, note_rows, start_attempt
+from app.staging.rebuild.progress import (
+    AttemptIsOver,
+    Rebuild,
+    end_check,
+    fail_rebuild,
+    is_planned_for,
+    note_rows,
+    require_attempt,
+    start_attempt,
+)
 from app.staging.rebuild.switch import RefusedSwitch, switch_generation
 from app.staging.rebuild.touched_rows import count_touched
 from app.staging.tables.registry import find_table_by_id
@@ -64,7 +73,7 @@ class RebuildRun:
     def run(self, table_id: TableId) -> None:
         """Make one attempt. A process that dies inside leaves the present generation, and the next one begins again.
 
-        Raises Stopped when the drain stops.
+        Raises Stopped when the drain stops, and AttemptIsOver.
         """
         with answer_within(TRANSACTION_SECONDS), self.context.engine.begin() as connection:
             rebuild = start_attempt(connection, table_id)
@@ -94,7 +103,7 @@ class RebuildRun:
         engine = self.context.engine
         with (
             answer_within(TRANSACTION_SECONDS),
-            image_snapshot(engine, rebuild.table_id, rebuild.generation) as (source, reader),
+            image_snapshot(engine, rebuild) as (source, reader),
         ):
             parts = parts_of(reader, source, size=ROWS_PER_PART)
             total, done = sum(part.rows for part in parts), 0
@@ -127,13 +136,16 @@ class RebuildRun:
             return list(job.collect())
 
     def _require_all(self, source: CopySource, parts: Sequence[Part]) -> None:
-        """Check that each part is stored: those that were left out belong to another attempt."""
+        """Check that each part is stored: those that were left out belong to another attempt. Raises AttemptIsOver."""
         with self.context.engine.begin() as connection:
-            if stored_parts(connection, source) != len(parts):
-                raise Stopped
+            if stored_parts(connection, source, len(parts)) != len(parts):
+                raise AttemptIsOver
 
     def _switch(self, rebuild: Rebuild) -> None:
-        """Correct what changed while the images were copied, and switch; fail if that is not possible."""
+        """Correct what changed while the images were copied, and switch; fail if that is not possible.
+
+        Raises AttemptIsOver: another attempt goes on with the copies, and this one must change none of them.
+        """
         try:
             self._correct(rebuild)
             with answer_within(TRANSACTION_SECONDS), self.context.engine.begin() as connection:
@@ -152,6 +164,7 @@ class RebuildRun:
                 if count_touched(connection, rebuild.table_id) <= MAX_LAST_CORRECTIONS:
                     return
                 lock_counters(connection, [rebuild.table_id])
+                require_attempt(connection, rebuild)
                 table = find_table_by_id(connection, rebuild.table_id)
                 if table is None or not is_planned_for(connection, rebuild, table):
                     return

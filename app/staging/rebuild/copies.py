@@ -22,6 +22,7 @@ from app.staging.batches.block_insert import NewBlock, insert_block
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.connection.raw_sql import driver_of
+from app.staging.rebuild.progress import Rebuild, require_attempt
 from app.staging.rebuild.touched_rows import clear_touched
 
 NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -58,8 +59,9 @@ COPY_IMAGES: Final = """
 """Store new row images."""
 
 COUNT_PARTS = sa.text("""
-    SELECT count(*) FROM mirrorgate.staged_blocks WHERE table_id = :table_id AND generation = :generation""")
-"""Count the blocks of a generation."""
+    SELECT count(*) FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation AND schema_version = 1 AND first_sequence <= :parts""")
+"""Count the blocks of a generation that are the first parts of a copy, and none of its corrections."""
 
 _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _COPY_END: Final = struct.pack(">h", -1)
@@ -96,20 +98,20 @@ class CopySource:
 
 
 @contextmanager
-def image_snapshot(
-    engine: sa.Engine, table_id: TableId, generation: Generation
-) -> Iterator[tuple[CopySource, sa.Connection]]:
+def image_snapshot(engine: sa.Engine, rebuild: Rebuild) -> Iterator[tuple[CopySource, sa.Connection]]:
     """Export a snapshot of the row images for the length of the block; give the transaction that holds it.
 
     It is taken under the sequence lock, with no key noted as changed: each later batch notes the keys that it changes.
+    Raises AttemptIsOver: the noted keys are those of another attempt, whose copies lack their changes.
     """
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as reader, reader.begin():
         reader.execute(NO_IDLE_LIMIT)
         with engine.begin() as connection:
-            lock_counters(connection, [table_id])
-            clear_touched(connection, table_id)
+            lock_counters(connection, [rebuild.table_id])
+            require_attempt(connection, rebuild)
+            clear_touched(connection, rebuild.table_id)
             snapshot = reader.execute(EXPORT_SNAPSHOT).scalar_one()
-        yield CopySource(table_id, generation, snapshot), reader
+        yield CopySource(rebuild.table_id, rebuild.generation, snapshot), reader
 
 
 @contextmanager
@@ -206,7 +208,7 @@ def _range(source: CopySource, part: Part) -> dict[str, object]:
     }
 
 
-def stored_parts(connection: sa.Connection, source: CopySource) -> int:
-    """Return how many parts the next generation has."""
-    keys = {"table_id": source.table_id, "generation": source.generation + 1}
+def stored_parts(connection: sa.Connection, source: CopySource, parts: int) -> int:
+    """Return how many of so many parts the next generation has."""
+    keys = {"table_id": source.table_id, "generation": source.generation + 1, "parts": parts}
     return int(connection.execute(COUNT_PARTS, keys).scalar_one())

@@ -68,6 +68,10 @@ DISCARD_COPIES: Final = tuple(
 """Delete what an attempt has copied into the next generation."""
 
 
+class AttemptIsOver(Exception):
+    """Another attempt has replaced this one, or the rebuild has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rebuild:
     """A rebuild, or its dry run, as it was read at one moment."""
@@ -174,6 +178,19 @@ def start_attempt(connection: sa.Connection, table_id: TableId) -> Rebuild | Non
     return rebuild
 
 
+def holds_attempt(connection: sa.Connection, rebuild: Rebuild) -> bool:
+    """Tell whether this attempt is still the one that is due; if so, it stays that until the transaction ends."""
+    connection.execute(LOCK_REBUILD, {"table_id": rebuild.table_id})
+    present = find_rebuild(connection, rebuild.table_id)
+    return present is not None and (present.attempt, present.phase) == (rebuild.attempt, rebuild.phase)
+
+
+def require_attempt(connection: sa.Connection, rebuild: Rebuild) -> None:
+    """Raise AttemptIsOver unless this attempt is the one that is due until the transaction ends."""
+    if not holds_attempt(connection, rebuild):
+        raise AttemptIsOver
+
+
 def note_rows(connection: sa.Connection, rebuild: Rebuild, *, total: int, done: int) -> None:
     """Store how many rows an attempt has read, for those who wait."""
     keys = {"table_id": rebuild.table_id, "attempt": rebuild.attempt, "total": total, "done": done}
@@ -196,10 +213,11 @@ def end_check(
 def fail_rebuild(connection: sa.Connection, rebuild: Rebuild, findings: Sequence[Finding], detail: str) -> None:
     """Give a rebuild up and discard its copies; the table goes on in its present generation.
 
+    An attempt that is over changes nothing: the copies, or the table itself by now, are those of another one.
     A process that dies before the commit leaves the rebuild to the next attempt, which comes to the same end.
     """
-    _end(connection, rebuild, RebuildPhase.FAILED, findings, detail, None)
-    _discard_copies(connection, rebuild)
+    if _end(connection, rebuild, RebuildPhase.FAILED, findings, detail, None):
+        _discard_copies(connection, rebuild)
 
 
 def _end(
@@ -209,11 +227,10 @@ def _end(
     findings: Sequence[Finding],
     detail: str | None,
     estimated_seconds: float | None,
-) -> None:
-    connection.execute(LOCK_REBUILD, {"table_id": rebuild.table_id})
-    present = find_rebuild(connection, rebuild.table_id)
-    if present is None or present.attempt != rebuild.attempt or not present.phase.is_due:
-        return
+) -> bool:
+    """End the rebuild unless this attempt of it is over; return whether it did."""
+    if not holds_attempt(connection, rebuild):
+        return False
     ended = {
         "table_id": rebuild.table_id,
         "phase": phase,
@@ -224,6 +241,7 @@ def _end(
     connection.execute(END_REBUILD, ended)
     connection.execute(SET_REBUILD_DUE, {"table_id": rebuild.table_id, "due": False})
     clear_touched(connection, rebuild.table_id)
+    return True
 
 
 def _discard_copies(connection: sa.Connection, rebuild: Rebuild) -> None:

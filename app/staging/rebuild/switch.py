@@ -20,7 +20,7 @@ from app.staging.connection.database import installation_id
 from app.staging.ledger.leases import LOCK_LEASE
 from app.staging.ledger.metadata_chain import append_block
 from app.staging.rebuild.corrections import LAST_SEQUENCE, correct_copies
-from app.staging.rebuild.progress import LOCK_REBUILD, Rebuild, find_rebuild, is_planned_for
+from app.staging.rebuild.progress import Rebuild, is_planned_for, require_attempt
 from app.staging.rebuild.touched_rows import clear_touched
 from app.staging.tables.operations import END_EPOCH
 from app.staging.tables.registry import find_table_by_id
@@ -64,21 +64,19 @@ class RefusedSwitch(Exception):
     detail: str
 
 
-def switch_generation(connection: sa.Connection, rebuild: Rebuild, *, marker_first: bool) -> bool:
-    """Correct the last copies and make the rebuilt generation current; return False if another attempt has replaced it.
+def switch_generation(connection: sa.Connection, rebuild: Rebuild, *, marker_first: bool) -> None:
+    """Correct the last copies and make the rebuilt generation current.
 
     One transaction, under the lease and the sequence lock of the table: a process that dies before the commit leaves
     the present generation and an attempt that the next one replaces; after it, the old owner's plan is void, and the
-    next owner deletes the old folder. Raises RefusedSwitch if the table has changed or rows do not fit, RejectedInput
-    if the table is being dropped.
+    next owner deletes the old folder. Raises AttemptIsOver, RefusedSwitch if the table has changed or rows do not fit,
+    and RejectedInput if the table is being dropped.
     """
     keys = {"table_id": rebuild.table_id}
     connection.execute(LOCK_LEASE, keys)
     lock_counters(connection, [rebuild.table_id])
-    connection.execute(LOCK_REBUILD, keys)
-    present, table = find_rebuild(connection, rebuild.table_id), find_table_by_id(connection, rebuild.table_id)
-    if present is None or present.attempt != rebuild.attempt or present.phase is not RebuildPhase.COPYING:
-        return False
+    require_attempt(connection, rebuild)
+    table = find_table_by_id(connection, rebuild.table_id)
     if table is None or not is_planned_for(connection, rebuild, table):
         raise RefusedSwitch([], "the table's columns, options or generation changed meanwhile; rebuild it again")
     if table.state.deletes_folder:
@@ -101,7 +99,6 @@ def switch_generation(connection: sa.Connection, rebuild: Rebuild, *, marker_fir
     connection.execute(MARK_REPLACING, {**keys, "phase": RebuildPhase.REPLACING})
     clear_touched(connection, rebuild.table_id)
     connection.execute(END_EPOCH, keys)
-    return True
 
 
 def _begin_chain(connection: sa.Connection, table: Table, rebuild: Rebuild, *, marker_first: bool) -> None:

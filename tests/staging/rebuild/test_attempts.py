@@ -1,0 +1,109 @@
+"""An attempt to rebuild a table that another one has replaced changes nothing any more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableId
+from app.domain.model.table_options import RowImages, TableOptions
+from app.domain.publication.drain_plan import FileLimits
+from app.landing.open_zone import ZoneAddress
+from app.landing.parquet_file import FileLayout
+from app.staging.rebuild.copies import CopySource, image_snapshot, stored_parts
+from app.staging.rebuild.progress import AttemptIsOver, Rebuild, begin_rebuild, fail_rebuild, start_attempt
+from app.staging.rebuild.touched_rows import count_touched
+from spark_jobs.build_files import BuildConfig
+from spark_jobs.drain_cycle import open_cycle
+from spark_jobs.rebuilding.rebuild_run import RebuildRun
+from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.postgres import sql
+from tests.support.samples.changes import insert, update
+from tests.support.samples.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int32", "code": "string"}, ["id"])
+BLOCKS = (
+    "SELECT first_sequence, schema_version, row_count FROM mirrorgate.staged_blocks WHERE generation = 2 ORDER BY 1"
+)
+IMAGES = "SELECT count(*) FROM mirrorgate.row_images WHERE generation = 2"
+
+
+@pytest.fixture
+def run(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[RebuildRun]:
+    """Give the rebuilds of a drain for table `t`, which has three rows and is to be rebuilt with the key `code`."""
+    table = registered(engine, "t", SCHEMA, TableOptions(row_images=RowImages.ON))
+    stage(engine, [typed(table, [insert({"id": at, "code": f"c{at}"}, at) for at in range(3)])])
+    with engine.begin() as connection:
+        begin_rebuild(connection, TableName.parse("t"), Generation(1), None, ["code"], "operator", dry_run=False)
+    config = BuildConfig(database_url, ZoneAddress(str(tmp_path)), FileLayout(False, "zstd"))
+    drain = open_cycle(uuid4(), None, config, FileLimits(128 * 2**20, 40, 0.0), tasks=1)  # type: ignore[arg-type]  # no Spark here
+    yield RebuildRun(drain.context, drain.builder, lambda: False)
+    drain.context.engine.dispose()
+
+
+def attempt(engine: sa.Engine) -> Rebuild:
+    with engine.begin() as connection:
+        started = start_attempt(connection, table_id(engine))
+    assert started is not None
+    return started
+
+
+def table_id(engine: sa.Engine) -> TableId:
+    return current(engine, "t").table_id
+
+
+def change(engine: sa.Engine) -> None:
+    stage(engine, [typed(current(engine, "t"), [update(None, {"id": 1, "code": "changed"})])])
+
+
+def test_the_failure_of_a_replaced_attempt_leaves_the_generation_that_another_one_made(
+    engine: sa.Engine, run: RebuildRun
+) -> None:
+    replaced = attempt(engine)
+    run.run(table_id(engine))
+    assert current(engine, "t").generation == 2
+    with engine.begin() as connection:
+        fail_rebuild(connection, replaced, [], "the table has changed")
+    assert (sql.rows(engine, BLOCKS), sql.value(engine, IMAGES)) == ([(1, 1, 3)], 3)
+
+
+def test_a_replaced_attempt_corrects_nothing_before_the_parts_of_the_present_one(
+    engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replaced_then_counted(connection: sa.Connection, table: TableId) -> int:
+        change(engine)
+        attempt(engine)
+        return count_touched(connection, table)
+
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", replaced_then_counted)
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.MAX_LAST_CORRECTIONS", 0)
+    with pytest.raises(AttemptIsOver):
+        run.run(table_id(engine))
+    assert (sql.rows(engine, BLOCKS), sql.value(engine, IMAGES)) == ([], 0)
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.rebuild_touched") == 1
+
+
+def test_a_replaced_attempt_takes_no_snapshot_and_forgets_no_changed_row(engine: sa.Engine, run: RebuildRun) -> None:
+    replaced, present = attempt(engine), attempt(engine)
+    with image_snapshot(engine, present):
+        change(engine)
+        with pytest.raises(AttemptIsOver), image_snapshot(engine, replaced):
+            pytest.fail("a replaced attempt takes no snapshot")
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.rebuild_touched") == 1
+
+
+def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed_then_counted(connection: sa.Connection, table: TableId) -> int:
+        if not sql.value(engine, "SELECT count(*) FROM mirrorgate.rebuild_touched"):
+            change(engine)
+        return count_touched(connection, table)
+
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", changed_then_counted)
+    run.run(table_id(engine))
+    assert sql.rows(engine, BLOCKS) == [(1, 1, 3), (2, 2, 2)]
+    source = CopySource(table_id(engine), Generation(1), "")
+    with engine.begin() as connection:
+        assert [stored_parts(connection, source, parts) for parts in (1, 2)] == [1, 1]
