@@ -26,6 +26,7 @@ from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import Counters, lock_counters
 from app.staging.connection.database import BINARY_RESULT, Engine, translated_errors
 from app.staging.connection.raw_sql import int_array_literal
+from app.staging.tables.registration_events import ROW_RULES_CHANGED
 from app.staging.tables.registry import find_table, find_table_by_id
 from app.staging.tables.schema_versions import schema_of_version
 
@@ -61,6 +62,11 @@ SET_COMPLETE = sa.text("""
 
 KEYS_PER_STEP: Final = 5_000
 """Row images that one transaction writes at most: about 50 ms, for which changes of the table wait."""
+
+SELECT_RULES_CHANGED = sa.text("""
+    SELECT EXISTS (SELECT FROM mirrorgate.table_events
+        WHERE folded_name = :folded_name AND table_id = :table_id AND generation = :generation AND action = :action)""")
+"""Tell whether the masks or the filter of a table have changed in this generation."""
 
 _RECREATE: Final = "Recreate the table with row_images=on and load it again (docs/tables.md)."
 
@@ -98,10 +104,10 @@ def backfill_images(engine: Engine, name: TableName, progress: Callable[[Backfil
     """
     with translated_errors(), engine.begin() as connection:
         table = find_table(connection, name)
-    if table is None:
-        remedy = "`mirrorgate tables list` shows all tables."
-        raise RejectedInput(Code.UNKNOWN_TABLE, f"there is no table {name}", remedy=remedy)
-    _check(table)
+        if table is None:
+            remedy = "`mirrorgate tables list` shows all tables."
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"there is no table {name}", remedy=remedy)
+        _check(connection, table)
     through = BatchSequence(0)
     while not table.images_complete:
         block = _next_block(engine, table, through)
@@ -118,13 +124,27 @@ def backfill_images(engine: Engine, name: TableName, progress: Callable[[Backfil
     return table
 
 
-def _check(table: Table) -> None:
+def _check(connection: sa.Connection, table: Table) -> None:
+    """Raise RejectedInput unless the images are complete, or the staged rows of the table can complete them."""
     if not table.options.keeps_images:
         raise RejectedInput(Code.NO_ROW_IMAGES, f"{table.name} keeps no row images to complete")
-    if table.options.reads_images and not table.images_complete:
+    if table.images_complete:
+        return
+    if table.options.masks or table.options.filter is not None or _rules_changed(connection, table):
+        detail = (
+            f"masks or a filter apply, or applied, to {table.name}: its staged rows can have values that a mask takes"
+            " away, or lack rows of the source"
+        )
+        raise RejectedInput(Code.BAD_OPTION, detail, remedy=_RECREATE)
+    if table.options.reads_images:
         detail = "partial updates would be completed from rows that a backfill has not brought up to date yet"
         remedy = "Set row_images=on and partial_updates=reject until the backfill has ended."
         raise RejectedInput(Code.BAD_OPTION, detail, remedy=remedy)
+
+
+def _rules_changed(connection: sa.Connection, table: Table) -> bool:
+    life = {"folded_name": table.name.folded, "table_id": table.table_id, "generation": table.generation}
+    return bool(connection.execute(SELECT_RULES_CHANGED, {**life, "action": ROW_RULES_CHANGED}).scalar_one())
 
 
 def _check_schema(table: Table, schema: TableSchema) -> None:
@@ -141,7 +161,7 @@ def _locked(connection: sa.Connection, table: Table) -> tuple[Table, Counters]:
     present = find_table_by_id(connection, table.table_id)
     if present is None or present.generation != table.generation:
         raise RejectedInput(Code.UNKNOWN_TABLE, f"{table.name} has been dropped or recreated")
-    _check(present)
+    _check(connection, present)
     return present, counters
 
 

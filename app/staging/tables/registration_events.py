@@ -1,11 +1,17 @@
-"""Records registrations: an event of the table for each change of its columns, an audit event for anything else."""
+"""Records registrations: events of the table for its columns, masks and filter, audit events for the rest."""
+
+from typing import Final
 
 import sqlalchemy as sa
 
 from app.domain.model.schema_change import schema_change
+from app.domain.model.table_options import TableOptions
 from app.staging.access.audit_events import record_operation
 from app.staging.tables.events import record_event
 from app.staging.tables.registration import Registration, RegistrationOutcome
+
+ROW_RULES_CHANGED: Final = "change row rules"
+"""The action of the event after which staged rows of a generation differ in what masks or a filter did to them."""
 
 
 def record_registration(
@@ -17,7 +23,14 @@ def record_registration(
     """
     told = {} if by is None else {"by": by}
     table, before = registration.table, registration.before
+    rules = [] if before is None else _changed_rules(before.options, table.options)
+    if rules:
+        record_event(connection, table, actor, ROW_RULES_CHANGED, details={"options": rules, **told})
     if before is not None and (changed := schema_change(before, table)):
         record_event(connection, table, actor, "change schema", details={**changed, **told})
     elif registration.outcome is not RegistrationOutcome.UNCHANGED:
         record_operation(connection, actor, "register_table", table.name, {"outcome": registration.outcome, **told})
+
+
+def _changed_rules(before: TableOptions, after: TableOptions) -> list[str]:
+    return [name for name in ("masks", "filter") if getattr(before, name) != getattr(after, name)]

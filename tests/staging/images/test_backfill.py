@@ -14,6 +14,8 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.errors import Code
 from app.staging.images.backfill import BackfillProgress, backfill_images
+from app.staging.tables.registration import register_table
+from app.staging.tables.registration_events import record_registration
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -149,3 +151,31 @@ def test_a_table_that_keeps_no_images_or_has_all_of_them_is_left_alone(engine: s
     with rejected() as rejection:
         backfill_images(engine, registered(engine, "plain", SCHEMA).name, lambda _: None)
     assert rejection.code is Code.NO_ROW_IMAGES
+
+
+FILTER: Final = {"column": "name", "op": "=", "value": "Ada"}
+
+
+@pytest.mark.parametrize(
+    "rules", [{"masks": {"name": {"method": "truncate", "characters": 1}}}, {"filter": FILTER}], ids=["mask", "filter"]
+)
+def test_rows_that_masks_or_a_filter_change_give_no_images(engine: sa.Engine, rules: dict[str, Any]) -> None:
+    before = registered(engine, "t", SCHEMA)
+    stage(engine, [typed(before, [insert({"id": 1, "name": "Ada"})])])
+    table = registered(engine, "t", None, TableOptions.parse({"row_images": "on", **rules}))
+    with rejected() as rejection:
+        backfill_images(engine, table.name, lambda _: None)
+    assert rejection.code is Code.BAD_OPTION
+    assert (stored_images(engine, table), current(engine, "t").images_complete) == ({}, False)
+
+
+def test_rows_that_a_former_filter_left_out_are_not_taken_for_complete(engine: sa.Engine) -> None:
+    table = registered(engine, "t", SCHEMA, TableOptions.parse({"filter": FILTER}))
+    stage(engine, [typed(table, [insert({"id": 1, "name": "Ada"}), insert({"id": 2, "name": "Bob"}, 1)])])
+    for options in (TableOptions(), KEEP):
+        with engine.begin() as connection:
+            record_registration(connection, register_table(connection, table.name, None, options), "operator")
+    with rejected() as rejection:
+        backfill_images(engine, table.name, lambda _: None)
+    assert rejection.code is Code.BAD_OPTION
+    assert not current(engine, "t").images_complete
