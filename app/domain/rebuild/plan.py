@@ -75,7 +75,7 @@ def plan_rebuild(
     _check_rebuildable(table)
     present = table.schema
     chosen = [RebuiltColumn(column, column.name) for column in present.columns] if columns is None else columns
-    _check_sources(chosen, present)
+    _check_sources(chosen, table)
     new_names = {entry.source: entry.column.name for entry in chosen}
     if key_columns is None:
         dropped = [key for key in present.key_columns if key not in new_names]
@@ -91,7 +91,7 @@ def plan_rebuild(
         replace(entry.column, nullable=entry.column.nullable and entry.column.name not in key_columns)
         for entry in chosen
     )
-    options = _renamed(table.options, new_names)
+    options = _renamed(table, required, chosen)
     schema = TableSchema.declare(required, tuple(key_columns))
     options.check(schema)
     places = tuple(present.names.index(entry.source) for entry in chosen)
@@ -111,24 +111,44 @@ def _check_rebuildable(table: Table) -> None:
         raise RejectedInput(Code.BAD_OPTION, detail)
 
 
-def _check_sources(chosen: Sequence[RebuiltColumn], present: TableSchema) -> None:
+def _check_sources(chosen: Sequence[RebuiltColumn], table: Table) -> None:
     sources = [entry.source for entry in chosen]
     for source in sources:
-        if source not in present.names:
+        if source not in table.schema.names:
             detail = f"no column {source!r} has values to take; register new columns after the rebuild"
             raise RejectedInput(Code.BAD_SCHEMA, detail)
+        if source in table.returned_columns:
+            detail = (
+                f"column {source!r} left the source and came back, and row images from before do not know its values"
+            )
+            remedy = "Rebuild the table without the column, or recreate the table and load it again."
+            raise RejectedInput(Code.BAD_SCHEMA, detail, remedy=remedy)
     if len(set(sources)) < len(sources):
         raise RejectedInput(Code.BAD_SCHEMA, "two columns take their values from the same column")
 
 
-def _renamed(options: TableOptions, new_names: Mapping[str, str]) -> TableOptions:
-    """Return options that name the new columns; the plan, not an override, gives their types."""
+def _renamed(table: Table, columns: Sequence[Column], chosen: Sequence[RebuiltColumn]) -> TableOptions:
+    """Return options that name the new columns, and that declare them as the plan does whatever the source declares."""
+    options, new_names = table.options, {entry.source: entry.column.name for entry in chosen}
+    present = {column.name: column for column in table.schema.columns}
     overrides = {
-        new_names[name]: ColumnOverride(encoding=override.encoding)
-        for name, override in options.columns.items()
-        if name in new_names and override.encoding is not None
+        column.name: _override(options.columns.get(entry.source), present[entry.source], column)
+        for column, entry in zip(columns, chosen, strict=True)
     }
     exclude = tuple(new_names.get(name, name) for name in options.exclude)
     rename = {new_names[name]: landing for name, landing in options.rename.items() if name in new_names}
     masks = {new_names[name]: mask for name, mask in options.masks.items() if name in new_names}
-    return replace(options, columns=overrides, exclude=exclude, rename=rename, masks=masks)
+    given = {name: override for name, override in overrides.items() if override is not None}
+    return replace(options, columns=given, exclude=exclude, rename=rename, masks=masks)
+
+
+def _override(present: ColumnOverride | None, before: Column, after: Column) -> ColumnOverride | None:
+    """Return the override of a rebuilt column: what was overridden stays so, and what is not as before becomes it."""
+    known = present or ColumnOverride()
+    has_type = known.type is not None or after.type != before.type
+    has_nullable = known.nullable is not None or after.nullable != before.nullable
+    if known.encoding is None and not has_type and not has_nullable:
+        return None
+    return ColumnOverride(
+        str(after.type) if has_type else None, after.nullable if has_nullable else None, known.encoding
+    )

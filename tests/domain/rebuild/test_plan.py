@@ -1,13 +1,14 @@
 """Plans of rebuilds: what a table can become, and where its values come from."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.domain.model.names import TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import Column, ColumnType, SchemaVersion
+from app.domain.model.table_schema import Column, ColumnType, SchemaVersion, evolve
 from app.domain.rebuild.plan import RebuildPlan, RebuiltColumn, plan_rebuild
 from app.errors import Code
 from tests.support.rejections import rejected
@@ -40,10 +41,31 @@ def test_a_key_follows_its_new_name_and_key_columns_are_required() -> None:
     assert plan_rebuild(table_with(), key_columns=["name", "id"]).schema.columns[1].nullable is False
 
 
-def test_options_name_the_new_columns_and_leave_their_types_to_the_plan() -> None:
+def test_options_declare_the_new_columns_as_the_plan_does() -> None:
     table = table_with(columns={"name": {"type": "string", "encoding": "base64"}, "total": {"nullable": True}})
     plan = plan_rebuild(table, [column("id", "int64"), column("title", "binary", "name"), column("total", "float64")])
-    assert plan.options.to_json()["columns"] == {"title": {"encoding": "base64"}}
+    assert plan.options.to_json()["columns"] == {
+        "title": {"type": "binary", "encoding": "base64"},
+        "total": {"type": "float64", "nullable": True},
+    }
+
+
+@pytest.mark.parametrize("overrides", [{}, {"total": {"type": "decimal(9,2)"}}], ids=["type", "override"])
+def test_the_source_may_declare_a_rebuilt_column_as_before(overrides: dict[str, Any]) -> None:
+    table = table_with(columns=overrides)
+    declared = schema_of({"id": "int64", "name": "string", "total": "decimal(12,4)"}, ["id"], required=["id"])
+    present = SCHEMA if not overrides else declared
+    plan = plan_rebuild(table, [column("id", "int64"), column("name", "string"), column("total", "string")])
+    assert evolve(plan.schema, plan.options.declared(present)).columns == plan.schema.columns
+    plan.options.check(plan.schema)
+
+
+def test_a_column_whose_images_are_older_than_its_return_is_not_rebuilt() -> None:
+    table = replace(table_with(), returned_columns={"total": BatchSequence(3)})
+    with rejected() as rejection:
+        plan_rebuild(table, key_columns=["name"])
+    assert rejection.code is Code.BAD_SCHEMA
+    assert plan_rebuild(table, [column("id", "int64"), column("name", "string")]).places == (0, 1)
 
 
 def test_a_plan_survives_its_storage() -> None:
