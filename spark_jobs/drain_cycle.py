@@ -184,7 +184,7 @@ class DrainCycle:
             self.leased.add(table.table_id, epoch)
         if table.state.deletes_folder:
             next_generation = self._dropping.run(table, epoch)
-            if next_generation is None:
+            if next_generation is None or not next_generation.state.publishes:
                 return None
             table = next_generation
         with self.context.engine.begin() as connection:

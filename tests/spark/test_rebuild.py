@@ -19,6 +19,7 @@ from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
 from app.domain.rebuild.rebuilt_rows import Finding
 from app.errors import Code
 from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild
+from app.staging.tables.operations import set_publishing
 from app.staging.tables.registration import evolve_table
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.rebuilding.parts import copy_part
@@ -236,6 +237,23 @@ def test_a_quarantined_table_without_its_folder_is_whole_after_a_rebuild(
     begin(engine)
     settle(engine, worker)
     assert sorted(key for (key,) in folded(landing_zone, "id")) == [1, 2, 3, 5]
+
+
+def test_a_paused_table_is_paused_after_a_rebuild_until_it_is_resumed(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    with engine.begin() as connection:
+        set_publishing(connection, T, ONE, TableState.PAUSED, "operator")
+    begin(engine, key_columns=["code"])
+    for _ in range(3):
+        drain(worker)
+    table = current(engine, "t")
+    assert (table.generation, table.state, rebuild_of(engine).phase) == (2, TableState.PAUSED, RebuildPhase.DONE)
+    assert files(landing_zone) == []
+    with engine.begin() as connection:
+        set_publishing(connection, T, table.generation, TableState.ACTIVE, "operator")
+    settle(engine, worker)
+    assert sorted(key for (key,) in folded(landing_zone, "code")) == ["c1", "c2", "c3"]
 
 
 STEPS = {

@@ -30,15 +30,18 @@ class DropPlan:
     schema: TableSchema | None = None
     options: TableOptions | None = None
     new_name: TableName | None = None
+    stays_paused: bool = False
+    """True if a rebuilt table was paused and is to be paused again."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as it is stored."""
-        return {
+        plan: dict[str, Any] = {
             "action": self.action,
             "schema": self.schema and self.schema.to_json(),
             "options": self.options and self.options.to_stored(),
             "new_name": self.new_name and str(self.new_name),
         }
+        return plan | ({"stays_paused": True} if self.stays_paused else {})
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "DropPlan":
@@ -48,4 +51,5 @@ class DropPlan:
             TableSchema.from_json(stored["schema"]) if stored["schema"] else None,
             TableOptions.parse(stored["options"]) if stored["options"] else None,
             TableName.parse(stored["new_name"]) if stored["new_name"] else None,
+            stored.get("stays_paused", False),
         )

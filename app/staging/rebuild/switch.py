@@ -1,7 +1,7 @@
 """Makes the rebuilt generation of a table the current one.
 
 From the commit on, changes are typed by the new schema and queue behind the rebuilt rows. The table is `rebuilding`
-until the folder of the generation before is gone; then `drop_completion` makes it active.
+until the folder of the generation before is gone; then `drop_completion` makes it active, or paused as it was before.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.table import Table
+from app.domain.model.table import Table, TableState
 from app.domain.publication.metadata_chain import seed
 from app.domain.rebuild.plan import RebuildPhase
 from app.domain.rebuild.rebuilt_rows import Finding
@@ -86,9 +86,10 @@ def switch_generation(connection: sa.Connection, rebuild: Rebuild, *, marker_fir
         raise RefusedSwitch(findings, "rows that changed meanwhile cannot be rebuilt")
     _begin_chain(connection, table, rebuild, marker_first=marker_first)
     generation_keys = {**keys, "generation": rebuild.next_generation}
+    plan = DropPlan(DropAction.REBUILD, stays_paused=table.state is TableState.PAUSED)
     switched = {
         **generation_keys,
-        "plan": json.dumps(DropPlan(DropAction.REBUILD).to_json()),
+        "plan": json.dumps(plan.to_json()),
         "version": connection.execute(LAST_SEQUENCE, generation_keys).one().version,
         "options": json.dumps(rebuild.plan.options.to_stored()),
         "stays": json.dumps(_stays(table, rebuild)),

@@ -17,7 +17,7 @@ from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.projection.landing_schema import with_landing
-from app.domain.model.table import BatchSequence, Epoch, Generation, Table, former_generation
+from app.domain.model.table import BatchSequence, Epoch, Generation, Table, TableState, former_generation
 from app.domain.model.table_options import InitialLoad
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
@@ -58,13 +58,13 @@ BEGIN_GENERATION = sa.text("""
 """Make a table active in its next generation, under its old or new name."""
 
 END_REBUILDING = sa.text("""
-    WITH active AS (
-        UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL
+    WITH ended AS (
+        UPDATE mirrorgate.tables SET state = :state, state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL
         WHERE table_id = :table_id)
     UPDATE mirrorgate.rebuilds SET phase = 'done', finished_at = clock_timestamp() WHERE table_id = :table_id
     RETURNING (SELECT coalesce(sum(row_count), 0)::bigint FROM mirrorgate.staged_blocks b
         WHERE b.table_id = :table_id AND b.generation = :generation)""")
-"""Let a rebuilt table publish, and return the rows that its new generation has so far."""
+"""Let a rebuilt table publish, unless it is paused, and return the rows that its new generation has so far."""
 
 RESET_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters
@@ -99,7 +99,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     assert plan is not None
     keys = {"table_id": table.table_id, "generation": table.generation}
     if plan.action is DropAction.REBUILD:
-        return _finish_rebuild(connection, table)
+        return _finish_rebuild(connection, table, plan)
     unpublished = connection.execute(
         SELECT_UNPUBLISHED, {**keys, "published_through": counters.published_through}
     ).one()
@@ -116,10 +116,14 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     return finished
 
 
-def _finish_rebuild(connection: sa.Connection, table: Table) -> FinishedDrop:
-    """Let the rebuilt generation publish. Nothing was discarded: the row images had every accepted change."""
+def _finish_rebuild(connection: sa.Connection, table: Table, plan: DropPlan) -> FinishedDrop:
+    """Let the rebuilt generation publish, or wait for the end of a pause from before the rebuild.
+
+    Nothing was discarded: the row images had every accepted change.
+    """
     ended = former_generation(table)
-    keys = {"table_id": table.table_id, "generation": table.generation}
+    state = TableState.PAUSED if plan.stays_paused else TableState.ACTIVE
+    keys = {"table_id": table.table_id, "generation": table.generation, "state": state}
     rows = connection.execute(END_REBUILDING, keys).scalar_one()
     finished = FinishedDrop(ended.generation, 0, 0, rows)
     record_event(connection, ended, "drain", COMPLETIONS[DropAction.REBUILD], details=asdict(finished))
