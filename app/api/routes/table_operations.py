@@ -83,8 +83,8 @@ def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> Ta
 def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
     """Drop the folder and start a new generation under the new name.
 
-    If the table keeps row images, every row lands again from its row image. Otherwise the source must load the table
-    again.
+    If the table has a row image of each row and `history=off`, every row lands again from its row image. Otherwise the
+    source must load the table again.
     """
     return operation.rename(wanted.name)
 

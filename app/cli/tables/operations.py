@@ -80,7 +80,7 @@ def rename(
     generation: GenerationOption,
     wait: Wait = True,
 ) -> None:
-    """Rename a table. Its rows land again from row images if the table keeps them, else the source must reload it."""
+    """Rename a table. Its rows land again if it has complete row images and no history, else reload it."""
     with connection.client() as client:
         begin = partial(client.post, f"{table_path(table)}/rename", {"name": new_name}, generation=generation)
         _run_operation(client, table, generation, begin, wait=wait)

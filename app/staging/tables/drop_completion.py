@@ -1,8 +1,8 @@
 """Finishes a drop (R6): ends the table, starts its next generation (recreate, rename), or lets a rebuilt one publish.
 
 Batches of the old generation without a recorded file are counted and discarded; they never land in the new generation.
-After a rename the rows are staged again from the row images, if the table keeps them. Retention deletes the images that
-no generation reads any more.
+After a rename the rows are staged again from the row images, if those are the rows that the table landed. Retention
+deletes the images that no generation reads any more.
 """
 
 import json
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.projection.audit_columns import History
 from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Epoch, Generation, Table, TableState, former_generation
 from app.domain.model.table_options import InitialLoad
@@ -109,7 +110,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
         connection.execute(DELETE_SOURCES, keys)
     else:
         renewed = _begin_generation(connection, table, plan, marker_first=marker_first)
-        if plan.action is DropAction.RENAME and renewed.options.keeps_images:
+        if plan.action is DropAction.RENAME and _lands_images(table):
             landed_again = _stage_from_images(connection, table.generation, renewed)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
     record_event(connection, table, "drain", COMPLETIONS[plan.action], details=asdict(finished))
@@ -153,6 +154,15 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
     renewed = find_table_by_id(connection, table.table_id)
     assert renewed is not None
     return renewed
+
+
+def _lands_images(table: Table) -> bool:
+    """Tell whether row images are the rows that the table landed.
+
+    Incomplete images lack rows, or are older than these where a backfill died, and a history has more than the newest
+    row of a key.
+    """
+    return table.options.keeps_images and table.images_complete and table.options.history is History.OFF
 
 
 def _stage_from_images(connection: sa.Connection, old: Generation, table: Table) -> int:

@@ -122,6 +122,28 @@ def test_a_renamed_table_lands_its_rows_again_from_their_images(engine: sa.Engin
     assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
 
 
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [({}, {"row_images": "on"}), ({"row_images": "on", "history": "append_only"}, None)],
+    ids=["incomplete images", "history"],
+)
+def test_a_renamed_table_whose_images_are_not_its_rows_begins_empty(
+    engine: sa.Engine, first: dict[str, str], later: dict[str, str] | None
+) -> None:
+    table = registered(engine, "t", WIDE, TableOptions.parse(first))
+    stage(engine, [typed(table, inserts([{"id": "a", "note": "old"}]))])
+    if later is not None:
+        table = registered(engine, "t", None, TableOptions.parse(later))
+    stage(engine, [typed(table, inserts([{"id": "b", "note": "new"}]))])
+    new_name = TableName.parse("other")
+    assert finish(engine, begin(engine, DropPlan(DropAction.RENAME, new_name=new_name))).landed_again == 0
+    renamed = current(engine, "other")
+    assert renamed.images_complete
+    with engine.begin() as connection:
+        assert count_row_images(connection, renamed.table_id, renamed.generation) == 0
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks WHERE generation = 2") == 0
+
+
 def test_a_name_that_a_table_is_to_get_is_taken_from_then_on(engine: sa.Engine) -> None:
     registered(engine, "t", ID)
     registered(engine, "taken", ID)
