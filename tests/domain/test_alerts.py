@@ -76,6 +76,20 @@ def test_another_cause_is_told_and_another_text_is_not() -> None:
     assert told(memory.look(20, [replace(QUARANTINED, code="landing_folder_lost")])) == (["landing_folder_lost"], [])
 
 
+def test_another_cause_is_told_only_once_it_lasts() -> None:
+    memory, other = Memory(), replace(QUARANTINED, code="landing_folder_lost")
+    looks = [(0, QUARANTINED), (60, QUARANTINED), (70, other), (80, QUARANTINED), (90, other), (140, other)]
+    found = [told(memory.look(seconds, [alert])) for seconds, alert in looks]
+    assert found == [([], []), (["foreign_file"], []), ([], []), ([], []), ([], []), ([], [])]
+    assert told(memory.look(150, [other])) == (["landing_folder_lost"], [])
+
+
+def test_a_cause_that_changes_before_it_was_told_does_not_delay_the_alert() -> None:
+    memory = Memory()
+    memory.look(0, [QUARANTINED])
+    assert told(memory.look(60, [replace(QUARANTINED, code="landing_folder_lost")])) == (["landing_folder_lost"], [])
+
+
 def test_a_message_that_is_not_taken_is_sent_again() -> None:
     memory = Memory(after_seconds=0)
     for seconds in range(3):

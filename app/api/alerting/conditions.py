@@ -20,7 +20,7 @@ _PART_REMEDIES: Final[Mapping[str, str]] = {
 }
 """What to do about each part that alerts name. Those of tables have alerts of their own."""
 
-_BACKLOG_REMEDY: Final = "Check that the drain keeps up; a full backlog answers 429 `backlog_full`."
+_BACKLOG_REMEDY: Final = "Check that the drain keeps up, and give it more executors."
 
 
 def conditions(
@@ -39,12 +39,12 @@ def conditions(
             severity = Severity.WARNING if part == "clock" else Severity.CRITICAL
             yield Alert(AlertKind.PART, part, severity, f"{part}_not_ok", _sentence(state), remedy)
     if total_share >= NEAR_LIMIT:
-        yield _backlog("all tables", total_share)
+        yield from _backlog("all tables", total_share)
     for glance in glances:
         yield from _of_table(glance)
         share = shares.get((glance.table_id, glance.generation), 0.0)
         if share >= NEAR_LIMIT:
-            yield _backlog(glance.name, share)
+            yield from _backlog(glance.name, share)
 
 
 def _of_table(glance: Glance) -> Iterator[Alert]:
@@ -66,10 +66,13 @@ def _of_table(glance: Glance) -> Iterator[Alert]:
         yield Alert(AlertKind.DEAD_LETTERS, name, warning, "dead_letters_waiting", detail, remedy)
 
 
-def _backlog(subject: str, share: float) -> Alert:
-    severity = Severity.CRITICAL if share >= 1 else Severity.WARNING
-    code = "backlog_full" if share >= 1 else "backlog_near_limit"
-    return Alert(AlertKind.BACKLOG, subject, severity, code, "The backlog is near its limit.", _BACKLOG_REMEDY)
+def _backlog(subject: str, share: float) -> Iterator[Alert]:
+    """Yield that a backlog is near its limit, and beside it that it is full: a full one fills and empties by turns."""
+    detail = f"The backlog has reached {NEAR_LIMIT:.0%} of its limit."
+    yield Alert(AlertKind.BACKLOG, subject, Severity.WARNING, "backlog_near_limit", detail, _BACKLOG_REMEDY)
+    if share >= 1:
+        detail = "The backlog is full, so its changes are rejected with 429 `backlog_full`."
+        yield Alert(AlertKind.BACKLOG_FULL, subject, Severity.CRITICAL, "backlog_full", detail, _BACKLOG_REMEDY)
 
 
 def _code_in(reason: str) -> str:

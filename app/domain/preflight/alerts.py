@@ -1,11 +1,11 @@
 """Alerts: what an operator is told of, when, and when it is told to be over. Pure rules, without input or output.
 
-An alert is about one subject: a table, or a part of the gateway. It is told once it has lasted for some time, again if
-its code changes, and once more when it is over. What was never told ends without a word.
+An alert is about one subject: a table, or a part of the gateway. It is told once it has lasted for some time, again
+once another code has lasted for that time, and once more when it is over. What was never told ends without a word.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -23,6 +23,7 @@ class AlertKind(StrEnum):
     FABRIC_TABLE = "fabric_table"
     DEAD_LETTERS = "dead_letters"
     BACKLOG = "backlog"
+    BACKLOG_FULL = "backlog_full"
 
 
 class Severity(StrEnum):
@@ -56,8 +57,19 @@ class KnownAlert:
 
     alert: Alert
     since: datetime
+    code_since: datetime
+    """When its present code was first seen."""
     told_code: str | None = None
     """The code with which it was last told; None if it was never told."""
+
+    def is_due(self, now: datetime, lasting: timedelta) -> bool:
+        """Tell whether it has lasted long enough to be told, or to be told again with another code."""
+        begun = self.since if self.told_code is None else self.code_since
+        return self.told_code != self.alert.code and now - begun >= lasting
+
+    def seen(self, alert: Alert, now: datetime) -> "KnownAlert":
+        """Return it with what a look has found of it now."""
+        return replace(self, alert=alert, code_since=self.code_since if alert.code == self.alert.code else now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +88,14 @@ class AlertPlan:
 def plan_alerts(
     known: Mapping[str, KnownAlert], found: Iterable[Alert], now: datetime, *, after_seconds: float
 ) -> AlertPlan:
-    """Compare what is found now with what is known. An alert is told once it has lasted `after_seconds`."""
+    """Compare what is found now with what is known. An alert, or its other code, is told after `after_seconds`."""
     present = {alert.key: alert for alert in found}
-    begun = [KnownAlert(alert, now) for key, alert in present.items() if key not in known]
-    kept = [KnownAlert(present[key], old.since, old.told_code) for key, old in known.items() if key in present]
+    begun = [KnownAlert(alert, now, now) for key, alert in present.items() if key not in known]
+    kept = [old.seen(present[key], now) for key, old in known.items() if key in present]
     changed = [new for new in kept if new.alert != known[new.alert.key].alert]
     ended = [old for key, old in known.items() if key not in present]
     lasting = timedelta(seconds=after_seconds)
-    due = [one for one in (*kept, *begun) if one.told_code != one.alert.code and now - one.since >= lasting]
+    due = [one for one in (*kept, *begun) if one.is_due(now, lasting)]
     by_weight = sorted(due, key=lambda one: (one.alert.severity, one.since, one.alert.key))
     return AlertPlan(
         begun=begun,

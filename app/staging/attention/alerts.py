@@ -12,14 +12,15 @@ from app.domain.preflight.alerts import Alert, AlertKind, KnownAlert, Severity
 from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
 
 SELECT_ALERTS = sa.text("""
-    SELECT kind, subject, severity, code, detail, remedy, since, told_code FROM mirrorgate.alerts""")
+    SELECT kind, subject, severity, code, detail, remedy, since, code_since, told_code FROM mirrorgate.alerts""")
 """Read all alerts."""
 
 UPSERT_ALERT = sa.text("""
-    INSERT INTO mirrorgate.alerts (kind, subject, severity, code, detail, remedy, since, told_code)
-    VALUES (:kind, :subject, :severity, :code, :detail, :remedy, :since, :told_code)
+    INSERT INTO mirrorgate.alerts (kind, subject, severity, code, detail, remedy, since, code_since, told_code)
+    VALUES (:kind, :subject, :severity, :code, :detail, :remedy, :since, :code_since, :told_code)
     ON CONFLICT (kind, subject) DO UPDATE SET severity = excluded.severity, code = excluded.code,
-        detail = excluded.detail, remedy = excluded.remedy, told_code = excluded.told_code""")
+        detail = excluded.detail, remedy = excluded.remedy, code_since = excluded.code_since,
+        told_code = excluded.told_code""")
 """Store an alert; one that is known keeps the time since when it lasts."""
 
 DELETE_ALERTS = sa.text("""
@@ -47,6 +48,7 @@ def known_alerts(connection: sa.Connection) -> Mapping[str, KnownAlert]:
         KnownAlert(
             Alert(AlertKind(row.kind), row.subject, Severity(row.severity), row.code, row.detail, row.remedy),
             row.since,
+            row.code_since,
             row.told_code,
         )
         for row in connection.execute(SELECT_ALERTS)
@@ -65,6 +67,7 @@ def store_alerts(connection: sa.Connection, kept: Iterable[KnownAlert], forgotte
             "detail": known.alert.detail,
             "remedy": known.alert.remedy,
             "since": known.since,
+            "code_since": known.code_since,
             "told_code": known.told_code,
         }
         for known in kept

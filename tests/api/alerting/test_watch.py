@@ -25,6 +25,8 @@ from app.ingest import BacklogWatch
 from app.staging.attention.alerts import alerts_claimed
 from app.staging.connection.database import open_engine
 from tests.support.http.stand_in import StandIn
+from tests.support.postgres.ledger import owned_table
+from tests.support.waiting import wait_until
 
 SECRET = "only-for-tests"
 
@@ -149,6 +151,25 @@ def test_a_trouble_that_does_not_last_is_not_told(quarantined: sa.Engine, receiv
     clock.now += timedelta(seconds=61)
     watch.look()
     assert receiver.told() == [("firing", "drain", "drain_not_ok")]
+
+
+def test_a_full_backlog_is_told_beside_one_near_its_limit(engine: sa.Engine, receiver: Receiver) -> None:
+    owned_table(engine, [1], name="s.full")
+    watch = watch_of(engine, receiver)
+    watch.backlog.start()
+    try:
+        wait_until(lambda: watch.backlog.total_share() >= 1, within=20, what="the backlog is full")
+        watch.look()
+        watch.look()
+    finally:
+        watch.backlog.close()
+    told = [(alert["severity"], alert["kind"], alert["subject"]) for alert in receiver.alerts()]
+    assert sorted(told) == [
+        ("critical", "backlog_full", "all tables"),
+        ("critical", "backlog_full", "s.full"),
+        ("warning", "backlog", "all tables"),
+        ("warning", "backlog", "s.full"),
+    ]
 
 
 def test_a_process_without_postgres_tells_that_and_when_it_is_back(quarantined: sa.Engine, receiver: Receiver) -> None:
