@@ -53,7 +53,7 @@ class LoadOperation:
     def begin(self, load_id: LoadId, mode: LoadMode) -> tuple[LoadSession, bool]:
         """Begin a load; return it, and False if the same request began it before.
 
-        Raises RejectedInput `table_not_accepting`, `no_row_images`, `load_open` or `load_ended`.
+        Raises RejectedInput `table_not_accepting`, `wrong_table_state`, `no_row_images`, `load_open` or `load_ended`.
         """
         idle_seconds = self.gateway.settings.load_idle_hours * 3_600
         with translated_errors(), self.gateway.engine.begin() as connection:

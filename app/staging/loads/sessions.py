@@ -79,7 +79,8 @@ def begin_load(
     """Begin a load session; return it, and False if the same request began it before.
 
     Dying before COMMIT leaves no session; a caller that chose the id can repeat the request. Raises RejectedInput
-    `unknown_table`, `table_not_accepting`, `no_row_images`, `load_open`, or `load_ended` for an id that was used.
+    `unknown_table`, `table_not_accepting`, `wrong_table_state` while a rebuild reads the row images, `no_row_images`,
+    `load_open`, or `load_ended` for an id that was used.
     """
     table, last_sequence = _locked(connection, name)
     known = next(iter(find_loads(connection, [load_id])), None)
@@ -89,6 +90,8 @@ def begin_load(
         return known, False
     if not table.state.accepts_changes:
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+    if table.rebuild_due:
+        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is being rebuilt, or checked for a rebuild")
     table.require_images()
     for other in _stored_open(connection, [table.table_id]):
         if not other.state.has_ended:
