@@ -23,7 +23,8 @@ _OPERATIONS: Final = [*Operation]
 _NAMES: Final = ["upsert" if operation is Operation.MERGE else str(operation) for operation in _OPERATIONS]
 _CODES: Final = {operation: code for code, operation in enumerate(_OPERATIONS)}
 _TIME: Final = ColumnType(TypeName.TIMESTAMP)
-_NUMBER: Final = r"^\d{1,18}$"
+_NUMBER: Final = r"^-?(\d{1,18}|[1-8]\d{18})$"
+"""A number that fits in 64 bits; larger ones are no time between the years 1684 and 2255, even in nanoseconds."""
 _MAX_SECONDS: Final = 10**11
 _MAX_MILLIS: Final = 10**14
 _MAX_MICROS: Final = 10**17
