@@ -169,6 +169,7 @@ class _Run:
             "MIRRORGATE_LANDING_ZONE": database.landing_zone,
             "MIRRORGATE_FABRIC_WORKSPACE": database.workspace_id,
             "MIRRORGATE_FABRIC_DATABASE": database.id,
+            "MIRRORGATE_FABRIC_POLL_SECONDS": "60",
             "MIRRORGATE_MAX_DELAY_SECONDS": "2",
         }
         with self.report.step("Start a gateway on the new landing zone") as step:
