@@ -1,17 +1,16 @@
 """Turns what is known of the gateway into alerts."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Final
 
 from app.domain.fabric.remedies import remedy_for
 from app.domain.fabric.trouble import FabricTrouble
 from app.domain.model.table import TableLife
 from app.domain.preflight.alerts import Alert, AlertKind, Severity
+from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, PATIENT_PARTS, code_in, remedy_in
 from app.domain.preflight.readiness import OK
 from app.staging.attention.glances import Glance
-
-NEAR_LIMIT: Final = 0.8
-"""The share of its limit from which a backlog is an alert."""
 
 _PART_REMEDIES: Final[Mapping[str, str]] = {
     "drain": "Read the log of the drain, or start one with `mirrorgate drain`.",
@@ -19,8 +18,6 @@ _PART_REMEDIES: Final[Mapping[str, str]] = {
     "clock": "Synchronize the clocks of all machines.",
 }
 """What to do about each part that alerts name. Those of tables have alerts of their own."""
-
-_BACKLOG_REMEDY: Final = "Check that the drain keeps up, and give it more executors."
 
 
 def conditions(
@@ -36,7 +33,7 @@ def conditions(
         yield Alert(AlertKind.PART, "fabric", severity, fabric.code, _sentence(fabric.detail), fabric.remedy)
     for part, remedy in _PART_REMEDIES.items():
         if (state := parts.get(part, OK)) != OK:
-            severity = Severity.WARNING if part == "clock" else Severity.CRITICAL
+            severity = Severity.WARNING if part in PATIENT_PARTS else Severity.CRITICAL
             yield Alert(AlertKind.PART, part, severity, f"{part}_not_ok", _sentence(state), remedy)
     if total_share >= NEAR_LIMIT:
         yield from _backlog("all tables", total_share)
@@ -51,8 +48,10 @@ def _of_table(glance: Glance) -> Iterator[Alert]:
     name, critical, warning = glance.name, Severity.CRITICAL, Severity.WARNING
     if glance.state == "quarantined":
         reason = glance.state_reason or ""
-        remedy = f"Correct the cause, then run `mirrorgate tables release {name}`."
-        yield Alert(AlertKind.TABLE_QUARANTINED, name, critical, _code_in(reason), _sentence(reason), remedy)
+        command = f"mirrorgate tables release {quote(name)} --generation {glance.generation} --reason …"
+        remedy = f"{remedy_in(reason)} `{command}` releases it."
+        code = code_in(reason) or "quarantined"
+        yield Alert(AlertKind.TABLE_QUARANTINED, name, critical, code, _sentence(reason), remedy)
     if glance.failure_code is not None:
         detail = _sentence(glance.failure_detail or "")
         remedy = glance.failure_remedy or ""
@@ -62,23 +61,17 @@ def _of_table(glance: Glance) -> Iterator[Alert]:
         yield Alert(AlertKind.FABRIC_TABLE, name, critical, "fabric_error", detail, remedy)
     if glance.waiting_letters:
         detail = "Rejected changes wait for a decision."
-        remedy = f"Run `mirrorgate dead-letters list {name}`, then replay or discard them."
+        remedy = f"Run `mirrorgate dead-letters list {quote(name)}`, then replay or discard them."
         yield Alert(AlertKind.DEAD_LETTERS, name, warning, "dead_letters_waiting", detail, remedy)
 
 
 def _backlog(subject: str, share: float) -> Iterator[Alert]:
     """Yield that a backlog is near its limit, and beside it that it is full: a full one fills and empties by turns."""
     detail = f"The backlog has reached {NEAR_LIMIT:.0%} of its limit."
-    yield Alert(AlertKind.BACKLOG, subject, Severity.WARNING, "backlog_near_limit", detail, _BACKLOG_REMEDY)
+    yield Alert(AlertKind.BACKLOG, subject, Severity.WARNING, "backlog_near_limit", detail, BACKLOG_REMEDY)
     if share >= 1:
         detail = "The backlog is full, so its changes are rejected with 429 `backlog_full`."
-        yield Alert(AlertKind.BACKLOG_FULL, subject, Severity.CRITICAL, "backlog_full", detail, _BACKLOG_REMEDY)
-
-
-def _code_in(reason: str) -> str:
-    """Return the code at the beginning of a quarantine's reason."""
-    code, colon, _ = reason.partition(":")
-    return code if colon and code.replace("_", "").isalnum() else "quarantined"
+        yield Alert(AlertKind.BACKLOG_FULL, subject, Severity.CRITICAL, "backlog_full", detail, BACKLOG_REMEDY)
 
 
 def _sentence(text: str) -> str:

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from app.api.scrape.facts import ScrapeFacts
 from app.domain.mirror.table_report import MirrorState
 from app.domain.model.table import Table, TableId, TableState
-from app.errors import Code
+from app.domain.preflight.judgements import code_in
 
 _FAILING: Final = "failing"
 _STATES: Final = (*(state.value for state in TableState if state is not TableState.DROPPED), _FAILING)
@@ -93,8 +93,8 @@ def _stopped(facts: ScrapeFacts) -> Metric:
         if (failure := facts.failing.get(table.table_id)) is not None:
             family.add_metric([str(table.name), _FAILING, failure.code], 1.0)
         elif table.state is TableState.QUARANTINED:
-            reason = (facts.counts[table.table_id].state_reason or "").partition(":")[0]
-            family.add_metric([str(table.name), table.state.value, reason if reason in {*Code} else "unknown"], 1.0)
+            reason = code_in(facts.counts[table.table_id].state_reason) or "unknown"
+            family.add_metric([str(table.name), table.state.value, reason], 1.0)
     return family
 
 

@@ -14,16 +14,12 @@ from app.domain.fabric.remedies import remedy_for
 from app.domain.fabric.trouble import FabricTrouble
 from app.domain.model.table import TableLife
 from app.domain.preflight.finding import Finding, Outcome
+from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, PATIENT_PARTS, remedy_in
 from app.domain.preflight.readiness import OK
-from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 from app.staging.attention.glances import Glance
 
 MAX_EACH: Final = 5
 """Tables with the same trouble that are named; the others are counted."""
-
-NEAR_LIMIT: Final = 0.8
-"""The share of its limit from which a backlog needs attention."""
 
 _MAX_WHY: Final = 400
 
@@ -85,7 +81,7 @@ def _of_parts(parts: Mapping[str, str]) -> Iterator[Trouble]:
     for name, state in parts.items():
         if state != OK and name in _PARTS:
             title, remedy = _PARTS[name]
-            severity: Severity = "warn" if name in ("clock", "mirror") else "bad"
+            severity: Severity = "warn" if name in PATIENT_PARTS else "bad"
             yield Trouble(severity, name, title, _sentence(state), remedy, "/console/doctor", "Doctor")
 
 
@@ -155,10 +151,9 @@ def _failing(glances: Sequence[Glance]) -> list[Trouble]:
 
 
 def _backlogs(glances: Sequence[Glance], shares: Mapping[TableLife, float], total: float) -> Iterator[Trouble]:
-    remedy = "Check that the drain keeps up, and give it more executors; a full backlog answers 429 `backlog_full`."
     if total >= NEAR_LIMIT:
         why = f"All tables together have {text.percent(total)} of what may wait."
-        yield Trouble(_full(total), "backlog", "The backlog of all tables is nearly full", why, remedy)
+        yield Trouble(_full(total), "backlog", "The backlog of all tables is nearly full", why, BACKLOG_REMEDY)
     near = [
         Trouble(
             _full(share),
@@ -166,7 +161,7 @@ def _backlogs(glances: Sequence[Glance], shares: Mapping[TableLife, float], tota
             glance.name,
             f"{text.percent(share)} of the limit of its backlog; the oldest batch has waited for "
             f"{text.duration(glance.oldest_seconds)}.",
-            remedy,
+            BACKLOG_REMEDY,
             address(glance.name),
         )
         for glance in glances
@@ -252,10 +247,3 @@ def _full(share: float) -> Severity:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:_MAX_WHY] + ("" if text.endswith((".", "!")) else ".")
-
-
-def remedy_in(reason: str | None) -> str:
-    """Return the remedy of the error code that a reason begins with."""
-    code = (reason or "").partition(":")[0]
-    known = code in Code._value2member_map_
-    return CATALOGUE[Code(code)].remedy if known else "Find out why, then release the table with its generation."

@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
-from app.console.views.attention import NEAR_LIMIT, address
+from app.console.views.attention import address
 from app.domain.model.table import TableLife, TableState
+from app.domain.preflight.judgements import NEAR_LIMIT, code_in
 from app.staging.attention.glances import Glance
 
 PAGE_TABLES: Final = 100
@@ -203,7 +204,6 @@ def _header(query: TableQuery, order: Order) -> HeaderView:
 
 
 def _row(glance: Glance) -> TableRow:
-    code, colon, _ = (glance.state_reason or "").partition(":")
-    reason = code if colon and glance.state == TableState.QUARANTINED else ""
+    reason = code_in(glance.state_reason) if glance.state == TableState.QUARANTINED else None
     trouble = glance.failure_code or reason or ("Fabric error" if glance.fabric_error else "")
     return TableRow(glance, address(glance.name), shown_state(glance), trouble)

@@ -119,6 +119,15 @@ def test_a_quarantined_table_and_a_missing_drain_are_told_once_and_when_they_are
     assert receiver.told() == [("resolved", "s.a", "foreign_file")]
 
 
+def test_the_remedy_of_a_quarantine_names_the_command_that_releases_the_table(
+    quarantined: sa.Engine, receiver: Receiver
+) -> None:
+    watch_of(quarantined, receiver).look()
+    [remedy] = [alert["remedy"] for alert in receiver.alerts() if alert["subject"] == "s.a"]
+    assert "move the file away" in remedy
+    assert "`mirrorgate tables release s.a --generation 1 --reason …`" in remedy
+
+
 def test_a_message_is_signed_over_its_body(quarantined: sa.Engine, receiver: Receiver) -> None:
     watch_of(quarantined, receiver).look()
     digest = hmac.new(SECRET.encode(), receiver.bodies[0], hashlib.sha256).hexdigest()

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from app.console import text
-from app.console.views.attention import NEAR_LIMIT, Trouble, of_database, remedy_in
+from app.console.views.attention import Trouble, of_database
 from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.table.head import FRAGMENTS, TableHead
@@ -17,6 +17,7 @@ from app.domain.loads.load_session import LoadSession
 from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableState
+from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, remedy_in
 from app.staging.ledger.fabric_status import FabricStatus
 from app.staging.ledger.failures import TableFailure
 from app.staging.mirror.progress import MirrorProgress
@@ -166,7 +167,6 @@ def _troubles(facts: TableFacts) -> Iterator[Trouble]:
         yield Trouble("warn", facts.mirror.state, "The Delta mirror waits", why, facts.mirror.remedy or "")
     if facts.backlog_share >= NEAR_LIMIT:
         why = f"The table has {text.percent(facts.backlog_share)} of what may wait."
-        remedy = "Check that the drain keeps up; a full backlog answers 429 `backlog_full`."
         yield Trouble(
-            "bad" if facts.backlog_share >= 1 else "warn", "backlog", "The backlog is nearly full", why, remedy
+            "bad" if facts.backlog_share >= 1 else "warn", "backlog", "The backlog is nearly full", why, BACKLOG_REMEDY
         )
