@@ -21,7 +21,7 @@ from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0
-"""How long a cached key is valid: a deleted, expired or rotated key stops working within this time."""
+"""How long a cached key is valid: a deleted or expired key or secret stops working within this time."""
 
 MIN_RECHECK_SECONDS: Final = 1.0
 """How often at most a key is looked up again because of a wrong secret. The secret can be new after a rotation."""

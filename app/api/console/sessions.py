@@ -1,7 +1,8 @@
 """Who is signed in to the console: the session in the request's cookie, with the present rights of its holder.
 
-Each request looks up the session and its key again, so a deleted, expired or rotated key is signed out within the five
-seconds for which keys are cached. A route gets its user with a parameter of type `ConsoleUser`.
+Each request looks up the session and its key again. So a session ends within the five seconds for which keys are cached
+after its key was deleted or has expired, or after the secret that signed in has: a former secret works for the overlap
+of its rotation. A route gets its user with a parameter of type `ConsoleUser`.
 """
 
 import asyncio

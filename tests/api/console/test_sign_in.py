@@ -146,7 +146,9 @@ def test_the_menu_leads_back_to_the_page_and_after_a_form_to_its_section(browser
     assert (refused.status_code, back(refused)) == (400, "/console")
 
 
-def test_a_deleted_or_rotated_key_is_signed_out(browser: httpx.Client, gateway: Gateway) -> None:
+def test_a_session_ends_when_its_key_is_deleted_or_rotated_without_an_overlap(
+    browser: httpx.Client, gateway: Gateway
+) -> None:
     for end in ("delete", "rotate"):
         made = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["*"]}).raise_for_status().json()
         sign_in(browser, made["key"])
