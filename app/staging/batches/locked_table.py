@@ -50,6 +50,8 @@ class LockedTable:
     """The names of the tables that the batches' schema ids have described, for all tables of the transaction."""
     added: list[tuple[Batch, LandingRows]] = field(default_factory=list)
     """The batches, each with its rows as they will land."""
+    are_as_typed: bool = True
+    """False if rows were left out, completed, marked or ordered otherwise under the lock."""
     advanced: dict[str, str] = field(default_factory=dict)
     """The source positions that this transaction moves."""
     locked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -75,6 +77,7 @@ class LockedTable:
     def add(self, batch: Batch, rows: LandingRows, layer: Layer) -> StagedBatch:
         """Add a checked batch, and give it the next sequence."""
         sequence = BatchSequence(self.counters.last_sequence + len(self.added) + 1)
+        self.are_as_typed = self.are_as_typed and rows.batch is batch.rows.batch
         rows = landed(rows, batch.table, Acceptance(sequence, self.locked_at))
         self.added.append((batch, rows))
         self.overlay.adopt(layer, sequence)
@@ -88,8 +91,7 @@ class LockedTable:
         """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
         table = self.added[0][0].table
         all_rows = [rows for _, rows in self.added]
-        are_as_typed = all(rows.batch is batch.rows.batch for batch, rows in self.added)
-        if payload is None or not are_as_typed:
+        if payload is None or not self.are_as_typed:
             payload = encode_payload([rows.batch for rows in all_rows])
         return NewBlock(
             table.table_id,

@@ -16,6 +16,7 @@ from app.domain.loads.load_session import LoadStep
 from app.domain.model.table import TableId
 from app.domain.rows.image_overlay import Layer
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.landing_projection import landed, needs_acceptance
 from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
 from app.errors import RejectedInput
 from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, StagingRequest, TableMoved
@@ -35,19 +36,17 @@ Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedIn
 def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
     """Return the payloads that these requests make if all of them are staged as they are.
 
-    Encoding needs no lock, so it happens before the transaction. Left out are tables with partial
-    updates to complete, and tables whose rows land otherwise than they are typed.
+    Encoding needs no lock, so it happens before the transaction. Left out are tables with partial updates to complete,
+    and tables whose files say where or when a batch is accepted: the sequence lock decides both.
     """
-    rows_of_block: dict[BlockKey, list[LandingRows]] = defaultdict(list)
+    batches_of_block: dict[BlockKey, list[Batch]] = defaultdict(list)
     for request in requests:
         for batch in request.batches:
-            if batch.table.is_projected:
-                continue  # its sequence is part of its rows
-            rows_of_block[batch.block_key].append(batch.rows)
+            batches_of_block[batch.block_key].append(batch)
     return {
-        key: encode_payload([rows.batch for rows in all_rows])
-        for key, all_rows in rows_of_block.items()
-        if not any(rows.images and rows.images.incomplete for rows in all_rows)
+        key: encode_payload([landed(batch.rows, batch.table, None).batch for batch in batches])
+        for key, batches in batches_of_block.items()
+        if not any(map(_lock_decides, batches))
     }
 
 
@@ -94,6 +93,12 @@ def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
     """Raise RejectedInput, like `ImageOverlay.complete`, if present row images do not complete these batches."""
     for batch in batches:
         image_overlay(connection, batch.table, [batch], CompletedBytes()).complete(batch.rows)
+
+
+def _lock_decides(batch: Batch) -> bool:
+    """Tell whether only the sequence lock says how the rows of a batch land."""
+    is_incomplete = batch.rows.images is not None and len(batch.rows.images.incomplete) > 0
+    return is_incomplete or needs_acceptance(batch.table)
 
 
 def _stage(

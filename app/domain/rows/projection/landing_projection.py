@@ -1,4 +1,4 @@
-"""Typed rows of a source -> rows of landing files, under the sequence lock of their table (decision 0070).
+"""Typed rows of a source -> rows of landing files, once it is certain which rows land (decision 0070).
 
 Invariant: a table whose files have the columns of its source lands its rows as they are, at no cost.
 """
@@ -23,6 +23,7 @@ from app.domain.rows.projection.filtering import check_literals, filtered
 from app.domain.rows.projection.row_facts import carried
 from app.domain.rows.row_rules import RowMarker
 
+_OF_ACCEPTANCE: Final = frozenset({AuditValue.ACCEPTED_AT, AuditValue.ROW_ORDER})
 _ROWS_OF_BATCH: Final = 2**32
 """Row orders that a batch has room for."""
 
@@ -35,8 +36,16 @@ class Acceptance:
     at: datetime
 
 
-def landed(rows: LandingRows, table: Table, acceptance: Acceptance) -> LandingRows:
-    """Return the rows as landing files have them. `rows` are complete and in landing order."""
+def needs_acceptance(table: Table) -> bool:
+    """Tell whether landing files say where or when a batch is accepted, which its sequence lock decides."""
+    return not _OF_ACCEPTANCE.isdisjoint(table.options.audit_columns.named)
+
+
+def landed(rows: LandingRows, table: Table, acceptance: Acceptance | None) -> LandingRows:
+    """Return the rows as landing files have them. `rows` are complete and in landing order.
+
+    The acceptance may be None for a table that does not need it.
+    """
     if not table.is_projected:
         return rows
     batch = rows.batch
@@ -69,7 +78,7 @@ def constant_value(constant: Constant) -> Any:
 class _Projection:
     """Makes the landing rows of one batch."""
 
-    def __init__(self, typed: pa.RecordBatch, table: Table, acceptance: Acceptance) -> None:
+    def __init__(self, typed: pa.RecordBatch, table: Table, acceptance: Acceptance | None) -> None:
         self._typed, self._table, self._acceptance = typed, table, acceptance
         self._markers: pa.Int32Array = typed.column(typed.num_columns - 1)
         names, self._constants = table.options.rename, table.options.constants
@@ -96,14 +105,18 @@ class _Projection:
         return pa.nulls(self._typed.num_rows, column.type.arrow)
 
     def _audit_column(self, value: AuditValue, column: Column) -> pa.Array:
-        if value is AuditValue.ACCEPTED_AT:
-            return self._repeated(self._acceptance.at, column.type.arrow)
-        if value is AuditValue.ROW_ORDER:
-            first = self._acceptance.sequence * _ROWS_OF_BATCH
-            return pa.array(range(first, first + self._typed.num_rows), column.type.arrow)
+        if value in _OF_ACCEPTANCE:
+            assert self._acceptance is not None
+            return self._accepted(value, column, self._acceptance)
         if value is AuditValue.DELETED:
             return pc.equal(self._markers, int(RowMarker.DELETE))
         return self._typed.column(carried(value))
+
+    def _accepted(self, value: AuditValue, column: Column, acceptance: Acceptance) -> pa.Array:
+        if value is AuditValue.ACCEPTED_AT:
+            return self._repeated(acceptance.at, column.type.arrow)
+        first = acceptance.sequence * _ROWS_OF_BATCH
+        return pa.array(range(first, first + self._typed.num_rows), column.type.arrow)
 
     def _repeated(self, value: object, of_type: pa.DataType) -> pa.Array:
         return pa.repeat(pa.scalar(value, of_type), self._typed.num_rows)
