@@ -186,10 +186,13 @@ class LoadTransaction:
         batches: Sequence[Batch],
         counters: Mapping[TableId, Counters],
     ) -> None:
+        """Read which keys of a load's rows do not land. A load that has ended must not block those of the open one."""
         load = self.sessions.get(step.load_id)
+        if load is None or load.state.has_ended:
+            return
         for batch in batches:
             table, images = batch.table, batch.rows.images
-            if load is None or images is None or load.table_id != table.table_id or table.table_id not in counters:
+            if images is None or load.table_id != table.table_id or table.table_id not in counters:
                 continue
             blocked = self._blocked[table.table_id, step.removes]
             if step.removes:

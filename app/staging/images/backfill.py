@@ -110,7 +110,8 @@ def backfill_images(engine: Engine, name: TableName, progress: Callable[[Backfil
         _check(connection, table)
     through = BatchSequence(0)
     while not table.images_complete:
-        block = _next_block(engine, table, through)
+        with translated_errors(), engine.begin() as connection:
+            block = _next_block(connection, table, through)
         if block is None:
             table = _complete(engine, table, through)
             continue
@@ -165,17 +166,20 @@ def _locked(connection: sa.Connection, table: Table) -> tuple[Table, Counters]:
     return present, counters
 
 
-def _next_block(engine: Engine, table: Table, after: BatchSequence) -> _Block | None:
+def _next_block(connection: sa.Connection, table: Table, after: BatchSequence) -> _Block | None:
     """Return the block behind a sequence, None behind the last one. Raises RejectedInput `payloads_purged`."""
     keys = {"table_id": table.table_id, "generation": table.generation, "after": after}
-    with translated_errors(), engine.begin() as connection:
-        row = connection.execute(SELECT_NEXT_BLOCK, keys).one_or_none()
+    row = connection.execute(SELECT_NEXT_BLOCK, keys).one_or_none()
     if row is None:
         return None
     if row.first_sequence != after + 1 or row.payload is None:
-        detail = f"the payloads of {table.name} from batch {after + 1} on are purged"
-        raise RejectedInput(Code.PAYLOADS_PURGED, detail, remedy=_RECREATE)
+        raise _purged(table, after)
     return _Block(row.first_sequence, row.last_sequence, row.schema_version, row.batch_rows, bytes(row.payload))
+
+
+def _purged(table: Table, after: BatchSequence) -> RejectedInput:
+    detail = f"the payloads of {table.name} from batch {after + 1} on are purged"
+    return RejectedInput(Code.PAYLOADS_PURGED, detail, remedy=_RECREATE)
 
 
 def _steps(engine: Engine, table: Table, block: _Block) -> Iterator[_Step]:
@@ -215,6 +219,8 @@ def _complete(engine: Engine, table: Table, through: BatchSequence) -> Table:
     with translated_errors(), engine.begin() as connection:
         present, counters = _locked(connection, table)
         if counters.last_sequence > through:
+            if _next_block(connection, present, through) is None:  # under the lock, so its block was there and is not
+                raise _purged(present, through)
             return present
         connection.execute(SET_COMPLETE, {"table_id": table.table_id, "generation": table.generation})
         found = find_table_by_id(connection, table.table_id)

@@ -182,7 +182,10 @@ def end_stale_loads(connection: sa.Connection) -> int:
     for stale in _stored_open(connection, None):
         if stale.state.has_ended:
             lock_counters(connection, [stale.table_id])
-            _end(connection, find_table_by_id(connection, stale.table_id), stale, stale.state, "drain")
+            [present] = find_loads(connection, [stale.load_id])
+            if present.ended_at is not None or not present.state.has_ended:
+                continue  # a request has used it, or somebody has aborted it, before the lock was granted
+            _end(connection, find_table_by_id(connection, stale.table_id), present, present.state, "drain")
             return 1
     return 0
 

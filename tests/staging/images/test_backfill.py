@@ -125,6 +125,14 @@ def test_a_table_whose_payloads_are_purged_cannot_be_backfilled(engine: sa.Engin
     assert not current(engine, "t").images_complete
 
 
+def test_a_table_whose_blocks_are_purged_cannot_be_backfilled(engine: sa.Engine, table: Table) -> None:
+    sql.run(engine, "DELETE FROM mirrorgate.block_payloads")
+    sql.run(engine, "DELETE FROM mirrorgate.staged_blocks")
+    with rejected() as rejection:
+        backfill_images(engine, table.name, lambda _: None)
+    assert rejection.code is Code.PAYLOADS_PURGED
+
+
 def test_images_of_before_the_backfill_has_ended_are_never_read(engine: sa.Engine, table: Table) -> None:
     stage(engine, [typed(table, [insert({"id": 2, "name": "Bob"})])])
     completing = registered(engine, "t", None, COMPLETE)

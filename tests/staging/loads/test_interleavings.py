@@ -295,3 +295,19 @@ def test_interleavings_of_load_and_stream_equal_the_model(
     assert gateway.images() == gateway.model.rows
     wanted = {key: value for key, value in gateway.model.rows.items() if value > 0 or options.filter is None}
     assert gateway.mirrored() == wanted
+
+
+def test_a_request_of_an_ended_load_blocks_no_rows_of_the_open_one(engine: sa.Engine) -> None:
+    gateway = Gateway(engine, registered(engine, next(_NAMES), SCHEMA, IMAGES))
+    rows = Request([("upsert", 1, 0)], of_load=True)
+    gateway.begin(LoadMode.FULL)
+    gateway.stage([rows], crash=False)
+    gateway.stage([Request([("delete", 2, 0)], of_load=False)], crash=False)
+    late = gateway.request(rows, 500)
+    gateway.abort()
+    gateway.begin(LoadMode.FULL)
+    ended, landed = gateway._transaction([late, gateway.request(rows, 1)], crash=False)
+    assert isinstance(ended, RejectedInput)
+    assert isinstance(landed, list)
+    gateway.complete((), crash=False)
+    assert gateway.images() == {1: 1}
