@@ -12,6 +12,7 @@ from app.console.render import TEMPLATES, environment
 from app.console.views.attention import troubles
 from app.console.views.overview import totals_of
 from app.console.views.plots import hour_plots
+from app.console.views.table_list import TableQuery, table_list
 from app.domain.access.console_session import SessionToken, safe_next
 from app.domain.preflight.database_findings import judge_durability
 from app.staging.attention.glances import Glance
@@ -66,6 +67,18 @@ def test_totals_add_up_what_is_seen() -> None:
     assert (totals.accepted, totals.staged, totals.published, totals.pending, totals.processed) == (15, 15, 11, 4, 3)
     assert totals.states == (("active", 1), ("paused", 1))
     assert totals_of([]).processed is None
+
+
+def test_the_overview_and_the_list_count_the_states_of_tables_alike() -> None:
+    seen = [
+        glance(table_id=1, name="a", failure_code="storage_failed"),
+        glance(table_id=2, name="b", state="rebuilding", failure_code="storage_failed"),
+        glance(table_id=3, name="c", state="rebuilding"),
+    ]
+    assert totals_of(seen).states == (("failing", 1), ("rebuilding", 2))
+    listed = table_list(seen, TableQuery(state="rebuilding"), {})
+    assert [(chip.label, chip.number) for chip in listed.chips] == [("All", 3), ("Failing", 2), ("Rebuilding", 2)]
+    assert [(row.glance.name, row.state) for row in listed.rows] == [("b", "rebuilding"), ("c", "rebuilding")]
 
 
 def test_a_minute_without_a_sample_is_a_gap_in_a_plot() -> None:

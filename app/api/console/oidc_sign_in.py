@@ -62,23 +62,28 @@ async def callback(
 ) -> Response:
     """Take the provider's redirect for the attempt of this browser, and start a session with what its token grants."""
     flow, attempt = _flow(gateway), SignInAttempt.parse(request.cookies.get(ATTEMPT_COOKIE))
+    if attempt is None:  # not counted as a failed try: any site can make a browser load this address
+        return _not_signed_in(request, gateway, _START, _foreign(flow))
     SIGN_IN_ATTEMPTS.check(_address(request))
     try:
-        if attempt is None or not attempt.is_state(state):
+        if not attempt.is_state(state):
             raise _foreign(flow)
         if error:
             raise _stopped(error)
         token = await asyncio.to_thread(_session, request, gateway, flow, code, attempt)
     except RejectedInput as rejected:
         SIGN_IN_ATTEMPTS.note_failure(_address(request))
-        target = _START if attempt is None else attempt.next
-        why = f"You are not signed in: {rejected.detail}."
-        answer = rejected_sign_in(request, gateway, target, rejected, why, rejected.remedy)
+        answer = _not_signed_in(request, gateway, attempt.next, rejected)
     else:
         answer = load_again(attempt.next, anonymous_chrome(request))
         set_session_cookie(request, answer, token)
     answer.delete_cookie(ATTEMPT_COOKIE, path=_COOKIE_PATH)
     return answer
+
+
+def _not_signed_in(request: Request, gateway: Gateway, target: str, error: RejectedInput) -> Response:
+    why = f"You are not signed in: {error.detail}."
+    return rejected_sign_in(request, gateway, target, error, why, error.remedy)
 
 
 def _session(request: Request, gateway: Gateway, flow: CodeFlow, code: str, attempt: SignInAttempt) -> SessionToken:

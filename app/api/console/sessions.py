@@ -20,6 +20,7 @@ from app.api.gateway import Gateway, gateway_in
 from app.console.chrome import Chrome, Theme, chrome_of
 from app.domain.access.console_session import SessionToken, safe_next
 from app.domain.access.rights import Credential, Principal, Right
+from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.staging.access.console_sessions import find_session
 from app.staging.connection.database import translated_errors
@@ -49,6 +50,11 @@ class SignedIn:
     def principal(self, right: Right) -> Principal | None:
         """Return the user as the caller of what needs this right, None without it."""
         return self.credential.acting_by(right)
+
+    def may(self, right: Right, table: TableName) -> bool:
+        """Tell whether the user has this right for a table."""
+        principal = self.principal(right)
+        return principal is not None and principal.may_touch(table)
 
     def require(self, right: Right, *, every_table: bool = False) -> Principal:
         """Return the user as the caller of what needs this right. Raises RejectedInput `forbidden`."""

@@ -86,8 +86,7 @@ def totals_of(glances: Sequence[Glance]) -> TotalsView:
     """Add up tables at a glance."""
     states: dict[str, int] = {"active": 0}
     for glance in glances:
-        shown = "failing" if glance.failure_code is not None else glance.state
-        states[shown] = states.get(shown, 0) + 1
+        states[glance.shown_state] = states.get(glance.shown_state, 0) + 1
     processed = [glance.processed_rows for glance in glances if glance.processed_rows is not None]
     accepted = sum(glance.accepted_rows for glance in glances)
     pending = sum(glance.pending_rows for glance in glances)

@@ -45,13 +45,14 @@ _ORDERS: Final[Mapping[Order, tuple[str, Callable[[Glance], Any], bool]]] = {
 """Of each order its label, its key, and whether the largest come first."""
 
 _FILTERS: Final[Mapping[str, tuple[str, Callable[[Glance, float], bool]]]] = {
-    "active": ("Active", lambda glance, _: shown_state(glance) == TableState.ACTIVE),
+    "active": ("Active", lambda glance, _: glance.shown_state == TableState.ACTIVE),
     "quarantined": ("Quarantined", lambda glance, _: glance.state == TableState.QUARANTINED),
     "failing": ("Failing", lambda glance, _: glance.failure_code is not None),
     "lagging": ("Lagging", lambda glance, share: share >= NEAR_LIMIT or glance.oldest_seconds >= LAGGING_SECONDS),
     "fabric-error": ("Fabric error", lambda glance, _: bool(glance.fabric_error)),
     "dead-letters": ("Dead letters", lambda glance, _: glance.waiting_letters > 0),
     "paused": ("Paused", lambda glance, _: glance.state == TableState.PAUSED),
+    "rebuilding": ("Rebuilding", lambda glance, _: glance.state == TableState.REBUILDING),
     "dropping": ("Dropping", lambda glance, _: glance.state == TableState.DROPPING),
 }
 """Of each chip its label, and which tables it shows; the number is the table's share of its backlog limit."""
@@ -173,12 +174,6 @@ def table_list(glances: Sequence[Glance], query: TableQuery, shares: Mapping[Tab
     )
 
 
-def shown_state(glance: Glance) -> str:
-    """Return the state of a table in one word: `failing` is an active table whose publication fails."""
-    is_failing = glance.failure_code is not None and glance.state == TableState.ACTIVE
-    return "failing" if is_failing else glance.state
-
-
 def _chips_of(glance: Glance, shares: Mapping[TableLife, float]) -> list[str]:
     share = shares.get((glance.table_id, glance.generation), 0.0)
     return [name for name, (_, shows) in _FILTERS.items() if shows(glance, share)]
@@ -206,4 +201,4 @@ def _header(query: TableQuery, order: Order) -> HeaderView:
 def _row(glance: Glance) -> TableRow:
     reason = code_in(glance.state_reason) if glance.state == TableState.QUARANTINED else None
     trouble = glance.failure_code or reason or ("Fabric error" if glance.fabric_error else "")
-    return TableRow(glance, address(glance.name), shown_state(glance), trouble)
+    return TableRow(glance, address(glance.name), glance.shown_state, trouble)

@@ -58,6 +58,10 @@ class TableState(StrEnum):
         """True while a drain deletes the table's folder."""
         return self is TableState.DROPPING or self is TableState.REBUILDING
 
+    def shown(self, *, is_failing: bool) -> str:
+        """Return the state of a table in one word: `failing` is an active table whose publication fails."""
+        return "failing" if is_failing and self is TableState.ACTIVE else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class Table:

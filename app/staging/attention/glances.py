@@ -11,7 +11,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from app.domain.fabric.states import Whose
-from app.domain.model.table import Generation, TableId
+from app.domain.model.table import Generation, TableId, TableState
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 
 SELECT_GLANCES = sa.text(f"""
@@ -65,6 +65,11 @@ class Glance(NamedTuple):
     failure_remedy: str | None
     failure_tries: int | None
     failing_since: datetime | None
+
+    @property
+    def shown_state(self) -> str:
+        """Return the state in one word, as lists and counts of tables show it."""
+        return TableState(self.state).shown(is_failing=self.failure_code is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from app.api import application
 from app.api.auth.code_flow import CodeFlow, Registration
 from app.api.auth.issuer_keys import IssuerKeys
 from app.api.auth.oidc import OidcVerifier
-from app.api.console.attempts import SIGN_IN_ATTEMPTS
+from app.api.console.attempts import ATTEMPTS_PER_SECOND, SIGN_IN_ATTEMPTS
 from app.api.console.oidc_sign_in import ATTEMPT_COOKIE
 from app.api.console.sessions import SESSION_COOKIE
 from app.domain.access.rights import Grant, Right
@@ -188,6 +188,12 @@ def test_any_other_redirect_or_token_starts_no_session(
     with api_engine.connect() as connection:
         assert connection.execute(sa.text("SELECT count(*) FROM mirrorgate.console_sessions")).scalar() == 0
     assert come_back(browser, path).status_code == 401  # the attempt is over
+
+
+def test_a_callback_that_another_site_makes_a_browser_load_blocks_no_sign_in(browser: Browser, issuer: Issuer) -> None:
+    for _ in range(3 * round(ATTEMPTS_PER_SECOND)):
+        assert come_back(browser, f"{CALLBACK}?code=x&state=x").status_code == 401
+    assert come_back(browser, issuer.sign_in(begin(browser), ["operator"])).status_code == 200
 
 
 def test_a_code_works_once_and_rejections_are_audited(browser: Browser, issuer: Issuer, gateway: Gateway) -> None:

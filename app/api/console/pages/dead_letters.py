@@ -79,7 +79,7 @@ def letters(
         )
         found = newest_letters(connection, chosen, turn, MAX_ROWS + 1)
     cut = cut_page(found, turn, MAX_ROWS, lambda letter: letter.letter_id)
-    view = letters_view(cut, tables, wanted, lambda named: _administers(user, named))
+    view = letters_view(cut, tables, wanted, lambda named: user.may(Right.ADMIN, named.name))
     return page(request, "dead_letters.html", view, user.chrome("dead_letters"))
 
 
@@ -219,7 +219,7 @@ def _letter_page(
     status: int = 200,
 ) -> Response:
     letter, table = _found(user, gateway, letter_id)
-    administers, message = _administers(user, table), None
+    administers, message = user.may(Right.ADMIN, table.name), None
     if with_message and administers:
         message = message_view(letter_message(gateway, str(table.name), letter_id, user.require(Right.ADMIN)))
     view = LetterView(
@@ -256,7 +256,8 @@ def _selected(user: SignedIn, gateway: Gateway, form: Form) -> tuple[LetterRow, 
         tables = _tables(connection, user, "")
         found = [letter for letter in find_letters(connection, ids) if letter.table_id in tables]
     return tuple(
-        letter_row(letter, table := tables[letter.table_id], may_settle=_administers(user, table)) for letter in found
+        letter_row(letter, table := tables[letter.table_id], may_settle=user.may(Right.ADMIN, table.name))
+        for letter in found
     )
 
 
@@ -268,11 +269,6 @@ def _tables(connection: Connection, user: SignedIn, wanted: str) -> Mapping[Tabl
         for table in named_tables(connection)
         if part in table.name.folded and principal.may_touch(table.name)
     }
-
-
-def _administers(user: SignedIn, table: NamedTable) -> bool:
-    principal = user.principal(Right.ADMIN)
-    return principal is not None and principal.may_touch(table.name)
 
 
 def _with_plain_lines(text: str) -> str:

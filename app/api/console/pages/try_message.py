@@ -89,5 +89,4 @@ def _format_of(text: str) -> LetterFormat:
 
 
 def _link(user: SignedIn, table: str) -> str | None:
-    reader = user.principal(Right.READ)
-    return address(table) if reader is not None and reader.may_touch(TableName.parse(table)) else None
+    return address(table) if user.may(Right.READ, TableName.parse(table)) else None

@@ -92,11 +92,10 @@ class StatusPageView:
 def status_of(head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...], *, may_send: bool) -> StatusView:
     """Return the status of a table, with what the user can do."""
     counts = facts.counts
-    is_failing = facts.failure is not None and facts.table.state is TableState.ACTIVE
     return StatusView(
         head=head,
         facts=facts,
-        state="failing" if is_failing else facts.table.state.value,
+        state=facts.table.state.shown(is_failing=facts.failure is not None),
         refresh=fragment_of(head),
         troubles=tuple(_troubles(facts)),
         stages=_stages(facts),

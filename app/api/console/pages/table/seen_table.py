@@ -32,7 +32,7 @@ class SeenTable:
 def seen_table(connection: Connection, user: SignedIn, text: str, tab: str) -> SeenTable:
     """Return the table of a page. Raises RejectedInput `forbidden`, `bad_name` or `unknown_table`."""
     table = visible_table(connection, text, user.require(Right.READ))
-    is_admin, may_send = (_has(user, right, table.name) for right in (Right.ADMIN, Right.INGEST))
+    is_admin, may_send = (user.may(right, table.name) for right in (Right.ADMIN, Right.INGEST))
     return SeenTable(table, head_of(str(table.name), table, tab, is_admin=is_admin), is_admin, may_send)
 
 
@@ -49,8 +49,3 @@ def seen_name(connection: Connection, user: SignedIn, text: str, tab: str) -> tu
 def number_in(text: str, default: int) -> int:
     """Return a whole number of an address; a text that is none counts as left out."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else default
-
-
-def _has(user: SignedIn, right: Right, name: TableName) -> bool:
-    principal = user.principal(right)
-    return principal is not None and principal.may_touch(name)
