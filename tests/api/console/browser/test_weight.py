@@ -26,6 +26,8 @@ def test_a_page_with_its_scripts_and_styles_is_small_at_a_thousand_tables(
     answers: list[Response] = []
     visitor.page.on("response", lambda answer: answers.append(answer))
     for path in (*(section.path for section in SECTIONS), table, f"{table}/schema", f"{table}/events"):
+        # An answer to a script of the page before would have no body any more.
+        visitor.page.goto("about:blank")
         answers.clear()
         assert visitor.open(path).ok
         assert 0 < sum(len(answer.body()) for answer in answers) < MAX_PAGE_BYTES, path
