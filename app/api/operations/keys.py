@@ -1,16 +1,17 @@
-"""Creates, rotates and deletes API keys. The audit records each operation."""
+"""Creates, updates, rotates and deletes API keys. The audit records each operation."""
 
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from app.api.gateway import Gateway
-from app.api.schemas.keys import CreatedKeyModel, CreateKey, RotatedKeyModel
+from app.api.schemas.keys import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Principal, Right
 from app.domain.access.signatures import SALT_BYTES, signing_secret
 from app.errors import Code, Problem, RejectedInput
-from app.staging.access.api_keys import delete_key, insert_key, rotate_key
+from app.staging.access.api_keys import StoredKey, delete_key, find_key, insert_key, rotate_key, set_limits
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
 
@@ -46,6 +47,18 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
         tables=wanted.tables,
         expires_at=expires_at,
     )
+
+
+def update(gateway: Gateway, principal: Principal, key_id: str, wanted: UpdateKey) -> StoredKey:
+    """Change the given limits of a key, which apply within five seconds. Raises RejectedInput `unknown_key`."""
+    given = wanted.model_dump(exclude_unset=True)
+    with translated_errors(), gateway.engine.begin() as connection:
+        key = find_key(connection, key_id)
+        changed = None if key is None else set_limits(connection, key_id, replace(key.limits, **given))
+        if changed is None:
+            raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
+        record_operation(connection, principal.key_id, "update_key", details={"key": key_id, **given})
+    return changed
 
 
 def rotate(gateway: Gateway, principal: Principal, key_id: str, overlap_seconds: int) -> RotatedKeyModel:

@@ -1,6 +1,5 @@
 """`/v1/keys`: create, list, update, rotate and delete API keys. The audit records each operation."""
 
-from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Response
@@ -18,9 +17,7 @@ from app.api.schemas.keys import (
     RotateKey,
     UpdateKey,
 )
-from app.errors import Code, RejectedInput
-from app.staging.access.api_keys import StoredKey, find_key, list_keys, set_limits
-from app.staging.access.audit_events import record_operation
+from app.staging.access.api_keys import StoredKey, list_keys
 from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
@@ -68,14 +65,7 @@ def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
 )
 def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: Overseer) -> KeyModel:
     """Change the given limits. They take effect within five seconds."""
-    given = wanted.model_dump(exclude_unset=True)
-    with translated_errors(), gateway.engine.begin() as connection:
-        key = find_key(connection, key_id)
-        changed = None if key is None else set_limits(connection, key_id, replace(key.limits, **given))
-        if changed is None:
-            raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
-        record_operation(connection, principal.key_id, "update_key", details={"key": key_id, **given})
-    return _key_model(changed)
+    return _key_model(keys.update(gateway, principal, key_id, wanted))
 
 
 @router.post(

@@ -6,6 +6,9 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
+from app.console import text
+from app.console.views.notice import NoticeView
+from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Right
 from app.staging.access.api_keys import StoredKey
 
@@ -36,8 +39,8 @@ class KeyRow:
     last_used_at: datetime | None
     former_secret_until: datetime | None
     hmac: bool
-    requests_per_second: float | None
-    bytes_per_second: float | None
+    limits: str
+    """What the key may send, in words."""
     is_own: bool
     """True for the key that the user has signed in with."""
 
@@ -50,10 +53,27 @@ class KeysView:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitFields:
+    """The rate limits of a key as the fields of a form; an empty one means the limit of the settings."""
+
+    requests_per_second: str = ""
+    bytes_per_second: str = ""
+
+    @classmethod
+    def of(cls, limits: RateLimits) -> "LimitFields":
+        """Return the fields that leave the limits as they are."""
+        return cls(_digits(limits.requests_per_second), _digits(limits.bytes_per_second))
+
+
+@dataclass(frozen=True, slots=True)
 class KeyView:
     """One key, and what the user can do to it."""
 
     row: KeyRow
+    limits: LimitFields
+    problems: tuple[str, ...] = ()
+    """What is wrong with the limits that were typed in."""
+    notice: NoticeView | None = None
     overlaps: tuple[tuple[int, str], ...] = OVERLAPS
 
 
@@ -67,8 +87,7 @@ class NewKeyView:
     tables: str = "*"
     expires: str = ""
     hmac: bool = False
-    requests_per_second: str = ""
-    bytes_per_second: str = ""
+    limits: LimitFields = LimitFields()
     problems: tuple[str, ...] = ()
     rights: Mapping[Right, str] = field(default_factory=lambda: RIGHTS)
 
@@ -98,8 +117,7 @@ def key_row(key: StoredKey, user: str) -> KeyRow:
         last_used_at=key.last_used_at,
         former_secret_until=key.former_secret_until,
         hmac=key.signing_salt is not None,
-        requests_per_second=key.limits.requests_per_second,
-        bytes_per_second=key.limits.bytes_per_second,
+        limits=_in_words(key.limits),
         is_own=key.key_id == user,
     )
 
@@ -107,6 +125,18 @@ def key_row(key: StoredKey, user: str) -> KeyRow:
 def keys_view(keys: Sequence[StoredKey], user: str) -> KeysView:
     """Return the list of all keys, the newest first."""
     return KeysView(tuple(key_row(key, user) for key in reversed(keys)))
+
+
+def _in_words(limits: RateLimits) -> str:
+    requests, size = limits.requests_per_second, limits.bytes_per_second
+    words = [] if requests is None else [f"{_digits(requests)} requests a second"]
+    words += [] if size is None else [f"{text.size(size)} a second"]
+    return ", ".join(words) or "those of the settings"
+
+
+def _digits(limit: float | None) -> str:
+    """Return a limit with all its digits, such as `0.5` or `1000000`."""
+    return "" if limit is None else repr(float(limit)).removesuffix(".0")
 
 
 def path_of(key_id: str) -> str:

@@ -104,6 +104,27 @@ def test_a_key_is_rotated_with_an_overlap_and_deleted_with_its_id_typed_in(
     assert events == ["sign_in", "create_key", "rotate_key", "delete_key"]
 
 
+def test_the_limits_of_a_key_are_changed_as_the_api_does(browser: Browser, gateway: Gateway) -> None:
+    key_id = gateway.post("/v1/keys", json={"rights": ["read"], "bytes_per_second": 10**15}).json()["id"]
+    path = f"{PATH}/{key_id}"
+    assert 'name="bytes_per_second" inputmode="numeric" value="1000000000000000"' in browser.page(path)
+    wrong = browser.submit(f"{path}/limits", requests_per_second="<b>", bytes_per_second="0")
+    check_markup(wrong.text)
+    assert wrong.status_code == 400
+    assert "Requests per second must be" in wrong.text
+    assert "Bytes per second must be" in wrong.text
+    assert 'value="&lt;b&gt;"' in wrong.text
+    changed = browser.submit(f"{path}/limits", requests_per_second=" 0.5 ", bytes_per_second="")
+    check_markup(changed.text)
+    assert "The limits are changed." in changed.text
+    assert "0.5 requests a second" in changed.text
+    [stored] = [one for one in gateway.get("/v1/keys").json()["keys"] if one["id"] == key_id]
+    assert (stored["requests_per_second"], stored["bytes_per_second"]) == (0.5, None)
+    [event] = [one for one in gateway.get("/v1/audit").json()["events"] if one["action"] == "update_key"]
+    assert event["details"] == {"key": key_id, "requests_per_second": 0.5, "bytes_per_second": None}
+    assert browser.submit(f"{PATH}/0000/limits").status_code == 404
+
+
 def test_the_own_key_is_marked(browser: Browser, gateway: Gateway, api_address: str) -> None:
     key = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["*"]}).json()["key"]
     with signed_in(api_address, key) as other:
@@ -117,7 +138,7 @@ def test_only_an_administrator_of_all_tables_gets_in(gateway: Gateway, api_addre
     with signed_in(api_address, made["key"]) as part:
         for path in ("", "/new", f"/{made['id']}"):
             assert part.get(PATH + path).status_code == 403
-        for action in ("new", f"{made['id']}/rotate", f"{made['id']}/delete"):
+        for action in ("new", f"{made['id']}/limits", f"{made['id']}/rotate", f"{made['id']}/delete"):
             fields = {"right-admin": "on", "tables": "*", "overlap": "0", "key_id": made["id"]}
             assert part.submit(f"{PATH}/{action}", **fields).status_code == 403
     assert len(gateway.get("/v1/keys").json()["keys"]) == 1

@@ -1,4 +1,4 @@
-"""`/console/keys`: all API keys without their secrets; create, rotate and delete them by the operations of the API.
+"""`/console/keys`: all API keys without their secrets; operations on them are those of the API.
 
 A secret is in one answer, which is not stored: no address and no later page has it.
 """
@@ -11,14 +11,25 @@ from pydantic import ValidationError
 from app.api.console.answers import page, see_other
 from app.api.console.forms import ConsoleForm, Form
 from app.api.console.rejections import rejected
-from app.api.console.sessions import ConsoleUser
+from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations import keys as operations
-from app.api.schemas.keys import MAX_OVERLAP_SECONDS, CreateKey
-from app.console.views.keys import PATH, RIGHTS, KeyView, NewKeyView, SecretView, key_row, keys_view, path_of
+from app.api.schemas.keys import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
+from app.console.views.keys import (
+    PATH,
+    RIGHTS,
+    KeyView,
+    LimitFields,
+    NewKeyView,
+    SecretView,
+    key_row,
+    keys_view,
+    path_of,
+)
+from app.console.views.notice import NoticeView
 from app.domain.access.rights import Right
 from app.errors import Code, RejectedInput
-from app.staging.access.api_keys import find_key, list_keys
+from app.staging.access.api_keys import StoredKey, find_key, list_keys
 from app.staging.connection.database import translated_errors
 
 router = APIRouter()
@@ -31,6 +42,8 @@ _PROBLEMS: Final = {
     "bytes_per_second": "Bytes per second must be a whole number above 0.",
 }
 """What to say of a field that the model rejects."""
+
+_LIMITS_CHANGED: Final = NoticeView("good", "The limits are changed.", "They apply within five seconds.")
 
 
 @router.get(PATH)
@@ -56,9 +69,7 @@ def create(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: Gate
     try:
         made = operations.create(gateway, principal, CreateKey.model_validate(_wanted(form)))
     except ValidationError as error:
-        wrong = dict.fromkeys(str(issue["loc"][0]) for issue in error.errors())
-        refused = RejectedInput(Code.BAD_REQUEST, f"wrong fields of a new key: {', '.join(wrong)}")
-        return _form_again(request, user, gateway, form, refused, tuple(_PROBLEMS[name] for name in wrong))
+        return _form_again(request, user, gateway, form, _wrong_fields(error), _problems_of(error))
     except RejectedInput as error:
         if error.code is not Code.BAD_REQUEST:
             raise
@@ -68,14 +79,26 @@ def create(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: Gate
 
 
 @router.get(PATH + "/{key_id}")
-def one_key(request: Request, key_id: str, user: ConsoleUser, gateway: GatewayDep) -> Response:
-    """Show a key, and the forms that rotate and delete it."""
-    user.require(Right.ADMIN, every_table=True)
-    with translated_errors(), gateway.engine.begin() as connection:
-        key = find_key(connection, key_id)
-    if key is None:
-        raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
-    return page(request, "key.html", KeyView(key_row(key, user.credential.subject)), user.chrome("keys"))
+def one_key(request: Request, key_id: str, user: ConsoleUser, gateway: GatewayDep, done: str = "") -> Response:
+    """Show a key, and the forms that change, rotate and delete it."""
+    key = _seen_key(key_id, user, gateway)
+    row = key_row(key, user.credential.subject)
+    notice = _LIMITS_CHANGED if done == "limits" else None
+    return page(request, "key.html", KeyView(row, LimitFields.of(key.limits), notice=notice), user.chrome("keys"))
+
+
+@router.post(PATH + "/{key_id}/limits")
+def change_limits(request: Request, key_id: str, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+    """Replace both rate limits of a key, or show the page again with what is wrong."""
+    principal = user.require(Right.ADMIN, every_table=True)
+    try:
+        operations.update(gateway, principal, key_id, UpdateKey.model_validate(_limits(form)))
+    except ValidationError as error:
+        row = key_row(_seen_key(key_id, user, gateway), user.credential.subject)
+        view = KeyView(row, _limit_fields(form), _problems_of(error))
+        status = rejected(request, _wrong_fields(error)).status
+        return page(request, "key.html", view, user.chrome("keys"), status=status)
+    return see_other(f"{path_of(key_id)}?done=limits")
 
 
 @router.post(PATH + "/{key_id}/rotate")
@@ -103,15 +126,28 @@ def delete(key_id: str, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDe
 
 def _wanted(form: Form) -> dict[str, Any]:
     """Return the fields of a new key as the model of the API takes them; it judges what cannot be read."""
-    expires, rate, size = (form.optional(name) for name in ("expires", "requests_per_second", "bytes_per_second"))
+    expires = form.optional("expires")
     return {
         "rights": [str(right) for right in RIGHTS if form.optional(f"right-{right}")],
         "tables": [line.strip() for line in form.raw("tables").splitlines() if line.strip()],
         "expires_at": None if expires is None else f"{expires}T00:00:00Z",
         "hmac": form.optional("hmac") is not None,
+        **_limits(form),
+    }
+
+
+def _limits(form: Form) -> dict[str, Any]:
+    """Return the rate limits as the models of the API take them; null means the limit of the settings."""
+    rate, size = form.optional("requests_per_second"), form.optional("bytes_per_second")
+    return {
         "requests_per_second": None if rate is None else _number(rate, float),
         "bytes_per_second": None if size is None else _number(size, int),
     }
+
+
+def _limit_fields(form: Form) -> LimitFields:
+    """Return the rate limits as they were typed in."""
+    return LimitFields(form.raw("requests_per_second"), form.raw("bytes_per_second"))
 
 
 def _number(text: str, kind: type[float] | type[int]) -> float | str:
@@ -119,6 +155,28 @@ def _number(text: str, kind: type[float] | type[int]) -> float | str:
         return kind(text)
     except ValueError:
         return text
+
+
+def _wrong_names(error: ValidationError) -> list[str]:
+    return [*dict.fromkeys(str(issue["loc"][0]) for issue in error.errors())]
+
+
+def _wrong_fields(error: ValidationError) -> RejectedInput:
+    return RejectedInput(Code.BAD_REQUEST, f"wrong fields of a key: {', '.join(_wrong_names(error))}")
+
+
+def _problems_of(error: ValidationError) -> tuple[str, ...]:
+    return tuple(_PROBLEMS[name] for name in _wrong_names(error))
+
+
+def _seen_key(key_id: str, user: SignedIn, gateway: Gateway) -> StoredKey:
+    """Return the key of a page. Raises RejectedInput `forbidden` or `unknown_key`."""
+    user.require(Right.ADMIN, every_table=True)
+    with translated_errors(), gateway.engine.begin() as connection:
+        key = find_key(connection, key_id)
+    if key is None:
+        raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
+    return key
 
 
 def _form_again(
@@ -135,8 +193,7 @@ def _form_again(
         tables=form.raw("tables"),
         expires=form.raw("expires"),
         hmac=form.optional("hmac") is not None,
-        requests_per_second=form.raw("requests_per_second"),
-        bytes_per_second=form.raw("bytes_per_second"),
+        limits=_limit_fields(form),
         problems=problems,
     )
     return page(request, "key_new.html", view, user.chrome("keys"), status=rejected(request, error).status)
