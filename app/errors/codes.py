@@ -156,6 +156,7 @@ class Code(StrEnum):
     NOT_COMPARABLE = "not_comparable"
     BAD_CHECK = "bad_check"
     NO_ROW_IMAGES = "no_row_images"
+    OLD_ROW_IMAGES = "old_row_images"
     SOURCE_AWAY = "source_away"
     SOURCE_AMBIGUOUS = "source_ambiguous"
     MIRROR_MISSING = "mirror_missing"

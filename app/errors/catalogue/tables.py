@@ -132,4 +132,9 @@ TABLES: Final[Mapping[Code, Entry]] = {
         "Register new tables with the option row_images=on. For a table with rows, set the option and run `mirrorgate "
         "tables backfill-images`; or recreate it with the option and load it from its source.",
     ),
+    Code.OLD_ROW_IMAGES: Entry(
+        Kind.CONFLICT,
+        "The table has row images from before that it must not use, and they are too many to delete in one request.",
+        "Repeat the request in some minutes: the drain deletes the images of a table that keeps none, 5,000 at a time.",
+    ),
 }

@@ -55,8 +55,16 @@ COUNT_ROW_IMAGES = sa.text("""
     SELECT count(*) FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation""")
 """Count the row images of a generation."""
 
-CLEAR_ROW_IMAGES = sa.text("DELETE FROM mirrorgate.row_images WHERE table_id = :table_id")
-"""Delete all row images of a table."""
+DISCARD_ROW_IMAGES = sa.text("""
+    DELETE FROM mirrorgate.row_images
+    WHERE table_id = :table_id AND generation = :generation AND row_key = ANY(ARRAY(
+        SELECT row_key FROM mirrorgate.row_images
+        WHERE table_id = :table_id AND generation = :generation LIMIT :limit))""")
+"""Delete some row images of a generation."""
+
+SELECT_ANY_ROW_IMAGE = sa.text("""
+    SELECT EXISTS (SELECT FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation)""")
+"""Tell whether a generation has a row image."""
 
 SCAN_ROW_IMAGES = sa.text("""
     SELECT row_key, image FROM mirrorgate.row_images
@@ -80,6 +88,9 @@ NOTE_TOUCHED: Final = """
 
 MAX_IMAGES_PER_STATEMENT: Final = 2_000
 """Row images that one statement reads or writes; Postgres limits the array that holds them to 1 GB."""
+
+MAX_DISCARDED_AT_ONCE: Final = 5_000
+"""Row images that a transaction deletes while changes of their table wait, in about 50 ms."""
 
 NO_PLACES: Final[Mapping[bytes, str]] = {}
 
@@ -195,9 +206,14 @@ def move_row_images(
     connection.exec_driver_sql(MOVE_ROW_IMAGES, parameters)
 
 
-def clear_row_images(connection: sa.Connection, table_id: TableId) -> None:
-    """Delete all row images of a table."""
-    connection.execute(CLEAR_ROW_IMAGES, {"table_id": table_id})
+def discard_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> bool:
+    """Delete at most MAX_DISCARDED_AT_ONCE row images of a generation, under the sequence lock; return if none is left.
+
+    Retention deletes those that are left, once the table keeps none.
+    """
+    keys = {"table_id": table_id, "generation": generation}
+    connection.execute(DISCARD_ROW_IMAGES, {**keys, "limit": MAX_DISCARDED_AT_ONCE})
+    return not connection.execute(SELECT_ANY_ROW_IMAGE, keys).scalar_one()
 
 
 def _columns(chunk: Sequence[tuple[object, StoredImage]]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Deletes narrow history in chunks: blocks without a payload, old landing files, images of ended generations.
+"""Deletes narrow history in chunks: blocks without a payload, old landing files, row images that are not used.
 
 A chunk is always the oldest part of a generation, and the same transaction adds it up in `purged_totals`. So accepted =
 staged = published stays true, and every sequence up to a total's last one is known to have been accepted. The metadata
@@ -96,15 +96,21 @@ _ENDED = """
     WHERE v.version = 1 AND (t.state = 'dropped' OR v.generation < t.generation)"""
 """List the generations that have ended."""
 
+_KEEPING_NO_IMAGES = """
+    SELECT table_id, generation FROM mirrorgate.tables
+    WHERE state <> 'dropped' AND options ->> 'partial_updates' IS DISTINCT FROM 'complete'
+      AND options ->> 'row_images' IS DISTINCT FROM 'on'"""
+"""List the current generations of tables that keep no row images."""
+
 PURGE_IMAGES = sa.text(f"""
     DELETE FROM mirrorgate.row_images i USING (
-        SELECT e.table_id, e.generation, o.row_key FROM ({_ENDED}) e
+        SELECT e.table_id, e.generation, o.row_key FROM ({_ENDED} UNION ALL {_KEEPING_NO_IMAGES}) e
         JOIN LATERAL (
             SELECT row_key FROM mirrorgate.row_images
             WHERE table_id = e.table_id AND generation = e.generation LIMIT :limit) o ON true
         LIMIT :limit) old
     WHERE i.table_id = old.table_id AND i.generation = old.generation AND i.row_key = old.row_key""")  # noqa: S608  # constant text
-"""Delete some row images of ended generations."""
+"""Delete some row images of ended generations, and of tables that have ceased to keep them."""
 
 PURGE_POSITIONS = sa.text(f"""
     DELETE FROM mirrorgate.source_positions p USING ({_ENDED}) e
@@ -144,8 +150,12 @@ def purge_files(
     return int(connection.execute(PURGE_FILES, keys).scalar_one())
 
 
-def purge_ended_images(connection: sa.Connection, *, limit: int) -> int:
-    """Delete at most `limit` row images that no generation reads any more, and return how many."""
+def purge_unused_images(connection: sa.Connection, *, limit: int) -> int:
+    """Delete at most `limit` row images that no generation reads any more, and return how many.
+
+    A registration that lets a table keep images again is safe beside it: it waits for the images that are being
+    deleted, and rejects if others are left.
+    """
     return connection.execute(PURGE_IMAGES, {"limit": limit}).rowcount
 
 

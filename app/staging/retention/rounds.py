@@ -28,9 +28,9 @@ from app.staging.retention.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
     purge_blocks,
-    purge_ended_images,
     purge_ended_positions,
     purge_files,
+    purge_unused_images,
 )
 from app.staging.retention.payload_partitions import (
     Attachment,
@@ -203,7 +203,7 @@ class _Round:
         for table_id, generation in with_files:
             files = partial(purge_files, table_id=table_id, generation=generation, keep_seconds=keep, limit=limit)
             self._report.purged_files += self._repeat(files)
-        self._report.purged_images += self._repeat(partial(purge_ended_images, limit=limit))
+        self._report.purged_images += self._repeat(partial(purge_unused_images, limit=limit))
         receipts = partial(purge_receipts, older_than_seconds=keep, limit=limit)
         self._report.purged_receipts += self._repeat(receipts)
         audit = partial(purge_audit, older_than_seconds=self._limits.audit_seconds, limit=limit)

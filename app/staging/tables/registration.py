@@ -19,7 +19,7 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
-from app.staging.batches.row_images import clear_row_images
+from app.staging.batches.row_images import discard_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import installation_id
 from app.staging.ledger.metadata_chain import append_block
@@ -79,7 +79,7 @@ def register_table(
     chain gets each new schema version before any of its data.
 
     A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
-    `table_not_accepting`, `bad_schema`, `bad_option` or `bad_name`.
+    `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name` or `old_row_images`.
     """
     if wanted is not None:
         created = _create(connection, name, wanted, options, given, marker_first)
@@ -231,10 +231,31 @@ def _set_rules(
     connection.execute(UPDATE_RULES, parameters)
     if options.sources != table.options.sources:
         set_sources(connection, table.table_id, name, options)
+    _discard_images(connection, table, options)
+
+
+def _discard_images(connection: sa.Connection, table: Table, options: TableOptions) -> None:
+    """Delete the row images that the table must not have under its new options.
+
+    Retention deletes what is too much for one transaction after the table has ceased to keep images. Until then it
+    cannot keep them again: the old ones would be taken for its rows. Raises RejectedInput `old_row_images`.
+    """
     begins_to_read = options.reads_images and not table.options.reads_images
     # Images that are not complete can be those of a backfill that died, older than their rows.
-    if options.keeps_images is not table.options.keeps_images or (begins_to_read and not table.images_complete):
-        clear_row_images(connection, table.table_id)
+    if options.keeps_images is table.options.keeps_images and not (begins_to_read and not table.images_complete):
+        return
+    none_left = discard_row_images(connection, table.table_id, table.generation)
+    if none_left or not options.keeps_images:
+        return
+    if table.options.keeps_images:
+        raise RejectedInput(
+            Code.OLD_ROW_IMAGES,
+            f"the row images of {table.name} are not complete, and are too many to begin anew in one request",
+            remedy=f"Complete them with `mirrorgate tables backfill-images {table.name}`. Or set row_images=off, and "
+            "set partial_updates=complete when the drain has deleted them.",
+        )
+    detail = f"{table.name} still has row images from before it ceased to keep them"
+    raise RejectedInput(Code.OLD_ROW_IMAGES, detail)
 
 
 def _check_new_keys(present: TableSchema, schema: TableSchema) -> None:

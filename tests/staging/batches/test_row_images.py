@@ -13,7 +13,7 @@ from app.domain.model.table_options import BinaryEncoding, ColumnOverride, Table
 from app.domain.rows.row_image import StoredImage
 from app.errors import Code
 from app.staging.batches.batch import Batch, StagingRequest, TableMoved
-from app.staging.batches.row_images import clear_row_images, count_row_images, read_row_images, write_row_images
+from app.staging.batches.row_images import count_row_images, discard_row_images, read_row_images, write_row_images
 from app.staging.batches.stage_transaction import stage_requests
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
@@ -97,7 +97,8 @@ def test_images_are_written_read_and_counted_in_pieces(
         write_row_images(connection, *place, changed)
         assert read_row_images(connection, *place, list(images)) == {k: v for k, v in changed.items() if v}
         assert count_row_images(connection, *place) == 6
-        clear_row_images(connection, table.table_id)
+        monkeypatch.setattr("app.staging.batches.row_images.MAX_DISCARDED_AT_ONCE", 4)
+        assert [discard_row_images(connection, *place) for _ in range(2)] == [False, True]
         assert count_row_images(connection, *place) == 0
 
 

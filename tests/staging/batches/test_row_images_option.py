@@ -9,6 +9,7 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import BinaryEncoding, PartialUpdates, RowImages, TableOptions
 from app.errors import Code
 from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.postgres.retention import WEEK, purge
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update, upsert
 from tests.support.samples.images import COMPLETE, staged_batches, stored_images
@@ -96,3 +97,41 @@ def test_a_table_without_keys_keeps_no_images(engine: sa.Engine) -> None:
     with rejected() as rejection:
         registered(engine, "keyless", schema_of({"id": "int64"}), KEEP)
     assert rejection.code is Code.BAD_OPTION
+
+
+IMAGES = 5
+"""Images of a table of which one request deletes two."""
+
+
+@pytest.fixture
+def large(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """Give a table with too many images to delete in one request."""
+    monkeypatch.setattr("app.staging.batches.row_images.MAX_DISCARDED_AT_ONCE", 2)
+    before = registered(engine, "t", SCHEMA)
+    stage(engine, [typed(before, [ADA])])
+    table = registered(engine, "t", None, KEEP)
+    stage(engine, [typed(table, [insert({"id": key, "name": "Ada", "total": None}, key) for key in range(IMAGES)])])
+    return table
+
+
+def test_images_that_are_kept_no_more_are_deleted_in_portions(engine: sa.Engine, large: Table) -> None:
+    other = registered(engine, "other", SCHEMA, KEEP)
+    stage(engine, [typed(other, [ADA])])
+    registered(engine, "t", None, TableOptions())
+    assert len(stored_images(engine, large)) == IMAGES - 2
+    with rejected() as rejection:
+        registered(engine, "t", None, KEEP)
+    assert rejection.code is Code.OLD_ROW_IMAGES
+    assert len(stored_images(engine, large)) == IMAGES - 2, "a rejected registration changes nothing"
+    assert purge(engine, replace(WEEK, chunk_rows=2)).purged_images == IMAGES - 2
+    assert not registered(engine, "t", None, KEEP).images_complete
+    assert (stored_images(engine, large), len(stored_images(engine, other))) == ({}, 1)
+
+
+def test_many_incomplete_images_cannot_begin_anew_in_one_request(engine: sa.Engine, large: Table) -> None:
+    with rejected() as rejection:
+        registered(engine, "t", None, COMPLETE)
+    assert rejection.code is Code.OLD_ROW_IMAGES
+    assert current(engine, "t") == large
+    assert purge(engine, WEEK).purged_images == 0
+    assert len(stored_images(engine, large)) == IMAGES

@@ -212,7 +212,7 @@ def test_images_and_positions_of_ended_generations_are_deleted_in_pieces(engine:
         """INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
         SELECT table_id, 2, version, key_columns, columns FROM mirrorgate.schema_versions""",
     )
-    sql.run(engine, "UPDATE mirrorgate.tables SET generation = 2")
+    sql.run(engine, """UPDATE mirrorgate.tables SET generation = 2, options = options || '{"row_images": "on"}'""")
     assert purge(engine, replace(AT_ONCE, chunk_rows=2)).purged_images == 5
     for name in ("row_images", "source_positions"):
         assert sql.rows(engine, f"SELECT DISTINCT generation FROM mirrorgate.{name}") == [(2,)]
