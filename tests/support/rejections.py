@@ -19,6 +19,8 @@ class Rejection:
     code: Code = Code.INTERNAL
     detail: str = ""
     places: list[Place] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+    """What each problem says."""
     text: str = ""
     """Everything the rejection says, to look for what it must not say."""
 
@@ -32,4 +34,5 @@ def rejected() -> Iterator[Rejection]:
     error = raised.value
     rejection.code, rejection.detail = error.code, error.detail
     rejection.places = [(problem.code, problem.index, problem.pointer, problem.column) for problem in error.problems]
+    rejection.details = [problem.detail for problem in error.problems]
     rejection.text = f"{error} {error.detail} {error.remedy} {error.problems}"

@@ -71,6 +71,62 @@ def test_a_change_that_cannot_be_landed_is_rejected_with_its_place(
     assert rejection.code == places[0][0]
 
 
+CASE = "differs in letter case only, and letter case counts"
+
+
+@pytest.mark.parametrize(
+    ("given", "details"),
+    [
+        (update(None, {"name": "x"}), ["the new value is not given"] * 2),
+        (upsert({"ID": 1, "name": "x", "day": None}), [f"the new value is not given; ID {CASE}"]),
+        (update({"name": "x"}, FULL), ["the old key is not given"]),
+        (delete({"name": "x"}), ["the key is not complete"]),
+        (delete({"iD": 1, "Id": 2, "NAME": "x"}), [f"the key is not complete; Id, iD {CASE}"]),
+        (insert({"name": "x"}), ["the required column is not given"]),
+        (insert({"ID": 1}), [f"the required column is not given; ID {CASE}"] * 2),
+        (insert({**FULL, "Day": 1, "x": 1}), [f"the column is not in the table; day {CASE}"] * 2),
+        (insert({**FULL, "__ROWMARKER__": 1}), ["the name is reserved for the row marker"]),
+        (
+            insert({**FULL, "__rowMarker__": 1, "x": 1, "__ROWMARKER__": 1}),
+            [*["the name is reserved for the row marker"] * 2, "the column is not in the table"],
+        ),
+        (
+            change(Operation.DELETE, {"id": 1}, {"id": 2}),
+            ["the delete has two images with different keys"],
+        ),
+    ],
+)
+def test_a_rejection_says_what_is_wrong_with_the_columns(given: Change, details: list[str]) -> None:
+    with rejected() as rejection:
+        landing_rows([given], SCHEMA)
+    assert rejection.details == details
+
+
+def test_a_change_is_rejected_as_a_whole_where_no_column_is_at_fault() -> None:
+    both = change(Operation.DELETE, {"id": 1}, {"id": 2}, 4)
+    with rejected() as rejection:
+        landing_rows([both], SCHEMA)
+    assert rejection.places == [(Code.AMBIGUOUS_DELETE, 4, "/before", None)]
+    with rejected() as rejection:
+        landing_rows([delete({"id": 1}, 4)], KEYLESS)
+    assert rejection.details == ["delete on a table without key columns"]
+    with rejected() as rejection:
+        landing_rows([change(Operation.SNAPSHOT, None, FULL, 4)], RowRules(SCHEMA, cdc_started=True))
+    assert rejection.places == [(Code.RELOAD_REQUIRES_RECREATE, 4, None, None)]
+    assert rejection.details == ["a snapshot row for a table that already has other changes"]
+
+
+@pytest.mark.parametrize("given", [update(FULL, FULL), delete(FULL)])
+def test_a_load_takes_rows_but_no_changes_of_rows(given: Change) -> None:
+    rules = RowRules(SCHEMA, cdc_started=True, in_load=True)
+    with rejected() as rejection:
+        landing_rows([given], rules)
+    assert rejection.places == [(Code.LOAD_TAKES_ROWS, 0, None, None)]
+    assert rejection.details == [f"{given.operation} in a load"]
+    taken = [insert(FULL), change(Operation.SNAPSHOT, None, FULL), upsert(FULL)]
+    assert landing_rows(taken, rules).batch.column("__rowMarker__").to_pylist() == [0, 0, 4]
+
+
 def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages() -> None:
     with rejected() as rejection:
         landing_rows(

@@ -1,5 +1,6 @@
 """Row images: equal keys for equal typed keys only, and lossless values."""
 
+import hashlib
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -12,7 +13,29 @@ from hypothesis import strategies as st
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
 from app.domain.rows.conversion.column_conversion import convert
-from app.domain.rows.row_image import MAX_KEY_BYTES, decode_image, encode_image, row_keys
+from app.domain.rows.key_changes import KeyChange
+from app.domain.rows.row_image import (
+    MAX_COMPLETED_BYTES,
+    MAX_KEY_BYTES,
+    CompletedBytes,
+    ImageRows,
+    IncompleteRow,
+    Known,
+    MissingColumns,
+    TooMuchTogether,
+    by_position,
+    completion,
+    decode_image,
+    encode_image,
+    encode_images,
+    known_lists,
+    known_values,
+    list_images,
+    missing_of,
+    row_keys,
+    value_in,
+)
+from app.errors import Code, RejectedInput
 
 TEXTS: Final = st.text('a"\\,[]\x01 é𝄞', max_size=4) | st.sampled_from(["a" * 256, "a" * 257, "é" * 200, '","' * 90])
 KEY_VALUES: Final[dict[str, st.SearchStrategy[Any]]] = {
@@ -97,3 +120,91 @@ def test_an_image_gives_back_every_value_that_it_knows(values: list[SourceValue]
 def test_null_is_known_and_a_column_that_was_added_later_is_not() -> None:
     assert decode_image(encode_image([1, None])) == {0: 1, 1: None}
     assert decode_image(encode_image([1, None, None, "x"], unknown=[1])) == {0: 1, 2: None, 3: "x"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "key"),
+    [
+        ("int64", "14", b"14"),
+        ("boolean", "1", b"true"),
+        ("float64", "0.1", b"0.1"),
+        ("float32", "0.1", b"0.10000000149011612"),
+        ("decimal(9,2)", "1", b"1.00"),
+        ("date", "2024-02-29", b"2024-02-29"),
+        ("timestamp", "2024-02-29 01:02:03.5", b"2024-02-29 01:02:03.500000Z"),
+        ("binary", "0AFF", b"0aff"),
+        ("string", "\u00e9\n", b"\xc3\xa9\n"),
+        ("string", "a" * 256, b"a" * 256),
+        ("string", "a" * 257, b"\0" + hashlib.sha256(b"a" * 257).digest()),
+    ],
+)
+def test_row_keys_are_those_under_which_images_are_stored(declared: str, value: SourceValue, key: bytes) -> None:
+    assert row_keys([convert([value], ColumnType.parse(declared))]) == [key]
+
+
+def test_keys_of_several_columns_and_images_are_stored_as_json() -> None:
+    assert row_keys([pa.array([14]), pa.array(['\u00e9"'])]) == [b'["14","\xc3\xa9\\""]']
+    row: list[SourceValue] = [1, "\u00e9\n", None, Decimal("1.50"), True, {"a": [Decimal("1E+2")]}]
+    text = b'[1,"\xc3\xa9\\n",null,1.50,true,{"a":[1E+2]}]'
+    assert encode_image(row) == text
+    assert encode_images([row, [None]]) == [text, b"[null]"]
+    assert encode_images([]) == []
+    assert encode_image([1, "a", 2], [1]) == b'{"-1":3,"0":1,"2":2}'
+
+
+WHOLE: Final[Known] = [1, "a"]
+IN_PARTS: Final[Known] = {-1: 2, 1: "a"}
+OF_EARLIER_PROGRAM: Final[Known] = {1: "a"}
+
+
+def test_an_image_knows_columns_that_were_added_later_as_null() -> None:
+    assert by_position(WHOLE, 3) == {-1: 3, 0: 1, 1: "a", 2: None}
+    assert by_position(IN_PARTS, 3) == {-1: 3, 1: "a", 2: None}
+    assert by_position(OF_EARLIER_PROGRAM, 3) == {1: "a"}
+    assert [value_in(WHOLE, at) for at in range(4)] == [1, "a", None, None]
+    assert [value_in(IN_PARTS, at) for at in (1, 2)] == ["a", None]
+
+
+def test_what_an_image_does_not_know_is_missing() -> None:
+    assert missing_of((0, 2), None) == (0, 2)
+    assert list(missing_of((0, 2), WHOLE)) == []
+    assert list(missing_of((0, 1, 2, 3), IN_PARTS)) == [0]
+    assert list(missing_of((0, 1, 2), OF_EARLIER_PROGRAM)) == [0, 2]
+
+
+def test_images_are_read_together_only_if_each_knows_all_columns_of_the_table() -> None:
+    whole, parts = encode_image([1, "a"]), encode_image([1, "a"], [0])
+    assert list_images([whole, whole], 2) == [[1, "a"]] * 2
+    assert list_images([], 2) == []
+    assert list_images([whole], 3) is list_images([whole, parts], 2) is None
+    assert known_lists([whole, b"[2]"]) == [[1, "a"], [2]]
+    assert known_lists([whole, parts]) is None
+    assert [known_values(image) for image in (whole, parts)] == [WHOLE, IN_PARTS]
+
+
+def test_a_row_is_completed_from_the_old_values_behind_its_own() -> None:
+    assert completion((0, 2), 3)(("a", "b", "c", "old a", "old b", "old c")) == ("old a", "b", "old c")
+    assert completion((0,), 1)(("a", "old a")) == ("old a",)
+    assert completion((), 1)(("a", "old a")) == ("a",)
+
+
+def test_the_image_of_a_moved_row_is_looked_up_under_its_old_key() -> None:
+    rows = [IncompleteRow((), MissingColumns((1,), moved), (), 0, "") for moved in (False, True)]
+    change = KeyChange(2, {}, {}, 0, "")
+    images = ImageRows([b"a", b"b", b"c", b"d"], [None] * 4, {0: rows[0], 2: rows[1]}, [1], [change])
+    assert images.wanted() == {b"a", b"b"}
+    assert images.asked() == {b"b", b"c", b"d"}
+
+
+def test_completed_rows_are_bounded_alone_and_together() -> None:
+    CompletedBytes().check(MAX_COMPLETED_BYTES)
+    CompletedBytes(MAX_COMPLETED_BYTES - 7).check(7)
+    for left, size, rejection in (
+        (0, MAX_COMPLETED_BYTES + 1, RejectedInput),
+        (7, MAX_COMPLETED_BYTES + 1, RejectedInput),
+        (1, MAX_COMPLETED_BYTES, TooMuchTogether),
+    ):
+        with pytest.raises(RejectedInput) as error:
+            CompletedBytes(left).check(size)
+        assert (type(error.value), error.value.code) == (rejection, Code.BODY_TOO_LARGE)
+        assert str(MAX_COMPLETED_BYTES) in error.value.detail

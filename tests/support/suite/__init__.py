@@ -1,1 +1,1 @@
-"""How the suite itself runs: its shares, its Hypothesis profile."""
+"""How the suite itself runs: its shares, its Hypothesis profiles, its fresh caches."""

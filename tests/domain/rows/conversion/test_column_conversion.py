@@ -10,6 +10,7 @@ import pytest
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
 from app.domain.rows.conversion.column_conversion import BadValues, convert
+from tests.support.samples.case_names import case_name
 
 TINY = Decimal("1E-38")
 
@@ -162,7 +163,7 @@ def cases(table: dict[str, list[Any]]) -> list[tuple[str, Any]]:
     return [(declared, case) for declared, column in table.items() for case in column]
 
 
-@pytest.mark.parametrize(("declared", "case"), cases(ACCEPTED), ids=lambda case: repr(case)[:50])
+@pytest.mark.parametrize(("declared", "case"), cases(ACCEPTED), ids=case_name)
 def test_a_value_of_the_type_is_kept_exactly(declared: str, case: tuple[SourceValue, Any]) -> None:
     column_type = ColumnType.parse(declared)
     given, kept = case
@@ -170,7 +171,7 @@ def test_a_value_of_the_type_is_kept_exactly(declared: str, case: tuple[SourceVa
     assert convert([given], column_type).type == column_type.arrow
 
 
-@pytest.mark.parametrize(("declared", "value"), cases(REJECTED), ids=lambda case: repr(case)[:50])
+@pytest.mark.parametrize(("declared", "value"), cases(REJECTED), ids=case_name)
 def test_any_other_value_is_rejected_by_its_position(declared: str, value: SourceValue) -> None:
     column_type, fitting = ColumnType.parse(declared), ACCEPTED[declared][0][0]
     for values, rejected in (([value], [0]), ([fitting, value, None, value], [1, 3])):

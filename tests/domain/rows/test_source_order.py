@@ -57,7 +57,8 @@ def test_each_sequence_is_accepted_once(
 def test_a_request_out_of_order_is_rejected_whole_whatever_was_accepted_before(last: int | None) -> None:
     with rejected() as rejection:
         in_source_order(changes(5, 7, 6, 8, 4), None if last is None else sequence(last))
-    assert [place[:2] for place in rejection.places] == [(Code.OUT_OF_ORDER, 2), (Code.OUT_OF_ORDER, 4)]
+    assert rejection.places == [(Code.OUT_OF_ORDER, at, "/headers/changeSequence", None) for at in (2, 4)]
+    assert rejection.details == ["the change sequence is below that of an earlier change of the request"] * 2
 
 
 @pytest.mark.parametrize("wrong", ["", "7", "x" * 35, "1" * 36, "٣" * 35])
@@ -65,6 +66,14 @@ def test_a_change_of_the_log_needs_its_sequence(wrong: str) -> None:
     with rejected() as rejection:
         in_source_order(changes(1, wrong), None)
     assert rejection.places == [(Code.BAD_SEQUENCE, 1, "/headers/changeSequence", None)]
+    assert rejection.details == ["changeSequence must be 35 digits"]
+
+
+def test_a_change_of_the_log_without_a_sequence_hides_no_later_problem() -> None:
+    unnamed = Change(1, Operation.INSERT, None, {}, "", "", position_at="/headers/changeSequence")
+    with rejected() as rejection:
+        in_source_order([*changes(5), unnamed, *changes(None, None, 4)[2:]], None)
+    assert [place[:2] for place in rejection.places] == [(Code.BAD_SEQUENCE, 1), (Code.OUT_OF_ORDER, 2)]
 
 
 @given(st.lists(st.integers(1, 60), unique=True).map(sorted), st.data())
@@ -104,3 +113,9 @@ def test_a_task_is_never_taken_for_the_partition_of_another() -> None:
     tasks = ["a", "a b", "a\x1fb", "b", ""]
     of_partitions = {order_key(task, partition) for task in tasks for partition in ("a", "b")}
     assert of_partitions.isdisjoint({order_key(task, None) for task in tasks})
+
+
+def test_positions_stay_under_the_keys_that_are_stored() -> None:
+    assert order_key("srv/task", None) == "srv/task"
+    assert order_key("srv/task", "0") == "srv/task\x1f0"
+    assert order_key("srv\x1ftask", None) == "srv task"

@@ -1,0 +1,169 @@
+"""What a value that does not fit is told, and the limits between values that fit and values that do not."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from app.domain.model.change import SourceValue
+from app.domain.model.table_options import BinaryEncoding, OutOfRange, TableOptions
+from app.domain.model.table_schema import ColumnType
+from app.domain.rows.conversion.value_definitions import scalar
+from app.domain.rows.conversion.value_reading import PLAIN, ValueReading, reading_of
+from tests.support.samples.case_names import case_name
+
+BASE64 = ValueReading(binary=BinaryEncoding.BASE64)
+SATURATES = ValueReading(saturates=True)
+BERLIN = ValueReading("Europe/Berlin")
+BEYOND = "is outside the years 1 to 9999 in UTC; see the option out_of_range"
+TIMESTAMP_FORM = "is not a timestamp YYYY-MM-DD [HH:MM[:SS[.ffffff]]][Z|+HH:MM]"
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "reason"),
+    [
+        ("boolean", "yes", "is not true, false, 1 or 0"),
+        ("int64", True, "is not a number"),
+        ("int64", [], "is not a number"),
+        ("int64", "1_0", "is not a decimal number"),
+        ("int16", 2**15, "does not fit a 16-bit integer"),
+        ("int32", -(2**31) - 1, "does not fit a 32-bit integer"),
+        ("int64", Decimal("1e9999"), "does not fit a 64-bit integer"),
+        ("int64", Decimal("-1e9999"), "does not fit a 64-bit integer"),
+        ("int16", "0.5", "is not a whole number"),
+        ("float64", "1e309", "is beyond the range of float64"),
+        ("float32", "-3.5e38", "is beyond the range of float32"),
+        ("float64", "1e-400", "is too close to zero for float64"),
+        ("float32", Decimal("1e-60"), "is too close to zero for float32"),
+        ("decimal(5,2)", "0.001", "has more than 2 digits after the point"),
+        ("decimal(5,2)", "1000", "has too many digits for decimal(5,2)"),
+        ("decimal(38,10)", "1e30", "has too many digits for decimal(38,10)"),
+        ("decimal(38,10)", "9" * 29, "has too many digits for decimal(38,10)"),
+        ("date", 20240101, "is not a date YYYY-MM-DD"),
+        ("date", "20240101", "is not a date YYYY-MM-DD"),
+        ("date", "2023-02-29", "is not a day of the calendar"),
+        ("timestamp", 1704067200, TIMESTAMP_FORM),
+        ("timestamp", "now", TIMESTAMP_FORM),
+        ("timestamp", "2024-01-01 00:00:00.1234567", "has more than six digits of a second"),
+        ("timestamp", "2024-01-01 24:00", "is not a moment of the calendar"),
+        ("timestamp", "2024-01-01 00:00+24:00", "is not a moment of the calendar"),
+        ("timestamp", "2024-01-01 00:00+01:60", "is not a moment of the calendar"),
+        ("timestamp", "9999-12-31 23:59-00:01", BEYOND),
+        ("binary", "0", "is not an even number of hexadecimal digits"),
+        ("binary", 7, "is not an even number of hexadecimal digits"),
+        ("json", "{", "is not JSON text"),
+        ("json", "\ud800", "is not JSON text"),
+        ("json", "[" * 100_000, "is JSON nested too deeply"),
+    ],
+    ids=case_name,
+)
+def test_a_value_that_does_not_fit_is_told_why(declared: str, value: SourceValue, reason: str) -> None:
+    with pytest.raises(ValueError) as error:
+        scalar(value, ColumnType.parse(declared))
+    assert str(error.value) == reason
+
+
+def test_the_reason_depends_on_how_the_column_is_read() -> None:
+    for value in ("AA=", "AA==\n", "é", 7):
+        with pytest.raises(ValueError, match=r"^is not base64 text$"):
+            scalar(value, ColumnType.parse("binary"), BASE64)
+    with pytest.raises(ValueError, match=r"^does not exist: the clocks of source_timezone skip it$"):
+        scalar("2024-03-31 02:30", ColumnType.parse("timestamp"), BERLIN)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "kept"),
+    [
+        ("boolean", False, False),
+        ("boolean", "0", False),
+        ("boolean", "TRUE", True),
+        ("int16", Decimal("-32768"), -(2**15)),
+        ("int64", "9223372036854775807.0", 2**63 - 1),
+        ("float64", "-iNf", float("-inf")),
+        ("float64", "+Infinity", float("inf")),
+        ("float64", "0e-9999", 0.0),
+        ("float32", "1e-45", 1.401298464324817e-45),
+        ("decimal(5,2)", "999.99", Decimal("999.99")),
+        ("decimal(5,2)", "-999.99", Decimal("-999.99")),
+        ("decimal(5,2)", Decimal("0e9999"), Decimal("0.00")),
+        ("decimal(5,2)", "1.50000", Decimal("1.50")),
+        ("timestamp", "2024-01-02 03:04:05.6789", datetime(2024, 1, 2, 3, 4, 5, 678900, UTC)),
+        ("timestamp", "2024-01-02 03:04:05.678901000", datetime(2024, 1, 2, 3, 4, 5, 678901, UTC)),
+        ("timestamp", "2024-01-02 03:04+01:59", datetime(2024, 1, 2, 1, 5, tzinfo=UTC)),
+        ("timestamp", "2024-01-02 03:04-1234", datetime(2024, 1, 2, 15, 38, tzinfo=UTC)),
+        ("timestamp", "2024-01-02 03:04+2359", datetime(2024, 1, 1, 3, 5, tzinfo=UTC)),
+        ("timestamp", "2024-01-02 03+05", datetime(2024, 1, 1, 22, tzinfo=UTC)),
+        ("timestamp", "2024-01-02 03:04 Z", datetime(2024, 1, 2, 3, 4, tzinfo=UTC)),
+        ("string", False, "false"),
+        ("string", Decimal("1.50"), "1.50"),
+        ("string", {"b": Decimal("1.50"), "a": [None, "é"]}, '{"b":1.50,"a":[null,"é"]}'),
+        ("json", {"b": Decimal("1.50"), "a": [None, "é"]}, '{"b":1.50,"a":[null,"é"]}'),
+        ("json", ' {"a": 1} ', ' {"a": 1} '),
+        ("json", Decimal("1.50"), "1.50"),
+        ("binary", "", b""),
+    ],
+    ids=case_name,
+)
+def test_a_value_that_fits_is_kept(declared: str, value: SourceValue, kept: Any) -> None:
+    found = scalar(value, ColumnType.parse(declared))
+    assert (found, type(found)) == (kept, type(kept))
+    assert str(found) == str(kept)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("-infinity", True),
+        ("-INFINITY", True),
+        ("0000-00-00", True),
+        ("0000-00-00 00:00:00", True),
+        ("-4713-11-24", True),
+        ("-4713-11-24 12:00:00+00", True),
+        ("infinity", False),
+        ("+Infinity", False),
+        ("10000-01-01", False),
+        ("294276-12-31 23:59:59.999999+00", False),
+    ],
+)
+def test_what_databases_write_beyond_the_calendar_saturates_only_if_the_options_say_so(text: str, first: bool) -> None:
+    day, moment = ColumnType.parse("date"), ColumnType.parse("timestamp")
+    assert scalar(text, day, SATURATES) == (date.min if first else date.max)
+    assert scalar(text, moment, SATURATES) == (datetime.min if first else datetime.max).replace(tzinfo=UTC)
+    for declared in (day, moment):
+        with pytest.raises(ValueError, match=r"^is not a"):
+            scalar(text, declared)
+
+
+@pytest.mark.parametrize("text", ["infinityx", "x-infinity", "0000-00-001", "1000000-01-01", "10000-1-1", "100000101"])
+def test_other_texts_never_saturate(text: str) -> None:
+    for declared in ("date", "timestamp"):
+        with pytest.raises(ValueError, match=r"^is not a"):
+            scalar(text, ColumnType.parse(declared), SATURATES)
+
+
+def test_a_moment_that_its_offset_moves_out_of_the_calendar_saturates_at_that_end() -> None:
+    declared = ColumnType.parse("timestamp")
+    assert scalar("0001-01-01 00:00+00:01", declared, SATURATES) == datetime.min.replace(tzinfo=UTC)
+    assert scalar("9999-12-31 23:59-00:01", declared, SATURATES) == datetime.max.replace(tzinfo=UTC)
+    assert scalar("0001-01-01 00:01+00:01", declared) == datetime.min.replace(tzinfo=UTC)
+
+
+def test_a_local_time_is_one_of_the_zone_and_the_earlier_one_where_it_is_repeated() -> None:
+    declared = ColumnType.parse("timestamp")
+    assert scalar("2024-07-01 12:00", declared, BERLIN) == datetime(2024, 7, 1, 10, tzinfo=UTC)
+    assert scalar("2024-07-01 12:00Z", declared, BERLIN) == datetime(2024, 7, 1, 12, tzinfo=UTC)
+    assert scalar("2024-10-27 02:30", declared, BERLIN) == datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
+
+
+def test_null_fits_every_type() -> None:
+    assert [scalar(None, ColumnType.parse(declared)) for declared in ("boolean", "int16", "json")] == [None] * 3
+
+
+def test_a_column_is_read_as_the_options_of_its_table_say() -> None:
+    assert reading_of("c", TableOptions()) == PLAIN == ValueReading("UTC", BinaryEncoding.HEX, saturates=False)
+    options = TableOptions(source_timezone="Europe/Berlin", out_of_range=OutOfRange.SATURATE)
+    assert reading_of("c", options) == ValueReading("Europe/Berlin", BinaryEncoding.HEX, saturates=True)
+    assert str(reading_of("c", options).zone_info) == "Europe/Berlin"
+    encoded = TableOptions.parse({"columns": {"b": {"encoding": "base64"}}})
+    assert [reading_of(name, encoded) for name in "bc"] == [BASE64, PLAIN]
