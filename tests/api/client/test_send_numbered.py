@@ -84,7 +84,7 @@ def send(terminal: Terminal, file: object, *options: object, producer: str = "p"
     is_array=st.booleans(),
     last=st.integers(1, 9),
 )
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_each_message_lands_once_and_in_order_whatever_dies_and_whatever_limits_the_next_run_has(
     terminal: Terminal,
     gateway: Gateway,

@@ -17,7 +17,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of the three JVMs, which live for seconds: compile little."""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_drain_publishes_under_spark_submit_on_a_cluster_of_two_workers(
     engine: sa.Engine, database_url: str, tmp_path: Path
 ) -> None:

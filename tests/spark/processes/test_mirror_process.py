@@ -24,6 +24,7 @@ def zone(tmp_path: Path) -> Zone:
     return Zone(tmp_path)
 
 
+@pytest.mark.thorough
 def test_once_applies_what_it_can_without_postgres_and_says_what_to_do_about_the_rest(zone: Zone) -> None:
     for table in ("plain", "sales.orders", "gap", "broken", "typed"):
         zone.land(table, 1, [(1, "first", 0), (2, "second", 0)])

@@ -111,7 +111,7 @@ def test_a_process_whose_threads_hang_ends_itself_in_time() -> None:
     assert "stop_forced" in ended.stdout + ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="stops processes of Spark")
 def test_a_drain_whose_spark_hangs_ends_with_the_reason_and_leaves_no_process(
     engine: sa.Engine, database_url: str, tmp_path: Path
