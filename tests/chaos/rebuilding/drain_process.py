@@ -1,0 +1,131 @@
+"""A drain in a process of its own that builds its files itself, and waits at each step until it is told to continue.
+
+It comes from a fork server that has imported everything, so a killed one is replaced within a moment.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Final
+from unittest.mock import patch
+from uuid import UUID, uuid4
+
+import structlog
+
+from app.domain.publication.drain_plan import FileLimits
+from app.landing.open_zone import ZoneAddress
+from app.landing.parquet_file import FileLayout
+from app.staging.ledger.leases import renew_lease
+from app.staging.rebuild import switch
+from spark_jobs.build_files import BuildConfig
+from spark_jobs.drain_cycle import DrainCycle, open_cycle
+from spark_jobs.rebuilding import parts, rebuild_run
+from spark_jobs.rebuilding.rebuild_run import RebuildRun
+from spark_jobs.steps import dropping, publishing
+from tests.chaos.checks.oracle import Violation
+from tests.chaos.faults.failpoints import wrapped
+from tests.chaos.parts.building import builds_in_process
+
+_LEASE_SECONDS: Final = 600.0
+_TURN: Final = "turn"
+_DONE: Final = "done"
+_ROWS_PER_FILE: Final = 40
+
+_STEPS: Final[dict[str, tuple[Any, str]]] = {
+    "attempt": (RebuildRun, "run"),
+    "start of the attempt, not committed": (rebuild_run, "start_attempt"),
+    "snapshot": (rebuild_run, "image_snapshot"),
+    "copy of a part": (rebuild_run, "copy_part"),
+    "stored part, not committed": (parts, "store_part"),
+    "round of corrections, not committed": (rebuild_run, "correct_copies"),
+    "last corrections, not committed": (switch, "correct_copies"),
+    "switch, not committed": (rebuild_run, "switch_generation"),
+    "switch": (RebuildRun, "_switch"),
+    "removal of the folder": (dropping, "remove_table_folder"),
+    "end of the drop, not committed": (dropping, "finish_drop"),
+    "plan": (DrainCycle, "prepare"),
+    "folder": (publishing, "prepare_folder"),
+    "rename": (publishing, "make_visible"),
+    "record, not committed": (publishing, "record_published"),
+}
+
+POINTS: Final = tuple(f"{when} {step}" for step in _STEPS for when in ("before", "after"))
+"""Where a drain can be killed."""
+
+_REPEATED: Final = ("copy of a part", "stored part", "rename", "record")
+
+
+def is_repeated(point: str) -> bool:
+    """Tell whether a rebuild passes the point several times."""
+    return any(step in point for step in _REPEATED)
+
+
+class DrainProcess:
+    """The process, as the history drives it."""
+
+    def __init__(self, database_url: str, zone: str) -> None:
+        self.worker_id = uuid4()
+        processes = get_context("forkserver")
+        processes.set_forkserver_preload([__name__])
+        self._pipe, there = processes.Pipe()
+        arguments = (there, database_url, zone, self.worker_id)
+        self._process = processes.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        there.close()
+
+    def turn(self) -> Iterator[str]:
+        """Let the drain do what is due once; yield each step at which it waits. Raises Violation if it ends by itself.
+
+        The process continues when the iterator does; it may be killed before.
+        """
+        self._pipe.send(_TURN)
+        while (reached := self._received()) != _DONE:
+            yield reached
+            self._pipe.send(None)
+
+    def kill(self) -> None:
+        """Kill the process, wherever it is."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    def _received(self) -> str:
+        try:
+            return str(self._pipe.recv())
+        except EOFError:
+            self._process.join()
+            raise Violation(f"the drain ended by itself with exit code {self._process.exitcode}") from None
+
+
+def _serve(pipe: Connection, database_url: str, zone: str, worker_id: UUID) -> None:
+    """Run one drain that copies four rows at a time and corrects two at once, one turn for each request."""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+
+    def reached(point: str) -> None:
+        pipe.send(point)
+        pipe.recv()
+
+    config = BuildConfig(database_url, ZoneAddress(zone), FileLayout(False, "zstd"))
+    with ExitStack() as stack:
+        stack.enter_context(builds_in_process())
+        run_tasks = lambda _, orders: [rebuild_run.copy_part(config, order) for order in orders]  # noqa: E731
+        stack.enter_context(patch.object(RebuildRun, "_run_tasks", run_tasks))
+        stack.enter_context(patch.multiple(rebuild_run, ROWS_PER_PART=4, MAX_LAST_CORRECTIONS=2, PARTS_PER_TASK=2))
+        for step, (owner, name) in _STEPS.items():
+            stack.enter_context(patch.object(owner, name, wrapped(step, getattr(owner, name), reached)))
+        limits = FileLimits(128 * 2**20, _ROWS_PER_FILE, 0.0)
+        drain = open_cycle(worker_id, None, config, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
+        drain.rebuilds.start = RebuildRun(drain.context, drain.builder, lambda: False).run  # type: ignore[method-assign]  # in this thread
+        while pipe.recv() == _TURN:
+            _turn(drain)
+            pipe.send(_DONE)
+
+
+def _turn(drain: DrainCycle) -> None:
+    with drain.context.engine.begin() as connection:
+        renew_lease(connection, drain.context.worker_id, _LEASE_SECONDS)
+    claimed, alone = drain.prepare_leased(drain.due())
+    claimed += [entry for table_id in alone if (entry := drain.prepare(table_id)) is not None]
+    if claimed:
+        drain.build_and_publish(claimed)
