@@ -22,7 +22,8 @@ from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild
 from app.staging.tables.operations import set_publishing
 from app.staging.tables.registration import evolve_table
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.rebuilding.parts import copy_part
+from spark_jobs.rebuilding.parts import PartOrder, PartResult, copy_part
+from spark_jobs.rebuilding.rebuild_run import RebuildRun
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
@@ -212,6 +213,36 @@ def test_audit_columns_and_new_names_are_those_of_a_snapshot(
     settle(engine, worker)
     [rows] = files(landing_zone)
     assert rows == [{"id": at, "sku": f"c{at}", "op": "snapshot", "ts": None, "at_row": 2**32 + at} for at in (0, 1)]
+
+
+def test_a_filter_decides_about_copied_rows_and_about_changes_while_they_are_copied(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    condition = {"column": "amount", "op": ">=", "value": "10"}
+    options = TableOptions.parse({"partial_updates": "complete", "filter": condition})
+    table = registered(engine, "t", SCHEMA, options)
+    rows = {1: 5, 2: 20, 3: 30, 4: 6, 5: 7}
+    inserts = [insert({"id": key, "code": f"c{key}", "amount": amount}, key - 1) for key, amount in rows.items()]
+    stage(engine, [typed(table, inserts)])
+    worker = new_worker()
+    drain(worker)
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.ROWS_PER_PART", 3)
+
+    def change_then_run(run: RebuildRun, orders: Sequence[PartOrder]) -> list[PartResult]:
+        changes = [update(None, {"id": 1, "amount": 11}), update(None, {"id": 2, "amount": 2}, 1)]
+        stage(engine, [typed(marked(engine), changes)])
+        return [copy_part(run.builder.config, order) for order in orders]
+
+    monkeypatch.setattr(RebuildRun, "_run_tasks", change_then_run)
+    begin(engine, [column("sum", "int64", "amount"), column("id", "int32"), column("code", "string")], ["code"])
+    settle(engine, worker)
+    assert folded(landing_zone, "code") == {
+        ("c1",): {"sum": 11, "id": 1, "code": "c1"},
+        ("c3",): {"sum": 30, "id": 3, "code": "c3"},
+    }
+    stage(engine, [typed(current(engine, "t"), [update(None, {"code": "c4", "sum": 12})])])
+    drain(worker)
+    assert folded(landing_zone, "code")["c4",] == {"sum": 12, "id": 4, "code": "c4"}
 
 
 def test_many_parts_are_copied_by_spark_tasks(

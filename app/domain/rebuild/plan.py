@@ -8,9 +8,11 @@ from typing import Any
 from app.domain.model.names import check_new_column_name
 from app.domain.model.projection.audit_columns import History
 from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.projection.row_filter import RowFilter
 from app.domain.model.table import Table
 from app.domain.model.table_options import ColumnOverride, InsertMarker, TableOptions
 from app.domain.model.table_schema import Column, TableSchema
+from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
 
 
@@ -69,8 +71,8 @@ def plan_rebuild(
 ) -> RebuildPlan:
     """Return the plan for a table's rows in other columns or under another key; None keeps the present ones.
 
-    Files begin without the row marker, unless the options need it for inserts. Raises RejectedInput
-    `no_row_images` for a table that does not keep an image of each row, `bad_schema`, `bad_name` or `bad_option`.
+    Files begin without the row marker, unless the options need it. Raises RejectedInput `no_row_images` for a table
+    that does not keep an image of each row, `bad_schema`, `bad_name` or `bad_option`.
     """
     _check_rebuildable(table)
     present = table.schema
@@ -94,8 +96,9 @@ def plan_rebuild(
     options = _renamed(table, required, chosen)
     schema = TableSchema.declare(required, tuple(key_columns))
     options.check(schema)
+    check_values(options, schema)
     places = tuple(present.names.index(entry.source) for entry in chosen)
-    schema = replace(schema, bare=options.insert_marker is InsertMarker.INSERT)
+    schema = replace(schema, bare=options.insert_marker is InsertMarker.INSERT and options.filter is None)
     return RebuildPlan(with_landing(schema, options), options, places)
 
 
@@ -103,11 +106,6 @@ def _check_rebuildable(table: Table) -> None:
     table.require_images()
     if table.options.history is History.APPEND_ONLY:
         detail = f"table {table.name} lands every change, and row images have the newest row of each key alone"
-        raise RejectedInput(Code.BAD_OPTION, detail)
-    if table.options.filter is not None:
-        detail = (
-            f"table {table.name} has a filter, which a rebuild does not apply; recreate the table and load it again"
-        )
         raise RejectedInput(Code.BAD_OPTION, detail)
 
 
@@ -139,7 +137,16 @@ def _renamed(table: Table, columns: Sequence[Column], chosen: Sequence[RebuiltCo
     rename = {new_names[name]: landing for name, landing in options.rename.items() if name in new_names}
     masks = {new_names[name]: mask for name, mask in options.masks.items() if name in new_names}
     given = {name: override for name, override in overrides.items() if override is not None}
-    return replace(options, columns=given, exclude=exclude, rename=rename, masks=masks)
+    kept = _renamed_filter(options.filter, new_names)
+    return replace(options, columns=given, exclude=exclude, rename=rename, masks=masks, filter=kept)
+
+
+def _renamed_filter(found: RowFilter | None, new_names: Mapping[str, str]) -> RowFilter | None:
+    """Return the filter by the new names; without a column that it compares it would say something else."""
+    for comparison, _ in found.comparisons() if found is not None else ():
+        if comparison.column not in new_names:
+            raise RejectedInput(Code.BAD_OPTION, f"the filter of the table needs the column {comparison.column!r}")
+    return found and found.renamed(new_names)
 
 
 def _override(present: ColumnOverride | None, before: Column, after: Column) -> ColumnOverride | None:

@@ -90,12 +90,14 @@ def deletes_of(rows: RebuiltRows, plan: RebuildPlan, chosen: Sequence[int]) -> p
 def landing_batch(
     batch: pa.RecordBatch, operations: Sequence[Operation], table: Table, plan: RebuildPlan, acceptance: Acceptance
 ) -> pa.RecordBatch:
-    """Return rows as files of the next generation have them; `operations` are by row, for the audit columns."""
-    if plan.schema.lands_as is None:
-        return batch
-    rules = RowRules(plan.schema, plan.options)
-    typed = with_operations(batch, operation_column(operations), rules)
+    """Return rows as files of the next generation have them; `operations` are by row, for the audit columns.
+
+    Of a table with a filter these can be fewer, but at least one.
+    """
     rebuilt = replace(table, schema=plan.schema, options=plan.options)
+    if not rebuilt.is_projected:
+        return batch
+    typed = with_operations(batch, operation_column(operations), RowRules(plan.schema, plan.options))
     return landed(LandingRows(typed, typed.num_rows), rebuilt, acceptance).batch
 
 

@@ -161,7 +161,7 @@ def store_part(
         next_generation,
         SchemaVersion(1),
         sequence,
-        [count],
+        [landing.num_rows],
         [count],
         encode_payload([landing]),
         cdc_started=False,

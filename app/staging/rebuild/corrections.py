@@ -95,7 +95,7 @@ def _stage(
         rebuild.next_generation,
         version,
         sequence,
-        [batch.num_rows],
+        [landing.num_rows],
         [batch.num_rows],
         encode_payload([landing]),
         cdc_started=True,

@@ -83,7 +83,35 @@ def test_a_table_needs_an_image_of_each_row(table: Table, code: Code) -> None:
     assert rejection.code is code
 
 
-def test_a_table_with_a_filter_cannot_be_rebuilt() -> None:
+def test_a_history_cannot_be_rebuilt_from_the_newest_rows() -> None:
     with rejected() as rejection:
-        plan_rebuild(table_with(filter={"column": "name", "op": "=", "value": "Ada"}))
+        plan_rebuild(table_with(history="append_only"))
+    assert rejection.code is Code.BAD_OPTION
+
+
+FILTER: dict[str, Any] = {
+    "any": [{"column": "name", "op": "=", "value": "Ada"}, {"column": "total", "op": ">", "value": "1.50"}]
+}
+
+
+def test_a_filter_follows_the_names_of_its_columns_and_its_files_have_markers() -> None:
+    plan = plan_rebuild(
+        table_with(filter=FILTER),
+        [column("id", "int64"), column("name", "decimal(9,2)", "total"), column("total", "string", "name")],
+    )
+    assert [part["column"] for part in plan.options.to_json()["filter"]["any"]] == ["total", "name"]
+    assert not plan.schema.bare
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [column("id", "int64"), column("name", "decimal(9,2)", "total")],
+        [column("id", "int64"), column("name", "string"), column("total", "int64")],
+    ],
+    ids=["a column is dropped", "a literal does not fit"],
+)
+def test_a_filter_needs_its_columns_in_types_of_its_literals(columns: list[RebuiltColumn]) -> None:
+    with rejected() as rejection:
+        plan_rebuild(table_with(filter=FILTER), columns)
     assert rejection.code is Code.BAD_OPTION

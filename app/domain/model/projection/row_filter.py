@@ -1,7 +1,7 @@
 """The filter of a table: a predicate on its typed columns, which says which rows are mirrored (decision 0071)."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -62,6 +62,12 @@ class RowFilter:
         for name, parts in (("all", self.all), ("any", self.any)):
             for number, part in enumerate(parts or ()):
                 yield from part.comparisons(*path, name, str(number))
+
+    def renamed(self, new_names: Mapping[str, str]) -> "RowFilter":
+        """Return the filter with every column under its new name."""
+        every = self.all and tuple(part.renamed(new_names) for part in self.all)
+        some = self.any and tuple(part.renamed(new_names) for part in self.any)
+        return replace(self, column=self.column and new_names[self.column], all=every, any=some)
 
     def to_json(self) -> dict[str, Any]:
         """Return the filter as a registration has it."""
