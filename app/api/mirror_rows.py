@@ -49,9 +49,9 @@ class MirrorRows:
                 Code.MIRROR_AWAY, f"the mirror's target did not answer within {ANSWER_SECONDS:.0f} s"
             ) from None
 
-    def typed(self, table: TableName, columns: "Sequence[Column]") -> Iterator[Sequence[Any]]:
+    def typed(self, table: TableName, columns: "Sequence[Column]", flag: str | None) -> Iterator[Sequence[Any]]:
         """Yield all rows of a table in the calling thread, as `typed_rows`. It takes as long as the table is large."""
-        return self._typed(self._published(table.folder), columns)
+        return self._typed(self._published(table.folder), columns, flag)
 
     def close(self) -> None:
         """Wait for the pages that are being read, and stop the threads."""

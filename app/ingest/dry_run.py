@@ -142,12 +142,16 @@ def _withheld(batch: Batch, landed: int) -> list[WithheldColumns]:
 
     `landed` is the number of rows that land.
     """
-    if batch.rows.images is None:
+    images, schema, options = batch.rows.images, batch.table.schema, batch.table.options
+    if images is None:
         return []
-    renamed = batch.table.options.rename
-    names = [renamed.get(name, name) for name in batch.table.schema.names]
-    incomplete = batch.rows.images.incomplete.items()
-    if batch.table.options.filter is not None:  # rows are left out, so that every row hides what one of them lacks
-        hidden = {names[ordinal] for _, entry in incomplete for ordinal in entry.missing.ordinals}
-        return [WithheldColumns(row, sorted(hidden)) for row in range(landed)] if hidden else []
-    return [WithheldColumns(row, [names[ordinal] for ordinal in entry.missing.ordinals]) for row, entry in incomplete]
+    names = [options.rename.get(name, name) for name in schema.names]
+    hidden = {row: [names[at] for at in entry.missing.ordinals] for row, entry in images.incomplete.items()}
+    if options.flags_deletes:
+        values = [names[at] for at, name in enumerate(schema.names) if name not in schema.key_set]
+        hidden |= dict.fromkeys(images.deletes, values)
+    if options.filter is not None or images.key_changes:
+        # Rows are left out or land in another order, so that every row hides what one of them lacks.
+        in_any = sorted({name for columns in hidden.values() for name in columns})
+        return [WithheldColumns(row, in_any) for row in range(landed)] if in_any else []
+    return [WithheldColumns(row, columns) for row, columns in sorted(hidden.items())]

@@ -15,11 +15,13 @@ from app.published.table_folders import PublishedTable
 _ROWS_AT_ONCE = 16_384
 
 
-def typed_rows(target: MirrorTarget, table: PublishedTable, columns: Sequence[Column]) -> Iterator[list[pa.Array]]:
+def typed_rows(
+    target: MirrorTarget, table: PublishedTable, columns: Sequence[Column], flag: str | None = None
+) -> Iterator[list[pa.Array]]:
     """Yield the rows of the newest version, some at a time: an array of `ColumnType.arrow` for each of the columns.
 
-    A column that the Delta table does not have yet is NULL. Raises RejectedInput `not_mirrored`, and
-    TemporarilyUnavailable `mirror_away`.
+    Rows with true in the column `flag` are left out. A column that the Delta table does not have yet is NULL. Raises
+    RejectedInput `not_mirrored`, and TemporarilyUnavailable `mirror_away`.
     """
     with readable(table):
         delta = target.open(table)
@@ -27,7 +29,10 @@ def typed_rows(target: MirrorTarget, table: PublishedTable, columns: Sequence[Co
             raise RejectedInput(Code.NOT_MIRRORED, f"the mirror's target has no Delta table for {table}")
         dataset = arrow_dataset(delta)
         present = [column.name for column in columns if column.name in dataset.schema.names]
-        for batch in dataset.to_batches(columns=present, batch_size=_ROWS_AT_ONCE):
+        chosen = None
+        if flag in dataset.schema.names:
+            chosen = pc.field(flag).is_null() | ~pc.field(flag)
+        for batch in dataset.to_batches(columns=present, filter=chosen, batch_size=_ROWS_AT_ONCE):
             yield [
                 pc.cast(batch.column(column.name), column.type.arrow)
                 if column.name in present

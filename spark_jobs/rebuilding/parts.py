@@ -79,7 +79,8 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
                 return PartResult(part.rows, [], b"".join(map(_hash, rows.keys)))
             same_images = rows.keys == keys and rows.images == images
             acceptance = Acceptance(BatchSequence(part.number), datetime.now(UTC))
-            landing = landing_batch(rows.batch, [Operation.SNAPSHOT] * part.rows, order.table, plan, acceptance)
+            operations = [Operation.SNAPSHOT] * part.rows
+            landing = landing_batch(rows.batch, operations, rows.deleted, order.table, plan, acceptance)
             store_part(connection, order.source, part, rows, landing, same_images=same_images)
     except DuplicateKeys:
         return PartResult(part.rows, [Finding(None, Code.KEY_IN_USE, 1, part.first_row)])

@@ -245,6 +245,30 @@ def test_a_filter_decides_about_copied_rows_and_about_changes_while_they_are_cop
     assert folded(landing_zone, "code")["c4",] == {"sum": 12, "id": 4, "code": "c4"}
 
 
+def test_deleted_rows_that_are_flagged_are_rebuilt_and_stay_flagged(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = {"deletes": "flag", "row_images": "on", "audit_columns": {"deleted": "gone"}}
+    table = registered(engine, "t", SCHEMA, TableOptions.parse(flag))
+    rows = [insert({"id": at, "code": f"c{at}"}, at) for at in (0, 1, 2)]
+    stage(engine, [typed(table, [*rows, delete({"id": 1}, 3)])])
+    worker = new_worker()
+    drain(worker)
+
+    def delete_then_copy(*args: Any) -> Any:
+        stage(engine, [typed(table, [delete({"id": 2})])])
+        return copy_part(*args)
+
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.copy_part", delete_then_copy)
+    begin(engine, [column("code", "string"), column("number", "int64", "id")], ["number"])
+    settle(engine, worker)
+    expected = {(at,): {"code": f"c{at}", "number": at, "gone": at > 0} for at in (0, 1, 2)}
+    assert folded(landing_zone, "number") == expected
+    stage(engine, [typed(current(engine, "t"), [insert({"number": 1, "code": "new"}), delete({"number": 2}, 1)])])
+    drain(worker)
+    assert folded(landing_zone, "number") == expected | {(1,): {"code": "new", "number": 1, "gone": False}}
+
+
 def test_many_parts_are_copied_by_spark_tasks(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,8 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
             raise RejectedInput(
                 Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
             )
-        yield _Rows(None, gateway.mirror_rows.typed(table.name, _as_landed(table, columns)))
+        flag = table.options.audit_columns.deleted if table.options.flags_deletes else None
+        yield _Rows(None, gateway.mirror_rows.typed(table.name, _as_landed(table, columns), flag))
         return
     names = [column.name for column in columns]
     with image_snapshot(gateway.engine, table) as snapshot:

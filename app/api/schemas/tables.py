@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
-from app.domain.model.projection.audit_columns import History
+from app.domain.model.projection.audit_columns import Deletes, History
 from app.domain.model.projection.row_filter import Comparison
 from app.domain.model.projection.transforms import MaskMethod
 from app.domain.model.table_options import (
@@ -204,6 +204,9 @@ class OptionsModel(Model):
 
     history: History = History.OFF
     """Whether the files append a row for every change. It can only be chosen when a table is created or recreated."""
+
+    deletes: Deletes = Deletes.APPLY
+    """Whether deleted rows leave the mirror, or stay in it and are true in the audit column `deleted`."""
 
     rename: dict[str, str] = {}
     """Names of columns in the files, by their names in the source."""

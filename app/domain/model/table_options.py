@@ -12,7 +12,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from app.domain.model.projection.audit_columns import NO_AUDIT_COLUMNS, AuditColumns, History, check_audit_columns
+from app.domain.model.projection.audit_columns import (
+    NO_AUDIT_COLUMNS,
+    AuditColumns,
+    Deletes,
+    History,
+    check_audit_columns,
+)
 from app.domain.model.projection.rejections import bad_option, check_members, named, rejection
 from app.domain.model.projection.row_filter import RowFilter, check_filter, check_filter_members
 from app.domain.model.projection.transforms import Constant, Mask, check_transforms
@@ -167,6 +173,7 @@ class TableOptions:
     row_images: RowImages = RowImages.OFF
     audit_columns: AuditColumns = NO_AUDIT_COLUMNS
     history: History = History.OFF
+    deletes: Deletes = Deletes.APPLY
     rename: Mapping[str, str] = field(default_factory=dict)
     """Names of columns in the files, by their names in the source."""
     constants: Mapping[str, Constant] = field(default_factory=dict)
@@ -176,12 +183,17 @@ class TableOptions:
     @property
     def keeps_images(self) -> bool:
         """True if the table keeps a row image of each row: completing partial updates needs one too."""
-        return self.row_images is RowImages.ON or self.reads_images
+        return self.row_images is RowImages.ON or self.partial_updates is PartialUpdates.COMPLETE
 
     @property
     def reads_images(self) -> bool:
-        """True if row images decide what lands: they complete updates, and tell which keys have a row."""
-        return self.partial_updates is PartialUpdates.COMPLETE
+        """True if row images decide what lands: they complete rows, and tell which keys have one."""
+        return self.partial_updates is PartialUpdates.COMPLETE or self.flags_deletes
+
+    @property
+    def flags_deletes(self) -> bool:
+        """True if a deleted row stays in the mirror and in its row image, and both say that it is deleted."""
+        return self.deletes is Deletes.FLAG
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "TableOptions":
@@ -283,7 +295,9 @@ class TableOptions:
             detail = "dead_letters=accept sets changes aside, and source_order=enforce would count them as accepted"
             raise bad_option(detail, "dead_letters")
         taken = check_transforms(self.rename, self.constants, self.masks, schema)
-        check_audit_columns(self.audit_columns, self.history, taken)
+        check_audit_columns(self.audit_columns, self.history, self.deletes, taken)
+        if self.flags_deletes:
+            self._check_flagged_deletes()
         if self.filter is not None:
             self._check_filter(self.filter, schema)
         if self.masks and self.dead_letters is DeadLetters.ACCEPT:
@@ -298,6 +312,12 @@ class TableOptions:
             )
         if self.history is not present.history:
             raise bad_option("history can only be chosen when a table is created or recreated", "history")
+        if present.flags_deletes:
+            if not self.flags_deletes:
+                raise bad_option("deletes=flag stays until the table is recreated: it has deleted rows", "deletes")
+            if self.audit_columns.deleted != present.audit_columns.deleted:
+                detail = "the column of deleted rows stays until the table is recreated"
+                raise bad_option(detail, "audit_columns", "deleted")
         if present.keeps_images and self.keeps_images:
             detail = "cannot change while row images keep source values"
             for name in ("source_timezone", "binary_encoding"):
@@ -313,11 +333,18 @@ class TableOptions:
 
     def _check_filter(self, found: RowFilter, schema: TableSchema) -> None:
         check_filter(found, schema, {*self.exclude, *self.masks})
-        if not schema.key_columns or self.history is not History.OFF:
-            detail = "a filter deletes rows that no longer match, by key: it needs key columns, and history=off"
+        if not schema.key_columns or self.history is not History.OFF or self.flags_deletes:
+            rule = "it needs key columns, history=off and deletes=apply"
+            detail = f"a filter deletes rows that no longer match, by key: {rule}"
             raise bad_option(detail, "filter")
         if self.initial_load is InitialLoad.WITHOUT_MARKER:
             raise bad_option("a filter needs row markers; give initial_load=with_marker too", "filter")
+
+    def _check_flagged_deletes(self) -> None:
+        if not self.keeps_images:
+            raise bad_option("deletes=flag needs row_images=on, for the values of deleted rows", "deletes")
+        if self.initial_load is InitialLoad.WITHOUT_MARKER:
+            raise bad_option("deletes=flag needs row markers; give initial_load=with_marker too", "initial_load")
 
     def _check_keys(self, schema: TableSchema) -> None:
         for key in schema.key_columns:
@@ -333,6 +360,7 @@ _NEWER: Final = (
     "row_images",
     "audit_columns",
     "history",
+    "deletes",
     "rename",
     "constants",
     "masks",
@@ -346,6 +374,7 @@ _NEED_KEYS: Final = {
     "insert_marker": "upsert",
     "reload": "upsert",
     "history": "append_only",
+    "deletes": "flag",
 }
 """Values of options that need key columns."""
 

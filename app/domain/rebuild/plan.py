@@ -98,7 +98,8 @@ def plan_rebuild(
     options.check(schema)
     check_values(options, schema)
     places = tuple(present.names.index(entry.source) for entry in chosen)
-    schema = replace(schema, bare=options.insert_marker is InsertMarker.INSERT and options.filter is None)
+    needs_marker = options.insert_marker is InsertMarker.UPSERT or options.filter is not None or options.flags_deletes
+    schema = replace(schema, bare=not needs_marker)
     return RebuildPlan(with_landing(schema, options), options, places)
 
 

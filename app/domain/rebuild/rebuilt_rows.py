@@ -16,11 +16,12 @@ from app.domain.model.table import Table
 from app.domain.rebuild.plan import RebuildPlan
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import Acceptance, landed
-from app.domain.rows.projection.row_facts import operation_column, with_operations
+from app.domain.rows.projection.row_facts import operation_column, with_deleted, with_operations
 from app.domain.rows.row_image import (
     by_position,
     encode_image,
     encode_images,
+    is_deleted,
     known_lists,
     known_values,
     row_keys,
@@ -48,6 +49,11 @@ class RebuiltRows(NamedTuple):
     batch: pa.RecordBatch
     keys: list[bytes]
     images: list[bytes]
+
+    @property
+    def deleted(self) -> list[bool]:
+        """By row: whether it is flagged as deleted."""
+        return [*map(is_deleted, self.images)]
 
 
 class _Values(NamedTuple):
@@ -88,16 +94,24 @@ def deletes_of(rows: RebuiltRows, plan: RebuildPlan, chosen: Sequence[int]) -> p
 
 
 def landing_batch(
-    batch: pa.RecordBatch, operations: Sequence[Operation], table: Table, plan: RebuildPlan, acceptance: Acceptance
+    batch: pa.RecordBatch,
+    operations: Sequence[Operation],
+    deleted: Sequence[bool],
+    table: Table,
+    plan: RebuildPlan,
+    acceptance: Acceptance,
 ) -> pa.RecordBatch:
-    """Return rows as files of the next generation have them; `operations` are by row, for the audit columns.
+    """Return rows as files of the next generation have them.
 
-    Of a table with a filter these can be fewer, but at least one.
+    `operations` and `deleted`, which are by row, are for the audit columns. Of a table with a filter the rows can be
+    fewer, but at least one.
     """
     rebuilt = replace(table, schema=plan.schema, options=plan.options)
     if not rebuilt.is_projected:
         return batch
     typed = with_operations(batch, operation_column(operations), RowRules(plan.schema, plan.options))
+    if plan.options.flags_deletes:
+        typed = with_deleted(typed, deleted)
     return landed(LandingRows(typed, typed.num_rows), rebuilt, acceptance).batch
 
 
@@ -132,7 +146,9 @@ def _partial_values(images: Sequence[bytes], plan: RebuildPlan, width: int) -> _
     rows = [by_position(known_values(image), width) for image in images]
     columns = [[row.get(place) for row in rows] for place in plan.places]
     written = [
-        encode_image(values, [at for at, place in enumerate(plan.places) if place not in row])
-        for values, row in zip(zip(*columns, strict=True), rows, strict=True)
+        encode_image(
+            values, [at for at, place in enumerate(plan.places) if place not in row], is_deleted=is_deleted(image)
+        )
+        for values, row, image in zip(zip(*columns, strict=True), rows, images, strict=True)
     ]
     return _Values(columns, written)

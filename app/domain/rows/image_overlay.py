@@ -1,4 +1,4 @@
-"""Completes partial updates from row images, over the batches of one table in one transaction.
+"""Completes partial updates and flags deleted rows from row images, over the batches of one table in one transaction.
 
 Invariant: a batch sees the images as the batches before it leave them, and a rejected batch leaves nothing.
 """
@@ -22,8 +22,10 @@ from app.domain.rows.row_image import (
     StoredImage,
     by_position,
     completion,
+    deleted_image,
     encode_image,
     encode_images,
+    is_deleted,
     known_values,
     list_images,
     missing_of,
@@ -35,10 +37,10 @@ from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 
 Layer: TypeAlias = Mapping[bytes, bytes | None]
-"""What one batch leaves: the image of each key that it touched, None for a deleted row."""
+"""What one batch leaves: the image of each key that it touched, None if no row of it is left in the mirror."""
 
 Filled: TypeAlias = dict[int, Sequence[SourceValue]]
-"""The full values of the rows that lacked columns, in order."""
+"""The full values of rows that lacked columns, in order."""
 
 
 @dataclass
@@ -57,16 +59,17 @@ class ImageOverlay:
     def complete(self, rows: LandingRows) -> tuple[LandingRows, Layer]:
         """Return the rows as they land, and what they leave. The overlay itself does not change, see `adopt`.
 
-        The rows are complete and in landing order; an insert of a key that has a row becomes an upsert. Raises
-        RejectedInput `incomplete_update` naming each column that no image gives, `ambiguous_key_change`, `key_in_use`
-        or `body_too_large`; TooMuchTogether if the requests before leave no room for this one.
+        The rows are complete and in landing order. An insert of a key that has a row becomes an upsert. If the table
+        flags deletes, a delete of such a key becomes an update with all values of the row. Raises RejectedInput
+        `incomplete_update` naming each column that no image gives, `ambiguous_key_change`, `key_in_use` or
+        `body_too_large`; TooMuchTogether if the requests before leave no room for this one.
         """
         images = rows.images
         if images is None:
             return rows, {}
         if not images.incomplete and not images.key_changes:
             layer = dict(zip(images.keys, images.images, strict=True))
-            if not self._may_repeat(images, layer):
+            if not self._may_repeat(images, layer) and not self._flags(images):
                 return rows, layer
         walk = _Walk(self, images)
         if not walk.run_at_once():
@@ -80,19 +83,28 @@ class ImageOverlay:
             self.written[key] = None if image is None else StoredImage(image, sequence)
 
     def is_live(self, key: bytes) -> bool | None:
-        """Tell whether the batches before leave a row with this key; None if no image tells."""
+        """Tell whether the batches before leave a row with this key in the source; None if no image tells."""
+        found = self.image(key)
+        if found is not None:
+            return not is_deleted(found.image)
+        if key in self.written:
+            return False
+        return True if key in self.present else None
+
+    def is_mirrored(self, key: bytes) -> bool:
+        """Tell whether the batches before leave a row with this key in the mirror, deleted or not."""
         if key in self.written:
             return self.written[key] is not None
-        return True if key in self.present or key in self.stored else None
+        return key in self.present or key in self.stored
 
     def image(self, key: bytes) -> StoredImage | None:
         """Return the image of the row with this key as the batches before leave it."""
         return self.written[key] if key in self.written else self.stored.get(key)
 
     def known(self, key: bytes) -> Known | None:
-        """Return the values of the row with this key as the batches before leave it, None without an image."""
+        """Return the values of the row with this key as the batches before leave it, None if no image has them."""
         stored = self.image(key)
-        if stored is None:
+        if stored is None or is_deleted(stored.image):
             return None
         if not self.table.returned_columns:
             return known_values(stored.image)
@@ -119,15 +131,21 @@ class ImageOverlay:
         live = (self.written.keys(), self.stored.keys(), self.present)
         return any(not layer.keys().isdisjoint(keys) for keys in live)
 
+    def _flags(self, images: ImageRows) -> bool:
+        """Tell whether rows are deleted, and stay in the mirror."""
+        return self.table.options.flags_deletes and None in images.images
+
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
         batch = rows.batch
         if walk.filled:
             missing = {entry.missing for entry in images.incomplete.values()}
             batch = self._filled(batch, walk.filled, {ordinal for columns in missing for ordinal in columns.ordinals})
+        if walk.flagged:
+            names, keys = self.table.schema.names, self.table.schema.key_set
+            batch = self._filled(batch, walk.flagged, [at for at, name in enumerate(names) if name not in keys])
+            batch = _marked(batch, walk.flagged, RowMarker.UPDATE)
         if walk.repeated:
-            repeated = chosen_rows(batch.num_rows, walk.repeated)
-            markers = pc.if_else(repeated, pa.scalar(RowMarker.UPSERT, pa.int32()), batch.column(batch.num_columns - 1))
-            batch = pa.RecordBatch.from_arrays([*batch.columns[:-1], markers], schema=batch.schema)
+            batch = _marked(batch, walk.repeated, RowMarker.UPSERT)
         batch = in_order(batch, walk.order)
         return rows if batch is rows.batch else replace(rows, batch=batch, repeated_inserts=len(walk.repeated))
 
@@ -143,6 +161,13 @@ class ImageOverlay:
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
+def _marked(batch: pa.RecordBatch, rows: Collection[int], marker: RowMarker) -> pa.RecordBatch:
+    """Return the batch with another marker in these rows."""
+    chosen, present = chosen_rows(batch.num_rows, rows), batch.column(batch.num_columns - 1)
+    markers = pc.if_else(chosen, pa.scalar(int(marker), pa.int32()), present)
+    return pa.RecordBatch.from_arrays([*batch.columns[:-1], markers], schema=batch.schema)
+
+
 @dataclass
 class _Walk:
     """Walks the rows of one batch in landing order; each sees what the rows before it leave."""
@@ -152,10 +177,12 @@ class _Walk:
     layer: dict[bytes, bytes | None] = field(default_factory=dict)
     filled: Filled = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
+    flagged: Filled = field(default_factory=dict)
+    """The full values of deleted rows that stay in the mirror."""
     repeated: list[int] = field(default_factory=list)
     """Inserts whose key already has a row."""
     completed_size: int = 0
-    """Bytes of the images that partial updates were completed to."""
+    """Bytes of the images that partial updates were completed to, and of those of deleted rows."""
     _before_delete: dict[int, tuple[Known | None, Layer]] = field(default_factory=dict)
     """By row that moves to another key: its values, and what the layer had for its key."""
     _problems: list[Problem] = field(default_factory=list)
@@ -163,10 +190,12 @@ class _Walk:
     def run_at_once(self) -> bool:
         """Do what `run` does for rows that do not depend on each other; return False, with nothing done, for others.
 
-        Each row has another key, and the stored images know every column.
+        Each row has another key, none is flagged, and the stored images know every column.
         """
         images, overlay, width = self.images, self.overlay, len(self.overlay.table.schema.names)
         if images.key_changes or overlay.table.returned_columns or len({*images.keys}) < len(images.keys):
+            return False
+        if overlay.table.options.flags_deletes and images.deletes:
             return False
         entries = images.incomplete.values()
         if any(entry.unknown or entry.missing.optional for entry in entries):
@@ -186,7 +215,7 @@ class _Walk:
         self.filled = dict(zip(images.incomplete, rows, strict=True))
         self.layer = dict(zip(images.keys, images.images, strict=True))
         self.layer.update(zip(map(images.keys.__getitem__, images.incomplete), completed, strict=True))
-        self.repeated = [row for row in images.inserts if overlay.is_live(images.keys[row])]
+        self.repeated = [row for row in images.inserts if overlay.is_mirrored(images.keys[row])]
         self.order = [*range(len(images.keys))]
         return True
 
@@ -207,19 +236,23 @@ class _Walk:
     def _land_rows(self) -> None:
         images, table = self.images, self.overlay.table
         changes = KeyChanges(images.key_changes, table.schema, table.options, has_images=True)
-        inserts = {*images.inserts}
+        flags, inserts = table.options.flags_deletes, {*images.inserts}
+        if flags:  # a row can move to the key of a deleted one
+            inserts.update(change.row + 1 for change in images.key_changes)
         for row in changes.landing_order(images.keys, self._is_live):
             self.order.append(row)
             key, image = images.keys[row], images.images[row]
+            if row in inserts and self._is_mirrored(key):
+                self.repeated.append(row)
             incomplete = images.incomplete.get(row)
             if incomplete is not None:
                 self._fill(row, key, incomplete)
                 continue
             if image is None:
                 self._note_delete(row, key)
-            elif row in inserts and self._is_live(key):
-                self.repeated.append(row)
+                image = self._flag(row, key) if flags else None
             self.layer[key] = image
+        self.flagged = dict(sorted(self.flagged.items()))
 
     def _fill(self, row: int, key: bytes, incomplete: IncompleteRow) -> None:
         moved = incomplete.missing.moved
@@ -243,6 +276,22 @@ class _Walk:
         self.completed_size += len(completed)
         self.overlay.completed.check(self.completed_size)
 
+    def _flag(self, row: int, key: bytes) -> bytes | None:
+        """Return the image of a deleted row, and let it land with its values; None if the mirror has no such row.
+
+        Its values are those that have landed: a column that returned to the source included.
+        """
+        stored = self.overlay.image(key)
+        image = self.layer.get(key, stored and stored.image)
+        if image is None:
+            return None
+        known = known_values(image)
+        flagged = image if is_deleted(image) else deleted_image(known)
+        self.flagged[row] = [value_in(known, at) for at in range(len(self.overlay.table.schema.names))]
+        self.completed_size += len(flagged)
+        self.overlay.completed.check(self.completed_size)
+        return flagged
+
     def _note_delete(self, row: int, key: bytes) -> None:
         following = self.images.incomplete.get(row + 1)
         if following is not None and following.missing.moved:
@@ -251,15 +300,21 @@ class _Walk:
     def _restore(self, row: int) -> None:
         """Put a row that could not move back under its old key, unless another row is there now."""
         key = self.images.keys[row]
-        if self.layer.get(key) is None:
+        if not self._is_live(key):
             self.layer.pop(key, None)
             self.layer |= self._before_delete[row][1]
 
     def _known(self, key: bytes) -> Known | None:
         if key in self.layer:
             image = self.layer[key]
-            return None if image is None else known_values(image)
+            return None if image is None or is_deleted(image) else known_values(image)
         return self.overlay.known(key)
 
     def _is_live(self, key: bytes) -> bool | None:
-        return self.layer[key] is not None if key in self.layer else self.overlay.is_live(key)
+        if key not in self.layer:
+            return self.overlay.is_live(key)
+        image = self.layer[key]
+        return image is not None and not is_deleted(image)
+
+    def _is_mirrored(self, key: bytes) -> bool:
+        return self.layer[key] is not None if key in self.layer else self.overlay.is_mirrored(key)

@@ -1,7 +1,8 @@
 """Row images: the latest full row of each key, from which partial updates are completed.
 
 An image is JSON: a list of the source's values in the order of the table's columns. If the value of a column is
-unknown, it is an object of values by position instead, with the number of columns under position -1. A column that was
+unknown, it is an object of values by position instead, with the number of columns under position -1. So is the image
+of a row that is deleted and stays in the mirror, with true under position -2 before them. A column that was
 added after the image was written is NULL in it, as in the mirrored row. Images are stored by row key, which is the
 typed key in canonical form. An update of a hundred bytes can become a row of any size, so the size of a request does
 not bound its images; `CompletedBytes` does.
@@ -57,6 +58,12 @@ WIDTH: Final = -1
 """The position under which an image with unknown columns has the number of columns of the table."""
 
 
+DELETED: Final = -2
+"""The first position of an image of a deleted row, with true under it."""
+
+_DELETED_START: Final = b'{"-2":'
+
+
 class StoredImage(NamedTuple):
     """An image, and the sequence of the batch that wrote it."""
 
@@ -94,18 +101,39 @@ class ImageRows:
         """Return the keys whose stored images are needed to complete rows."""
         return {self.keys[row - 1 if entry.missing.moved else row] for row, entry in self.incomplete.items()}
 
+    @property
+    def deletes(self) -> Sequence[int]:
+        """The rows that are deleted."""
+        return [row for row, image in enumerate(self.images) if image is None and row not in self.incomplete]
+
+    def flagged(self) -> set[bytes]:
+        """Return the keys whose stored images are needed to flag deletes: of deleted rows, and of rows that move."""
+        moved = {self.keys[change.row + 1] for change in self.key_changes}
+        return moved.union(map(self.keys.__getitem__, self.deletes))
+
     def asked(self) -> set[bytes]:
         """Return the keys of which it matters whether an image is stored."""
         moved = {self.keys[change.row + offset] for change in self.key_changes for offset in (0, 1)}
         return moved.union(map(self.keys.__getitem__, self.inserts))
 
 
-def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = ()) -> bytes:
+def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = (), *, is_deleted: bool = False) -> bytes:
     """Return the image of a row whose values at some positions are unknown."""
-    if not unknown:
+    if not unknown and not is_deleted:
         return _ENCODER.encode(values)
     known = {ordinal: value for ordinal, value in enumerate(values) if ordinal not in unknown}
-    return _ENCODER.encode({WIDTH: len(values), **known})
+    return _ENCODER.encode({**({DELETED: True} if is_deleted else {}), WIDTH: len(values), **known})
+
+
+def deleted_image(known: Known) -> bytes:
+    """Return the image of a row with these values once it is deleted."""
+    by_place = known if isinstance(known, dict) else {WIDTH: len(known), **dict(enumerate(known))}
+    return _ENCODER.encode({DELETED: True, **by_place})
+
+
+def is_deleted(image: bytes) -> bool:
+    """Tell whether an image is that of a deleted row."""
+    return image.startswith(_DELETED_START)
 
 
 def encode_images(rows: Sequence[Sequence[SourceValue]]) -> list[bytes]:
@@ -154,6 +182,7 @@ def decode_image(image: bytes) -> dict[int, SourceValue]:
     found = known_values(image)
     known = found if isinstance(found, dict) else dict(enumerate(found))
     known.pop(WIDTH, None)
+    known.pop(DELETED, None)
     return known
 
 

@@ -150,6 +150,8 @@ def image_overlay(
     if not images:
         return ImageOverlay(table, {}, completed=completed)
     wanted = set[bytes]().union(*(rows.wanted() for rows in images))
+    if table.options.flags_deletes:
+        wanted = wanted.union(*(rows.flagged() for rows in images))
     asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
     stored = read_row_images(connection, table.table_id, table.generation, wanted, places) if wanted else {}
     present = read_present_keys(connection, table.table_id, table.generation, asked) if asked else frozenset()

@@ -115,7 +115,7 @@ def read_row_images(
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk, "max_bytes": left}
         row = connection.exec_driver_sql(SELECT_ROW_IMAGES, parameters, execution_options=BINARY_RESULT).one()
         if (left := left - (row[3] or 0)) < 0:
-            detail = f"the row images for these partial updates take more than {MAX_COMPLETED_BYTES} bytes"
+            detail = f"the row images that these changes need take more than {MAX_COMPLETED_BYTES} bytes"
             raise RejectedInput(Code.BODY_TOO_LARGE, detail)
         if row[0]:
             found.update(zip(row[0], map(StoredImage, row[1], row[2]), strict=True))

@@ -36,8 +36,8 @@ Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedIn
 def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
     """Return the payloads that these requests make if all of them are staged as they are.
 
-    Encoding needs no lock, so it happens before the transaction. Left out are tables with partial updates to complete,
-    and tables whose files say where or when a batch is accepted: the sequence lock decides both.
+    Encoding needs no lock, so it happens before the transaction. Left out are tables with partial updates to complete
+    or deletes to flag, and tables whose files say where or when a batch is accepted: the sequence lock decides both.
     """
     batches_of_block: dict[BlockKey, list[Batch]] = defaultdict(list)
     for request in requests:
@@ -97,8 +97,9 @@ def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
 
 def _lock_decides(batch: Batch) -> bool:
     """Tell whether only the sequence lock says how the rows of a batch land."""
-    is_incomplete = batch.rows.images is not None and len(batch.rows.images.incomplete) > 0
-    return is_incomplete or needs_acceptance(batch.table)
+    images, flags = batch.rows.images, batch.table.options.flags_deletes
+    depends = images is not None and (len(images.incomplete) > 0 or (flags and None in images.images))
+    return depends or needs_acceptance(batch.table)
 
 
 def _stage(

@@ -1,4 +1,4 @@
-"""Reads all row images of a table as they were at one moment, while changes go on."""
+"""Reads the row images of all present rows of a table as they were at one moment, while changes go on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Table
+from app.domain.rows.row_image import is_deleted
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import scan_row_images
 from app.staging.connection.database import Engine, translated_errors
@@ -19,7 +20,7 @@ SELECT_LAST_SEQUENCE = sa.text("SELECT last_sequence FROM mirrorgate.table_count
 
 
 class ImageSnapshot(NamedTuple):
-    """The row images of a table after its batch `sequence`."""
+    """The row images of a table after its batch `sequence`, without those of rows that are flagged as deleted."""
 
     table: Table
     sequence: BatchSequence
@@ -43,4 +44,5 @@ def image_snapshot(engine: Engine, table: Table) -> Iterator[ImageSnapshot]:
             present.require_images()
             sequence = connection.execute(SELECT_LAST_SEQUENCE, {"table_id": table.table_id}).scalar_one()
             chunks = scan_row_images(connection, table.table_id, table.generation, _IMAGES_AT_ONCE)
-            yield ImageSnapshot(present, BatchSequence(sequence), (list(chunk.values()) for chunk in chunks))
+            images = ([image for image in chunk.values() if not is_deleted(image)] for chunk in chunks)
+            yield ImageSnapshot(present, BatchSequence(sequence), images)

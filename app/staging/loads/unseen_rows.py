@@ -14,7 +14,7 @@ from app.domain.loads.load_session import LoadSession
 from app.domain.model.change import Change, Operation
 from app.domain.model.table import Table
 from app.domain.rows.landing_rows import LandingRows, landing_rows
-from app.domain.rows.row_image import decode_image
+from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import read_row_images
@@ -61,10 +61,11 @@ def next_unseen(connection: sa.Connection, table: Table, load: LoadSession, *, k
         through = bytes(page[-1][0]) if page else None
     if not unseen:
         return UnseenPage(None, through)
-    images = read_row_images(connection, table.table_id, table.generation, unseen)
-    if not images:  # the stream has deleted them since
+    found = read_row_images(connection, table.table_id, table.generation, unseen)
+    images = {key: stored.image for key, stored in found.items() if not is_deleted(stored.image)}
+    if not images:  # the stream has deleted them, since or before
         return UnseenPage(None, through)
-    return UnseenPage(_deletes({key: stored.image for key, stored in images.items()}, table), through)
+    return UnseenPage(_deletes(images, table), through)
 
 
 def note_scanned(connection: sa.Connection, load: LoadSession, scanned_through: bytes) -> LoadSession:

@@ -68,7 +68,8 @@ def _correct(connection: sa.Connection, table: Table, rebuild: Rebuild, changed:
         return [Finding(None, Code.KEY_IN_USE, duplicates, 1)]
     batch = pa.concat_batches([deletes_of(before, plan, gone), after.batch])
     operations = [Operation.DELETE] * len(gone) + [Operation.UPSERT] * len(after.keys)
-    sequence = _stage(connection, table, rebuild, batch, operations)
+    deleted = [True] * len(gone) + after.deleted
+    sequence = _stage(connection, table, rebuild, batch, operations, deleted)
     images = dict(zip(after.keys, (StoredImage(image, sequence) for image in after.images), strict=True))
     write_row_images(connection, table.table_id, next_generation, images)
     return []
@@ -80,6 +81,7 @@ def _stage(
     rebuild: Rebuild,
     batch: pa.RecordBatch,
     operations: Sequence[Operation],
+    deleted: Sequence[bool],
 ) -> BatchSequence:
     """Stage the corrections under a schema version with the row marker; return their sequence."""
     plan = rebuild.plan
@@ -89,7 +91,7 @@ def _stage(
     if last.version < version:
         store_version(connection, rebuild.table_id, rebuild.next_generation, version, plan.marked)
     sequence = BatchSequence(last.sequence + 1)
-    landing = landing_batch(batch, operations, table, plan, Acceptance(sequence, datetime.now(UTC)))
+    landing = landing_batch(batch, operations, deleted, table, plan, Acceptance(sequence, datetime.now(UTC)))
     block = NewBlock(
         rebuild.table_id,
         rebuild.next_generation,

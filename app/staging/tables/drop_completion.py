@@ -24,7 +24,8 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.projection.landing_projection import Acceptance, landed
-from app.domain.rows.row_image import decode_image
+from app.domain.rows.projection.row_facts import with_deleted
+from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.block_insert import NewBlock, stage_blocks
 from app.staging.batches.row_images import move_row_images, scan_row_images
@@ -172,6 +173,8 @@ def _stage_from_images(connection: sa.Connection, old: Generation, table: Table)
     for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, ROWS_PER_BLOCK), start=1):
         first = BatchSequence(sequence)
         rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
+        if table.options.flags_deletes:
+            rows = replace(rows, batch=with_deleted(rows.batch, [*map(is_deleted, chunk.values())]))
         rows = landed(rows, table, Acceptance(first, staged_at))
         payload = encode_payload([rows.batch])
         life = (table.table_id, table.generation, table.schema_version)

@@ -79,7 +79,8 @@ def register_table(
     chain gets each new schema version before any of its data.
 
     A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
-    `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name` or `old_row_images`.
+    `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name`, `old_row_images`, or `no_row_images` if deletes are
+    to be flagged and rows have no image.
     """
     if wanted is not None:
         created = _create(connection, name, wanted, options, given, marker_first)
@@ -197,7 +198,10 @@ def _change(
         advance_version(connection, table, schema, marker_first=marker_first)
     if outcome is RegistrationOutcome.UNCHANGED:
         return Registration(table, outcome)
-    return Registration(_must_find(connection, name), outcome, before=table)
+    changed = _must_find(connection, name)
+    if options.flags_deletes:
+        changed.require_images()
+    return Registration(changed, outcome, before=table)
 
 
 def _lock(connection: sa.Connection, name: TableName, options: TableOptions) -> tuple[Table, BatchSequence]:

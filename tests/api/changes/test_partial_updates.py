@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.calls import EMPLOYEES, REGION, Gateway, insert, problem
 from tests.api.conftest import ClientWith
+from tests.support.samples.messages import arcion
 
 COLUMNS: Final = {"r_regionkey": "int32", "r_name": "string", "r_comment": "string"}
 
@@ -145,6 +146,23 @@ def test_a_dry_run_shows_stored_values_only_to_a_key_with_read(gateway: Gateway,
         shown = reader.arcion(region_update("1", r_name="z"), dry_run=True).json()["tables"][0]
         assert shown["rows"][0]["r_comment"] == "SECRET"
         assert "withheld" not in shown
+
+
+def test_a_dry_run_shows_the_values_of_a_flagged_row_only_to_a_key_with_read(
+    gateway: Gateway, client_with: ClientWith
+) -> None:
+    flag = {"deletes": "flag", "row_images": "on", "audit_columns": {"deleted": "gone"}, "rename": {"note": "memo"}}
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"], **flag).raise_for_status()
+    gateway.rows("t", {"id": 1, "note": "SECRET"}, {"id": 2, "note": "SECRET"}).raise_for_status()
+    deletes = ({"__op__": "delete", "id": key} for key in (1, 2))
+    answer = client_with("ingest").rows("t", {"id": 3, "note": "n"}, *deletes, dry_run=True)
+    [table] = answer.json()["tables"]
+    assert table["rows"][1:] == [{"id": key, "gone": True, "__rowMarker__": 1} for key in (1, 2)]
+    assert table["withheld"] == [{"row": row, "columns": ["memo"]} for row in (1, 2)]
+    moved = arcion("t", {"id": "1", "note": "SECRET"}, {"id": "4", "note": "n"})
+    answer = client_with("ingest").arcion(insert("t", id="5", note="n"), moved, dry_run=True)
+    assert "SECRET" not in answer.text
+    assert [hidden["row"] for hidden in answer.json()["tables"][0]["withheld"]] == [0, 1, 2]
 
 
 def test_switching_the_option_off_and_on_again_starts_without_images(gateway: Gateway) -> None:

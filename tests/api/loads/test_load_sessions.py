@@ -71,6 +71,27 @@ def test_a_full_load_replaces_the_rows_and_the_stream_wins(gateway: Gateway, tab
     assert complete(gateway, load) == done
 
 
+def test_a_full_load_flags_the_rows_that_it_lacks_once_and_brings_deleted_ones_back(
+    gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    flag = {"deletes": "flag", "row_images": "on", "audit_columns": {"deleted": "gone"}}
+    gateway.register(TABLE, COLUMNS, ["id"], **flag).raise_for_status()
+    gateway.rows(TABLE, {"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}).raise_for_status()
+    gateway.rows(TABLE, {"id": 2, "__op__": "delete"}).raise_for_status()
+    deletes = []
+    for keys in ((1, 2), (1, 2)):
+        load = begin(gateway)
+        loaded(gateway, load, *({"id": key, "name": "new"} for key in keys)).raise_for_status()
+        deletes.append(complete(gateway, load)["deletes"])
+    assert deletes == [1, 0]
+    rows = [row for batch in staged_batches(api_engine, current(api_engine, TABLE)) for row in batch]
+    assert {row["id"]: (row["name"], row["gone"]) for row in rows} == {
+        1: ("new", False),
+        2: ("new", False),
+        3: ("c", True),
+    }
+
+
 def test_an_append_deletes_nothing(gateway: Gateway, table: str, api_engine: sa.Engine) -> None:
     gateway.rows(table, {"id": 1, "name": "kept"}).raise_for_status()
     load = begin(gateway, "append")

@@ -1,6 +1,7 @@
 """Read a body of a form on the columnar path, and compare it with the exact path."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Never
 
@@ -10,7 +11,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceVersion
@@ -26,14 +27,14 @@ _FULL: Final = TableOptions(audit_columns=AuditColumns("operation of it", "time 
 _PARTIAL: Final = replace(_FULL, partial_updates=PartialUpdates.COMPLETE)
 
 
-def check_paths_agree(form: Form, table: SourceTable, events: Events) -> bool:
+def check_paths_agree(form: Form, table: SourceTable, events: Events, options: TableOptions | None = None) -> bool:
     """Check that the columnar path gives the rows of the exact path, or nothing; return whether it read the body.
 
-    The rows include what audit columns need of each change.
+    The rows include what audit columns need of each change, and what they leave as row images.
     """
     if form.request is None:
         return False
-    options = _PARTIAL if form.is_partial else _FULL
+    options = options or (_PARTIAL if form.is_partial else _FULL)
     place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
     known = Table(*place, with_landing(schema(table), options), options)
     cache = _cache(table, known)
@@ -46,7 +47,13 @@ def check_paths_agree(form: Form, table: SourceTable, events: Events) -> bool:
     assert batch.rows.batch.equals(expected.batch)
     assert batch.rows.changes == expected.changes
     assert batch.rows.source_position == expected.source_position
+    assert _kept(batch.rows) == _kept(expected)
     return True
+
+
+def _kept(rows: LandingRows) -> tuple[Sequence[bytes], Sequence[bytes | None]] | None:
+    """Return the keys of row images and what the rows leave of them; None if the table keeps none."""
+    return None if rows.images is None else (rows.images.keys, rows.images.images)
 
 
 def _cache(table: SourceTable, known: Table) -> TableCache:

@@ -43,7 +43,7 @@ def staged_batches(engine: sa.Engine, table: Table) -> list[list[dict[str, Any]]
         assert first_sequence == len(batches) + 1
         with engine.begin() as connection:
             schema = schema_of_version(connection, table.table_id, table.generation, version)
-        rows = decode_payload(payload, schema.arrow).to_pylist()
+        rows = decode_payload(payload, schema.landing.arrow).to_pylist()
         assert len(rows) == sum(sizes)
         for size in sizes:
             batches.append(rows[:size])

@@ -17,6 +17,13 @@ class History(StrEnum):
     APPEND_ONLY = "append_only"
 
 
+class Deletes(StrEnum):
+    """Whether a deleted row leaves the mirror, or stays in it with the audit column `deleted` true."""
+
+    APPLY = "apply"
+    FLAG = "flag"
+
+
 class AuditValue(StrEnum):
     """What an audit column holds."""
 
@@ -63,8 +70,11 @@ class AuditColumns:
 NO_AUDIT_COLUMNS: Final = AuditColumns()
 
 
-def check_audit_columns(audit: AuditColumns, history: History, taken: set[str]) -> None:
-    """Raise RejectedInput `bad_option` for a name that no new column can have, or that is taken by a folded name."""
+def check_audit_columns(audit: AuditColumns, history: History, deletes: Deletes, taken: set[str]) -> None:
+    """Raise RejectedInput `bad_option` for a name that no new column can have, or that is taken by a folded name.
+
+    Also for a column of deleted rows that nothing fills, or that is missing.
+    """
     for value, name in audit.named.items():
         with named("audit_columns", value):
             check_new_column_name(name)
@@ -72,6 +82,10 @@ def check_audit_columns(audit: AuditColumns, history: History, taken: set[str]) 
             detail = f"another column is named {name!r} (letter case does not count)"
             raise bad_option(detail, "audit_columns", value)
         taken.add(name.casefold())
-    if audit.deleted is not None and history is History.OFF:
-        detail = "no row that lands is a deleted one; deleted needs history=append_only"
+    if deletes is Deletes.FLAG and audit.deleted is None:
+        raise bad_option("deletes=flag needs the name of a column, audit_columns.deleted", "deletes")
+    if deletes is Deletes.FLAG and history is not History.OFF:
+        raise bad_option("history=append_only has a row for every delete; it needs deletes=apply", "deletes")
+    if deletes is Deletes.APPLY and history is History.OFF and audit.deleted is not None:
+        detail = "no row that lands is a deleted one; deleted needs deletes=flag or history=append_only"
         raise bad_option(detail, "audit_columns", AuditValue.DELETED)

@@ -108,7 +108,7 @@ class _Projection:
         if value in _OF_ACCEPTANCE:
             assert self._acceptance is not None
             return self._accepted(value, column, self._acceptance)
-        if value is AuditValue.DELETED:
+        if value is AuditValue.DELETED and not self._table.options.flags_deletes:
             return pc.equal(self._markers, int(RowMarker.DELETE))
         return self._typed.column(carried(value))
 

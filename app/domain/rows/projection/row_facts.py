@@ -15,10 +15,12 @@ from app.domain.model.change import Change, Operation, SourceTime
 from app.domain.model.projection.audit_columns import AuditValue
 from app.domain.model.table_schema import ColumnType, TypeName
 from app.domain.rows.conversion.column_conversion import BadValues, convert_texts
-from app.domain.rows.row_rules import RowRules
+from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.shaped_changes import ChangeFacts, ShapedChanges
 
 _CARRIED: Final = frozenset({AuditValue.OPERATION, AuditValue.SOURCE_TIMESTAMP, AuditValue.SOURCE_POSITION})
+_CARRIED_WITH_FLAGS: Final = _CARRIED | {AuditValue.DELETED}
+"""A delete that is flagged lands as an update, so its marker no longer tells that it is one."""
 _OPERATIONS: Final = [*Operation]
 _NAMES: Final = ["upsert" if operation is Operation.MERGE else str(operation) for operation in _OPERATIONS]
 _CODES: Final = {operation: code for code, operation in enumerate(_OPERATIONS)}
@@ -38,7 +40,10 @@ def carried(value: AuditValue) -> str:
 
 def needed_facts(rules: RowRules) -> Collection[AuditValue]:
     """Return the facts that the files of a table need of each row."""
-    return _CARRIED.intersection(rules.options.audit_columns.named) if rules.schema.lands_as is not None else ()
+    if rules.schema.lands_as is None:
+        return ()
+    carries = _CARRIED_WITH_FLAGS if rules.options.flags_deletes else _CARRIED
+    return carries.intersection(rules.options.audit_columns.named)
 
 
 def with_facts_of_changes(
@@ -82,6 +87,12 @@ def with_operations(batch: pa.RecordBatch, operations: pa.StringArray, rules: Ro
     return _with_facts(batch, facts, operations, ChangeFacts(nothing, nothing)) if facts else batch
 
 
+def with_deleted(batch: pa.RecordBatch, deleted: Sequence[bool]) -> pa.RecordBatch:
+    """Return the rows of a table that flags deletes, some of them as deleted ones whatever their markers are."""
+    at = batch.schema.get_field_index(carried(AuditValue.DELETED))
+    return batch.set_column(at, batch.schema.field(at), pa.array(deleted, pa.bool_()))
+
+
 def operation_column(operations: Sequence[Operation]) -> pa.StringArray:
     """Return the names of operations, by row; a merge is an upsert."""
     if operations and operations.count(operations[0]) == len(operations):
@@ -120,6 +131,7 @@ def _with_facts(
         AuditValue.OPERATION: operations,
         AuditValue.SOURCE_TIMESTAMP: source_times(written.times) if AuditValue.SOURCE_TIMESTAMP in facts else None,
         AuditValue.SOURCE_POSITION: pa.array(written.positions, pa.string()),
+        AuditValue.DELETED: pc.equal(batch.column(batch.num_columns - 1), int(RowMarker.DELETE)),
     }
     chosen = [value for value in arrays if value in facts]
     *fields, marker = batch.schema
