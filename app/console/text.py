@@ -19,6 +19,11 @@ def count(number: float | None) -> str:
     return NONE if number is None else f"{round(number):,}"
 
 
+def amount(number: int, one: str, several: str | None = None) -> str:
+    """Return how many there are with their name, such as `1 row` or `12,345 rows`."""
+    return f"{count(number)} {one if number == 1 else several or one + 's'}"
+
+
 def short_count(number: float | None) -> str:
     """Return a number in at most five characters, such as `9,999`, `12.3k` or `4.5M`."""
     if number is None:

@@ -211,7 +211,7 @@ def _paused(glances: Sequence[Glance]) -> Iterator[Trouble]:
         yield Trouble(
             "warn",
             "paused",
-            f"{len(paused)} paused {'table' if len(paused) == 1 else 'tables'}",
+            text.amount(len(paused), "paused table"),
             f"{names}{more}: {text.count(waiting)} rows wait. An operator paused them.",
             "Resume them when the reason is gone; changes are accepted until the backlog is full.",
             "/console/tables?state=paused",

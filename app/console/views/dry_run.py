@@ -136,7 +136,7 @@ def landed(
         for number, words in ((ignored, "messages without a change"), (duplicates, "duplicates"))
         if number
     ]
-    title = f"Accepted: {text.count(rows)} {'row' if rows == 1 else 'rows'} would land."
+    title = f"Accepted: {text.amount(rows, 'row')} would land."
     said = " ".join(["Nothing was staged.", *([f"Passed over: {', '.join(passed_over)}."] if passed_over else [])])
     return replace(
         try_page(typed),

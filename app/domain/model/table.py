@@ -98,6 +98,11 @@ class Table:
         """True if rows of landing files are others than the rows of the source."""
         return self.schema.lands_as is not None or self.options.filter is not None
 
+    @property
+    def has_images(self) -> bool:
+        """True if every row of the table has a row image."""
+        return self.options.keeps_images and self.images_complete
+
     def require_images(self) -> None:
         """Raise RejectedInput `no_row_images` unless every row of the table has a row image."""
         if not self.options.keeps_images:

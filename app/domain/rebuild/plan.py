@@ -54,6 +54,11 @@ class RebuildPlan:
         """The schema of files that have more than inserts."""
         return with_landing(replace(self.schema, bare=False), self.options)
 
+    def columns_from(self, present: TableSchema) -> tuple[RebuiltColumn, ...]:
+        """Return the columns of the plan, with those of the present schema that have their values."""
+        pairs = zip(self.schema.columns, self.places, strict=True)
+        return tuple(RebuiltColumn(column, present.names[place]) for column, place in pairs)
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as it is stored."""
         return {"schema": self.schema.to_json(), "options": self.options.to_stored(), "places": list(self.places)}

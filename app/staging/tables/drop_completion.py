@@ -163,7 +163,7 @@ def _lands_images(table: Table) -> bool:
     Incomplete images lack rows, or are older than these where a backfill died, and a history has more than the newest
     row of a key.
     """
-    return table.options.keeps_images and table.images_complete and table.options.history is History.OFF
+    return table.has_images and table.options.history is History.OFF
 
 
 def _stage_from_images(connection: sa.Connection, old: Generation, table: Table) -> int:

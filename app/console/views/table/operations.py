@@ -19,7 +19,9 @@ class Action(StrEnum):
     RESUME = "resume"
     FLUSH = "flush"
     REPAIR = "repair"
+    ABORT = "abort"
     RELEASE = "release"
+    REBUILD = "rebuild"
     RECREATE = "recreate"
     DROP = "drop"
 
@@ -46,10 +48,14 @@ WORDINGS: Final[Mapping[Action, Wording]] = {
     Action.REPAIR: Wording(
         "Write the file again", "A repair is asked for.", "The drain writes the file again, with the same rows."
     ),
+    Action.ABORT: Wording("Abort", "The load session is aborted.", "What it landed stays. Another load can begin."),
     Action.RELEASE: Wording(
         "Release",
         "The table is released.",
         "The drain compares folder and ledger again, and publishes what has waited.",
+    ),
+    Action.REBUILD: Wording(
+        "Rebuild", "The table is being rebuilt.", "A drain copies its rows. Changes are accepted all the time."
     ),
     Action.RECREATE: Wording(
         "Recreate", "The table is being recreated.", "The drain deletes its folder; then the next generation begins."
@@ -59,18 +65,20 @@ WORDINGS: Final[Mapping[Action, Wording]] = {
     ),
 }
 
+_NOT_DROPPING: Final = frozenset({TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED})
 _OPEN_TO: Final[Mapping[Action, frozenset[TableState]]] = {
     Action.RELEASE: frozenset({TableState.QUARANTINED}),
     Action.RESUME: frozenset({TableState.PAUSED}),
     Action.PAUSE: frozenset({TableState.ACTIVE}),
     Action.FLUSH: frozenset({TableState.ACTIVE}),
-    Action.RECREATE: frozenset({TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED}),
-    Action.DROP: frozenset({TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED}),
+    Action.REBUILD: _NOT_DROPPING,
+    Action.RECREATE: _NOT_DROPPING,
+    Action.DROP: _NOT_DROPPING,
 }
 """The states in which the page offers an action, in the order of the buttons."""
 
-CONFIRMED: Final = frozenset({Action.RELEASE, Action.RECREATE, Action.DROP})
-"""Actions with a page of their own, which shows the consequences and asks for the generation."""
+CONFIRMED: Final = frozenset({Action.RELEASE, Action.REBUILD, Action.RECREATE, Action.DROP})
+"""Actions with pages of their own, which show the consequences and ask for the generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +96,14 @@ class ConfirmView:
     """The page that asks before an action."""
 
     head: TableHead
-    action: Action
-    label: str
+    title: str
+    question: str
+    button: str
     path: str
     consequences: tuple[str, ...]
     is_danger: bool
+    asks_generation: bool = True
+    asks_reason: bool = False
     reason: str = ""
     """What was typed in before."""
     rewrites_marker: bool = False
@@ -109,7 +120,7 @@ def buttons_of(head: TableHead, table: Table) -> tuple[ButtonView, ...]:
             action in (Action.RECREATE, Action.DROP),
         )
         for action, states in _OPEN_TO.items()
-        if table.state in states
+        if table.state in states and (action is not Action.REBUILD or table.has_images)
     )
 
 
@@ -132,13 +143,16 @@ def confirm(
     notice: NoticeView | None = None,
 ) -> ConfirmView:
     """Return the page that asks before an action."""
+    label = WORDINGS[action].label
     return ConfirmView(
         head=head,
-        action=action,
-        label=WORDINGS[action].label,
+        title=f"{label} {head.name}",
+        question=f"{label} this table?",
+        button=f"{label} the table",
         path=f"{head.path}/{action}",
         consequences=tuple(_release(counts) if action is Action.RELEASE else _drop_plan(action, table, counts)),
         is_danger=action is not Action.RELEASE,
+        asks_reason=action is Action.RELEASE,
         reason=reason,
         rewrites_marker=rewrites_marker,
         notice=notice,
@@ -159,13 +173,13 @@ def _drop_plan(action: Action, table: Table, counts: TableCounts) -> Iterator[st
     """Yield what happens, in the order in which it happens."""
     yield "From now on the gateway rejects changes for the table."
     yield (
-        f"The drain deletes the landing folder `{table.name.folder}` with {_number(counts.published_files, 'file')} of "
-        f"{_number(counts.published_rows, 'row')}."
+        f"The drain deletes the landing folder `{table.name.folder}` with "
+        f"{text.amount(counts.published_files, 'file')} of {text.amount(counts.published_rows, 'row')}."
     )
     if counts.pending_batches:
         yield f"{_batches(counts)} that are accepted and not published are discarded."
     if counts.waiting_letters:
-        yield f"{_number(counts.waiting_letters, 'dead letter')} can be read, but no longer replayed."
+        yield f"{text.amount(counts.waiting_letters, 'dead letter')} can be read, but no longer replayed."
     if action is Action.DROP:
         yield "Then the table is gone, and its name can be registered again. Its events stay."
     else:
@@ -177,8 +191,4 @@ def _drop_plan(action: Action, table: Table, counts: TableCounts) -> Iterator[st
 
 
 def _batches(counts: TableCounts) -> str:
-    return f"{_number(counts.pending_batches, 'batch', 'batches')} with {_number(counts.pending_rows, 'row')}"
-
-
-def _number(number: int, one: str, several: str | None = None) -> str:
-    return f"{text.count(number)} {one if number == 1 else several or one + 's'}"
+    return f"{text.amount(counts.pending_batches, 'batch', 'batches')} with {text.amount(counts.pending_rows, 'row')}"

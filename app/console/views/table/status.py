@@ -10,7 +10,9 @@ from app.console.views.attention import Trouble, of_database
 from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.table.head import FRAGMENTS, TableHead
+from app.console.views.table.loads import LoadsView, loads_view
 from app.console.views.table.operations import ButtonView
+from app.console.views.table.rebuild import RebuildView
 from app.domain.fabric.remedies import remedy_for
 from app.domain.fabric.trouble import FabricTrouble
 from app.domain.loads.load_session import LoadSession
@@ -18,6 +20,7 @@ from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableState
 from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, remedy_in
+from app.staging.images.size import ImagesSize
 from app.staging.ledger.fabric_status import FabricStatus
 from app.staging.ledger.failures import TableFailure
 from app.staging.mirror.progress import MirrorProgress
@@ -57,6 +60,8 @@ class TableFacts:
     backlog_share: float
     loads: Sequence[LoadSession]
     """The newest load sessions, the newest first."""
+    images: ImagesSize | None
+    """The row images, if the table keeps any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class StatusView:
     stages: tuple[StageView, ...]
     last_file: str | None
     buttons: tuple[ButtonView, ...]
+    rebuild: RebuildView | None
+    loads: LoadsView | None
     letters: str
     """The address of the table's dead letters."""
     test: str | None
@@ -89,7 +96,9 @@ class StatusPageView:
     notice: NoticeView | None = None
 
 
-def status_of(head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...], *, may_send: bool) -> StatusView:
+def status_of(
+    head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...], rebuild: RebuildView | None, *, may_send: bool
+) -> StatusView:
     """Return the status of a table, with what the user can do."""
     counts = facts.counts
     return StatusView(
@@ -101,6 +110,8 @@ def status_of(head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...
         stages=_stages(facts),
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
         buttons=buttons,
+        rebuild=rebuild,
+        loads=loads_view(head, facts.loads, may_send=may_send),
         letters=f"/console/dead-letters?table={quote(head.name, safe='')}",
         test=f"/console/try?table={quote(head.name, safe='')}" if may_send else None,
     )

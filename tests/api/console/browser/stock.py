@@ -11,6 +11,7 @@ from app.domain.publication.failure import Failure
 from app.errors import Code
 from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease
+from app.staging.rebuild.progress import Rebuild, end_check, note_rows, start_attempt
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway
 from tests.support.gateway_parts import current
@@ -68,10 +69,13 @@ class Stock:
         self.send_by_a_producer(name("sales.customers"))
         self.make_keys()
         self.remember_an_hour(name("sales.orders"))
+        self.rebuild(name("hr.people"), rows_read=1_200)
+        self.check_a_rebuild(name("sales.orders"))
+        done(self.gateway.post(f"/v1/tables/{name('sales.orders')}/loads", json={"mode": "full"}))
 
     def register(self, table: str) -> None:
         columns = {**ORDERS, self.texts.column: "string"}
-        done(self.gateway.register(table, columns, ["order_id"], dead_letters="accept"))
+        done(self.gateway.register(table, columns, ["order_id"], dead_letters="accept", row_images="on"))
 
     def send(self, table: str, rows: int, first: int = 0) -> None:
         done(self.gateway.rows(table, *(self.row(first + number) for number in range(rows))))
@@ -111,6 +115,22 @@ class Stock:
         headers = {"Mirrorgate-Producer": self.texts.producer, "Mirrorgate-Producer-Sequence": "1"}
         body = {"params": {"table": table}, "json": [self.row(500)], "headers": headers}
         done(self.gateway.post("/v1/changes/rows", **body))
+
+    def rebuild(self, table: str, *, rows_read: int, **wanted: Any) -> Rebuild:
+        """Begin a rebuild or a dry run, of which a drain has read some of 5,000 rows."""
+        done(self.gateway.post(f"/v1/tables/{table}/rebuild", params={"generation": 1}, json=wanted))
+        with self.engine.begin() as connection:
+            rebuild = start_attempt(connection, current(self.engine, table).table_id)
+            assert rebuild is not None
+            note_rows(connection, rebuild, total=5_000, done=rows_read)
+        return rebuild
+
+    def check_a_rebuild(self, table: str) -> None:
+        """End the dry run of a plan that fits: another type, and a column left out."""
+        columns = [{"name": name, "type": declared} for name, declared in {**ORDERS, "total": "decimal(18,2)"}.items()]
+        checked = self.rebuild(table, rows_read=5_000, dry_run=True, columns=columns)
+        with self.engine.begin() as connection:
+            end_check(connection, checked, (), estimated_seconds=61)
 
     def make_keys(self) -> None:
         for rights, tables in ((["ingest"], [self.texts.pattern]), (["read"], ["*"])):

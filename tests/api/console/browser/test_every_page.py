@@ -1,6 +1,7 @@
 """Every page that the console leads to: accessible, readable on a phone, without complaints, also without scripts."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 import sqlalchemy as sa
@@ -12,6 +13,8 @@ from tests.api.console.browser.stock import Stock
 from tests.api.console.browser.tour import LOOKS, Visit, shape_of, tour
 from tests.api.console.browser.visitor import Visitor, visiting
 from tests.support.postgres.databases import clear
+
+OF_RECOVERY: Final = ("/rebuild", "/rebuild/confirm", "/loads/*/abort")
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +41,18 @@ def test_the_tour_sees_every_section_and_kind_of_page(visits: list[Visit]) -> No
     assert visits[0].heading == "Overview"
     assert {section.path for section in SECTIONS} <= {visit.path for visit in visits}
     kinds = {shape_of(visit.path) for visit in visits}
-    for kind in ("", "/files", "/files/*", "/schema", "/rows", "/events", "/release", "/drop", "/recreate"):
+    for kind in (
+        "",
+        "/files",
+        "/files/*",
+        "/schema",
+        "/rows",
+        "/events",
+        "/release",
+        "/drop",
+        "/recreate",
+        *OF_RECOVERY,
+    ):
         assert f"/console/tables/*{kind}" in kinds
     assert {"/console/dead-letters/*", "/console/keys/*"} <= kinds
     assert [visit.path for visit in visits if not visit.title.endswith(" – Mirrorgate")] == []

@@ -27,6 +27,7 @@ SHOTS: Final = {
     "overview": ("/console", 950),
     "tables": ("/console/tables", 480),
     "table": ("/console/tables/sales.orders", 1340),
+    "rebuild": ("/console/tables/sales.orders/rebuild", 1_000),
     "dead-letter": ("/console/dead-letters/1?message=1", 800),
 }
 """The path of each picture, and its height."""

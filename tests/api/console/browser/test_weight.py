@@ -25,7 +25,11 @@ def test_a_page_with_its_scripts_and_styles_is_small_at_a_thousand_tables(
     table = "/console/tables/crm_0001.opportunities_of_region"
     answers: list[Response] = []
     visitor.page.on("response", lambda answer: answers.append(answer))
-    for path in (*(section.path for section in SECTIONS), table, f"{table}/schema", f"{table}/events"):
+    for path in (
+        *(section.path for section in SECTIONS),
+        table,
+        *(f"{table}/{page}" for page in ("schema", "events", "rebuild")),
+    ):
         # An answer to a script of the page before would have no body any more.
         visitor.page.goto("about:blank")
         answers.clear()

@@ -76,5 +76,5 @@ def shape_of(path: str) -> str:
     """Return what a path has in common with those of similar pages, such as `/console/tables/*/files/*`."""
     page, _, query = path.partition("?")
     parts = page.split("/")
-    stars = ["*" if index == 3 or part.isdecimal() else part for index, part in enumerate(parts)]
+    stars = ["*" if index == 3 or part.isdecimal() or len(part) == 36 else part for index, part in enumerate(parts)]
     return "/".join(stars) + ("?" if query else "")

@@ -6,6 +6,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from app.api.console.answers import page
+from app.api.console.pages.table.rebuild import live_rebuild
 from app.api.console.pages.table.seen_table import PATH, SeenTable, seen_table
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
@@ -17,6 +18,7 @@ from app.console.views.table.operations import buttons_of, notice_of
 from app.console.views.table.status import StatusPageView, StatusView, TableFacts, fragment_of, status_of
 from app.domain.fabric.trouble import fabric_trouble
 from app.staging.connection.database import Connection, translated_errors
+from app.staging.images.size import image_sizes
 from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.ledger.fabric_status import fabric_statuses
 from app.staging.ledger.failures import failing_tables
@@ -78,9 +80,10 @@ def _live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> S
         mirror=mirror_progress(connection, [table_id]).get(table_id),
         backlog_share=0.0 if backlog is None else backlog.share_of(seen.table),
         loads=list_loads(connection, seen.table)[:MAX_LOADS],
+        images=image_sizes(connection, [table_id] if seen.table.options.keeps_images else []).get(table_id),
     )
     buttons = buttons_of(seen.head, seen.table) if seen.is_admin else ()
-    return status_of(seen.head, facts, buttons, may_send=seen.may_send)
+    return status_of(seen.head, facts, buttons, live_rebuild(connection, seen), may_send=seen.may_send)
 
 
 def _plots(connection: Connection, seen: SeenTable) -> PlotsView:

@@ -79,19 +79,13 @@ def test_a_table_whose_folder_a_rebuild_replaces_says_what_follows(browser: Brow
     assert "then the rebuilt rows are published" in page
 
 
-def test_fabric_and_load_sessions_are_shown_where_they_are_known(browser: Browser, stock: Stock) -> None:
-    assert "Load sessions" not in browser.page(ORDERS)
+def test_what_fabric_says_is_shown_where_it_is_known(browser: Browser, stock: Stock) -> None:
     table = current(stock.engine, "sales.orders")
     failed = MirroredTable("sales", "orders", "Failed", HOSTILE, processed_rows=39, whose="user")
     with stock.engine.begin() as connection:
         assert claim_poll(connection, 60)
         store_answer(connection, DatabaseStatus(DatabaseState.PAUSED, "Paused"), has_tables=True)
         record_fabric_status(connection, {(table.table_id, table.generation): failed})
-    stock.gateway.register("sales.loaded", {"id": "int64"}, ["id"], row_images="on").raise_for_status()
-    stock.gateway.post("/v1/tables/sales.loaded/loads", json={"mode": "full"}).raise_for_status()
-    page = browser.page("/console/tables/sales.loaded")
-    check_markup(page)
-    assert ("Load sessions" in page, ">open<" in page, "<td>full</td>" in page) == (True, True, True)
     page = browser.page(ORDERS)
     check_markup(page)
     for words in ("Fabric has paused mirroring", "Fabric cannot mirror the table", '<td class="num">39</td>'):
@@ -171,7 +165,8 @@ def test_a_table_of_thousands_of_columns_has_small_pages(browser: Browser, gatew
     assert 'href="/console/tables/shop.wide/schema?page=2"' in page
     assert len(page.encode()) < 200_000
     assert "_name_1998</bdi>" in browser.page("/console/tables/shop.wide/schema", page="99")
-    assert len(browser.page("/console/tables/shop.wide").encode()) < 200_000
+    for path in ("", "/rebuild"):
+        assert len(browser.page(f"/console/tables/shop.wide{path}").encode()) < 200_000
 
 
 def test_events_are_for_administrators_and_outlive_the_table(browser: Browser, sign_in: SignIn, stock: Stock) -> None:

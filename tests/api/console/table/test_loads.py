@@ -1,0 +1,72 @@
+"""Load sessions and row images on the page of a table: how far they are, and how a load is aborted."""
+
+import re
+from uuid import uuid4
+
+import pytest
+
+from tests.api.calls import Gateway
+from tests.api.console.conftest import SignIn
+from tests.api.console.plain_browser import Browser, check_markup
+
+PRICES = "/console/tables/sales.prices"
+
+
+@pytest.fixture
+def load(gateway: Gateway) -> str:
+    """Give the id of an open load with two rows, of a table that has three."""
+    gateway.register("sales.prices", {"id": "int64"}, ["id"], row_images="on").raise_for_status()
+    gateway.rows("sales.prices", {"id": 0}).raise_for_status()
+    begun = gateway.post("/v1/tables/sales.prices/loads", json={"mode": "full"}).raise_for_status().json()["load"]
+    body = {"params": {"table": "sales.prices"}, "headers": {"Mirrorgate-Load": begun}}
+    gateway.post("/v1/changes/rows", json=[{"id": 1}, {"id": 2}], **body).raise_for_status()
+    return str(begun)
+
+
+def test_the_open_load_is_shown_with_its_rows_and_expiry(browser: Browser, sign_in: SignIn, load: str) -> None:
+    page = browser.page(PRICES)
+    check_markup(page)
+    for words in (
+        ">open<",
+        "2 landed, 0 superseded",
+        "if no request uses it",
+        load,
+        f'href="{PRICES}/loads/{load}/abort"',
+    ):
+        assert words in page
+    assert re.search(r"<dt>Expires</dt><dd><time [^>]+>in (1 d|23 h)", page)
+    assert '<dt>Row images</dt><dd><span class="number" title="3">3</span></dd><dd class="note">complete' in page
+    reader = sign_in("read")
+    assert load in reader.page(PRICES)
+    assert "/abort" not in reader.page(PRICES)
+    assert reader.get(f"{PRICES}/loads/{load}/abort").status_code == 403
+    assert reader.submit(f"{PRICES}/loads/{load}/abort").status_code == 403
+
+
+def test_a_load_is_aborted_after_a_page_that_says_what_stays(sign_in: SignIn, gateway: Gateway, load: str) -> None:
+    sender = sign_in("read", "ingest", tables=["sales.*"])
+    asked = sender.page(f"{PRICES}/loads/{load}/abort")
+    check_markup(asked)
+    assert "What the load has landed stays: 2 rows." in asked
+    for _ in range(2):
+        page = sender.submit(f"{PRICES}/loads/{load}/abort").text
+        check_markup(page)
+        assert ("The load session is aborted." in page, ">aborted<" in page, "Rows so far" in page) == (
+            True,
+            True,
+            False,
+        )
+    assert gateway.status("sales.prices")["load"] is None
+    assert sender.get(f"{PRICES}/loads/{uuid4()}/abort").status_code == 404
+    assert sender.get(f"{PRICES}/loads/none/abort").status_code in {400, 404, 422}
+
+
+def test_a_load_that_was_completed_meanwhile_is_not_aborted(browser: Browser, gateway: Gateway, load: str) -> None:
+    gateway.post(f"/v1/tables/sales.prices/loads/{load}/complete").raise_for_status()
+    late = browser.submit(f"{PRICES}/loads/{load}/abort")
+    check_markup(late.text)
+    assert late.status_code == 409
+    assert ("load_ended: " in late.text, ">completed<" in late.text) == (True, True)
+    gateway.register("sales.plain", {"id": "int64"}, ["id"]).raise_for_status()
+    plain = browser.page("/console/tables/sales.plain")
+    assert ("Load sessions" in plain, "Row images" in plain) == (False, False)

@@ -1,0 +1,162 @@
+"""A rebuild in the console: a plan as a form, its dry run, the page that asks, the progress, and a refused rebuild."""
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.rebuild.rebuilt_rows import Finding
+from app.errors import Code
+from app.staging.rebuild.progress import Rebuild, end_check, fail_rebuild, note_detail, note_rows, start_attempt
+from tests.api.calls import Gateway
+from tests.api.console.conftest import SignIn
+from tests.api.console.plain_browser import Browser, check_markup
+from tests.support.gateway_parts import current
+from tests.support.postgres import sql
+
+ORDERS = "/console/tables/sales.orders"
+FINDINGS = (Finding("<b>old", Code.BAD_VALUE, 1_234, 17), Finding(None, Code.KEY_IN_USE, 1, 2))
+PLAN = {"keys": "area\nid", "types": " amount : decimal(12, 2) required\nnote:binary", "renames": "region = area"}
+
+
+@pytest.fixture
+def orders(gateway: Gateway) -> Gateway:
+    """Give a gateway with a table that keeps row images."""
+    columns = {"id": "int64", "region": "string", "amount": "int32", "note": "string", "<b>old": "string"}
+    gateway.register("sales.orders", columns, ["id"], row_images="on").raise_for_status()
+    return gateway
+
+
+def read_by_a_drain(engine: sa.Engine, rows: int) -> Rebuild:
+    """Begin an attempt, as a drain does, that has read some of 5,000 rows; return it."""
+    with engine.begin() as connection:
+        rebuild = start_attempt(connection, current(engine, "sales.orders").table_id)
+        assert rebuild is not None
+        note_rows(connection, rebuild, total=5_000, done=rows)
+    return rebuild
+
+
+def checked_by_a_drain(engine: sa.Engine, *findings: Finding) -> None:
+    """End the dry run that is due."""
+    rebuild = read_by_a_drain(engine, 5_000)
+    with engine.begin() as connection:
+        end_check(connection, rebuild, findings, estimated_seconds=61)
+
+
+def test_a_checked_plan_is_carried_out_after_the_generation_is_typed_in(
+    browser: Browser, orders: Gateway, api_engine: sa.Engine
+) -> None:
+    assert f'href="{ORDERS}/rebuild">Rebuild…</a>' in browser.page(ORDERS)
+    form = browser.page(f"{ORDERS}/rebuild")
+    check_markup(form)
+    assert 'id="keys" name="keys" rows="3" spellcheck="false" required>\nid</textarea>' in form
+    page = browser.submit(f"{ORDERS}/rebuild", generation=1, **PLAN, dropped="<b>old")
+    check_markup(page.text)
+    assert page.url.path == f"{ORDERS}/rebuild"
+    assert ("Dry run of a rebuild" in page.text, "no rows counted yet" in page.text) == (True, True)
+    assert "<dd><bdi>amount: decimal(12,2) required, note: binary</bdi></dd>" in page.text
+    assert 'name="keys"' not in page.text, "no other plan while one is checked"
+    assert browser.get(f"{ORDERS}/rebuild/confirm").status_code == 409
+    checked_by_a_drain(api_engine)
+    page_text = browser.page(f"{ORDERS}/rebuild")
+    check_markup(page_text)
+    assert "The plan fits: 5,000 rows. Copying takes about 1 min 1 s." in page_text
+    for typed in (
+        "\narea\nid<",
+        "\namount: decimal(12,2) required\nnote: binary<",
+        "\nregion = area<",
+        "\n&lt;b&gt;old<",
+    ):
+        assert typed in page_text, "the form has the plan that was checked"
+    check_markup(browser.page(f"{ORDERS}/rebuild/confirm"))
+    wrong = browser.submit(f"{ORDERS}/rebuild/confirm", generation=2)
+    assert (wrong.status_code, "generation_mismatch" in wrong.text) == (409, True)
+    begun = browser.submit(f"{ORDERS}/rebuild/confirm", generation=1)
+    check_markup(begun.text)
+    assert ("The table is being rebuilt." in begun.text, ">copying<" in begun.text) == (True, True)
+    plans = sql.rows(api_engine, "SELECT details FROM mirrorgate.table_events WHERE action LIKE 'rebuild%'")
+    assert len(plans) == 2
+    assert plans[0] == plans[1]
+    columns = {column["name"]: (column["type"], column["nullable"]) for column in plans[0][0]["schema"]["columns"]}
+    assert columns == {
+        "id": ("int64", False),
+        "area": ("string", False),
+        "amount": ("decimal(12,2)", False),
+        "note": ("binary", True),
+    }
+
+
+def test_the_progress_of_a_rebuild_and_why_it_was_refused_are_on_the_page_of_the_table(
+    orders: Gateway, api_engine: sa.Engine, sign_in: SignIn
+) -> None:
+    reader = sign_in("read")
+    orders.post("/v1/tables/sales.orders/rebuild", params={"generation": 1}).raise_for_status()
+    copying = read_by_a_drain(api_engine, 1_200)
+    with api_engine.begin() as connection:
+        note_detail(connection, copying, "worker <lost>")
+    for path in (ORDERS, "/console/fragments/tables/sales.orders", "/console/fragments/tables/sales.orders/rebuild"):
+        page = reader.page(path)
+        assert 'aria-label="Rows read" max="5000" value="1200" aria-valuetext="1,200 of 5,000 rows">' in page
+        assert "1,200 of 5,000 rows, 24\u00a0%" in page
+        assert "the drain tries again: worker &lt;lost&gt;" in page
+    with api_engine.begin() as connection:
+        fail_rebuild(connection, copying, FINDINGS, "1,235 rows do not fit")
+    page = reader.page(ORDERS)
+    check_markup(page)
+    for words in ("The table was not rebuilt", "&lt;b&gt;old", "<code>bad_value</code>", "1,234", "the key</th>"):
+        assert words in page
+
+
+def test_a_plan_that_does_not_fit_or_that_is_outdated_cannot_be_carried_out(
+    browser: Browser, orders: Gateway, api_engine: sa.Engine
+) -> None:
+    browser.submit(f"{ORDERS}/rebuild", generation=1, keys="id").raise_for_status()
+    checked_by_a_drain(api_engine, *FINDINGS)
+    page = browser.page(ORDERS)
+    assert ("would be refused" in page, f"{ORDERS}/rebuild/confirm" in page) == (True, False)
+    assert browser.submit(f"{ORDERS}/rebuild/confirm", generation=1).status_code == 409
+    browser.submit(f"{ORDERS}/rebuild", generation=1, keys="id").raise_for_status()
+    checked_by_a_drain(api_engine)
+    assert f"{ORDERS}/rebuild/confirm" in browser.page(ORDERS)
+    orders.put("/v1/tables/sales.orders", json={"options": {"dead_letters": "accept"}}).raise_for_status()
+    page = browser.page(ORDERS)
+    assert ("Check the plan again" in page, f"{ORDERS}/rebuild/confirm" in page) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"types": "<i>: int64"}, "no such column"),
+        ({"types": "amount int64"}, "write `column: type`"),
+        ({"types": "amount: number"}, "bad_type: `amount: number`: unknown column type"),
+        ({"types": "amount: required"}, "bad_type"),
+        ({"renames": "amount"}, "write `old = new`"),
+        ({"dropped": "note\nnote"}, "left out twice"),
+        ({"dropped": "id"}, "bad_schema"),
+        ({"keys": ""}, "needs key columns"),
+    ],
+)
+def test_a_wrong_line_is_named_and_what_was_typed_stays(
+    browser: Browser, orders: Gateway, fields: dict[str, str], words: str
+) -> None:
+    answer = browser.submit(f"{ORDERS}/rebuild", generation=1, **{"keys": "id", "types": "note: binary", **fields})
+    check_markup(answer.text)
+    assert answer.status_code == 422
+    assert words in answer.text
+    assert "<i>" not in answer.text
+    assert ("note: binary</textarea>" in answer.text) == ("types" not in fields)
+    assert orders.status("sales.orders")["rebuild"] is None
+
+
+def test_only_administrators_rebuild_and_only_tables_with_an_image_of_each_row(
+    browser: Browser, orders: Gateway, sign_in: SignIn
+) -> None:
+    orders.register("sales.plain", {"id": "int64"}, ["id"]).raise_for_status()
+    assert "/rebuild" not in browser.page("/console/tables/sales.plain")
+    refused = browser.submit("/console/tables/sales.plain/rebuild", generation=1, keys="id")
+    assert (refused.status_code, "no_row_images" in refused.text) == (409, True)
+    assert browser.get("/console/fragments/tables/sales.plain/rebuild").status_code == 404
+    for user, status in ((sign_in("read", "ingest"), 403), (sign_in("admin", tables=["hr.*"]), 404)):
+        assert user.get(f"{ORDERS}/rebuild").status_code == status
+        assert user.get(f"{ORDERS}/rebuild/confirm").status_code == status
+        assert user.submit(f"{ORDERS}/rebuild", generation=1, keys="id").status_code == status
+        assert user.submit(f"{ORDERS}/rebuild/confirm", generation=1).status_code == status
+    assert orders.status("sales.orders")["rebuild"] is None
