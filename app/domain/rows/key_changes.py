@@ -101,8 +101,8 @@ def are_equal(old: SourceValue, new: SourceValue, column: Column, options: Table
 
 
 def _touches(keys: Sequence[bytes], changes: Sequence[KeyChange]) -> Mapping[bytes, Sequence[int]]:
-    """Return, for each key that an update moves a row from or to, all rows of that key, ascending."""
-    found: dict[bytes, list[int]] = {keys[change.row + offset]: [] for change in changes for offset in (0, 1)}
+    """Return, for each key that an update moves a row to, all rows of that key, ascending."""
+    found: dict[bytes, list[int]] = {keys[change.row + 1]: [] for change in changes}
     for row, key in enumerate(keys):
         if key in found:
             found[key].append(row)

@@ -81,8 +81,9 @@ class KeptByTable(Generic[_T]):
         The rules are held with it, so that no other object has the identity of their schema or options.
         """
         with self._lock:
-            self._columns += len(rules.schema.columns)
+            columns = len(rules.schema.columns)
+            self._columns += columns
             if self._columns > MAX_KEPT_COLUMNS:
-                self._kept, self._columns = {}, 0
+                self._kept, self._columns = {}, columns
             self._kept[id(rules.schema), id(rules.options), key] = value, rules
         return value

@@ -90,7 +90,7 @@ GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
     Dialect.MYSQL: Grammar(
         quotes=("`", "`"),
         integer="CAST({0} AS CHAR)",
-        boolean="CAST({0} + 0 AS CHAR)",
+        boolean="CAST(({0}) + 0 AS CHAR)",
         decimal="CAST(CAST({0} AS DECIMAL({p},{s})) AS CHAR)",
         date="DATE_FORMAT({0}, '%Y-%m-%d')",
         timestamp="DATE_FORMAT({0}, '%Y-%m-%d %H:%i:%s.%f')",

@@ -14,6 +14,7 @@ from app.domain.loads.load_session import (
     LoadState,
     LoadStep,
     check_step,
+    ended,
     is_repeated_abort,
     is_repeated_completion,
 )
@@ -73,3 +74,25 @@ def test_each_state_is_continued_repeated_or_rejected(state: LoadState) -> None:
             assert rejection.value.code is Code.LOAD_ENDED
         else:
             assert is_repeated(load(state)) == (state in done)
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (LoadState.OPEN, "is not being completed"),
+        (LoadState.COMPLETING, "is being completed and takes no more rows"),
+        (LoadState.COMPLETED, "is completed"),
+        (LoadState.ABORTED, "was aborted, or its table was dropped or recreated"),
+        (LoadState.EXPIRED, "expired, because no request used it for 60 seconds"),
+    ],
+)
+def test_a_request_that_comes_too_late_is_told_why(state: LoadState, why: str) -> None:
+    rejection = ended(load(state))
+    assert (rejection.code, rejection.detail) == (Code.LOAD_ENDED, f"load l {why}")
+
+
+def test_a_load_is_named_where_it_is_unknown_or_of_another_table() -> None:
+    for known, detail in ((None, "the table has no load l"), (load(LoadState.OPEN), "load l is of another table")):
+        with pytest.raises(RejectedInput) as rejection:
+            check_step(known, LoadStep(LoadId("l")), [TableId(1), TableId(2)])
+        assert rejection.value.detail == detail

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.loads.loaded_rows import check_loadable, has_repeats, without_keys
+from app.domain.loads.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
 from app.domain.model.change import Change, Operation
-from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from tests.support.rejections import rejected
-from tests.support.samples.changes import change, delete, insert, update
+from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "value": "int64", "note": "string"}, ["id"])
@@ -103,7 +103,30 @@ def test_a_table_that_stopped_keeping_images_takes_no_rows() -> None:
     rows = landing_rows([insert({"id": 7, "value": 1, "note": ""})], RowRules(SCHEMA))
     with rejected() as rejection:
         check_loadable(rows)
-    assert rejection.code is Code.NO_ROW_IMAGES
+    assert (rejection.code, rejection.detail) == (Code.NO_ROW_IMAGES, "the table keeps no row images any more")
+    assert insert_keys(rows) == []
+    assert with_inserts(rows) is rows
+
+
+def test_inserts_of_a_table_whose_images_decide_nothing_are_found_by_their_markers() -> None:
+    kept = RowRules(SCHEMA, TableOptions(row_images=RowImages.ON), images_complete=True)
+    full = [{"id": key, "value": key, "note": ""} for key in range(4)]
+    changes = [upsert(full[0]), insert(full[1]), delete({"id": 2}), insert(full[3])]
+    rows = landing_rows(changes, kept)
+    assert insert_keys(rows) == [b"1", b"3"]
+    assert rows.images is not None
+    marked = with_inserts(rows)
+    assert marked.images is not None
+    assert ([*rows.images.inserts], [*marked.images.inserts]) == ([], [1, 3])
+    assert (marked.images.keys, marked.images.images) == (rows.images.keys, rows.images.images)
+    only_upserts = landing_rows([upsert(full[0])], kept)
+    assert with_inserts(only_upserts) is only_upserts
+
+
+def test_a_row_that_updates_or_deletes_is_told_to_be_no_row() -> None:
+    with rejected() as rejection:
+        check_loadable(typed([delete({"id": 1})]))
+    assert rejection.detail == "a change of the request updates or deletes a row"
 
 
 def test_a_snapshot_row_lands_after_other_changes() -> None:

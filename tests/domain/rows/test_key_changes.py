@@ -72,6 +72,10 @@ def landed(rows: str, live: Mapping[str, bool] | None = None, *, has_images: boo
         ("a>b c>d b>e", {"b": True, "d": False}, "-a -c -b +b +d +e"),
         ("a b>a", {"a": False}, None),
         ("a>b b c>d", {"b": False}, "-a +b b -c +d"),
+        ("a>b:1 b c>d:2", {}, "-a +b b -c +d"),
+        ("a>b:1 b", {}, "-a +b b"),
+        ("a>b x x>c", {}, "-a +b x -x +c"),
+        ("a>b x>y b>c b>d y>z", {"b": True, "y": True}, "-a -x -b -y +b +y +c -b +d +z"),
     ],
 )
 def test_rows_that_move_at_once_are_deleted_first_and_one_row_that_moves_twice_keeps_its_order(
@@ -91,6 +95,7 @@ def test_rows_that_move_at_once_are_deleted_first_and_one_row_that_moves_twice_k
         ("a>b", {"b": True}, 0),
         ("x a>b c>d", {"b": True}, 1),
         ("a>c b>c", {"c": False}, 1),
+        ("a>c b>c", {"c": True}, 1),
         ("a>c b>d e>f", {"c": True, "d": True}, 1),
         ("a>d b>c e>f", {"c": True, "d": True}, 1),
         ("a>b b b>c", {"b": True}, 2),
@@ -101,6 +106,7 @@ def test_rows_that_move_at_once_are_deleted_first_and_one_row_that_moves_twice_k
         "a row is there",
         "and no later move takes it away",
         "two rows move to one key",
+        "two rows move to a key that a third one has",
         "two keys are taken",
         "two keys are taken, the first one last",
         "another change of the key comes between",
@@ -122,9 +128,10 @@ def test_one_row_that_moves_twice_and_two_that_move_at_once_are_not_guessed_apar
         landed("x a>b b>c")
     assert rejection.places == [(Code.AMBIGUOUS_KEY_CHANGE, at, f"/{at}/after/id", "id") for at in (1, 2)]
     assert rejection.details == ["it is unclear whether one row moved twice or two rows moved at once"] * 2
-    with rejected() as rejection:
-        landed("a>b c>d b>e")
-    assert [place[1] for place in rejection.places] == [0, 2]
+    for rows, at in (("a>b c>d b>e", [0, 2]), ("x>y a>b b>c", [1, 2])):
+        with rejected() as rejection:
+            landed(rows)
+        assert [place[1] for place in rejection.places] == at
     assert landed("a>b x b>c") == "-a +b x -b +c"
 
 
@@ -138,6 +145,7 @@ def test_of_two_rows_that_moved_to_a_key_it_is_unclear_which_one_leaves() -> Non
 def test_a_key_without_a_row_image_has_no_row_if_all_rows_that_move_have_images() -> None:
     assert landed("a>b b>c", {"a": True}, has_images=True) == "-a +b -b +c"
     assert landed("a>b x>y b>c", {"a": True, "x": True}, has_images=True) == "-a +b -x +y -b +c"
+    assert landed("x>y a>b b>c", {"a": True}, has_images=True) == "-x +y -a +b -b +c"
     for rows, live in (("a>b b>c", {}), ("a>b x>y b>c", {"a": True}), ("a>b b>c", {"a": False})):
         with rejected() as rejection:
             landed(rows, live, has_images=True)

@@ -8,6 +8,9 @@ import pytest
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_layout import layout_of
+from app.domain.rows.row_rules import RowRules
+from app.domain.rows.shaped_changes import Shape
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of
 
@@ -122,3 +125,19 @@ def test_a_table_of_one_column_is_landed_like_any_other() -> None:
     schema = schema_of({"id": "int64"}, ["id"])
     changes = [insert({"id": 1}), update({"id": 1}, {"id": 2}), update({"id": 2}, {"id": 2}), delete({"id": 2})]
     assert rows_of(changes, schema) == [(1, 0), (1, 2), (2, 0), (2, 1), (2, 2)]
+
+
+def test_what_a_change_keeps_is_taken_from_its_image_before() -> None:
+    names = frozenset({"id", "name", "total"})
+    layout = layout_of(Shape(Operation.UPDATE, names, names, frozenset({"total"})), RowRules(SCHEMA))
+    before, after = (1, "Ada", 2), (7, "Eve", None)
+    assert layout.images(before, after) == (
+        {"id": 1, "name": "Ada", "total": 2},
+        {"id": 7, "name": "Eve", "total": 2},
+    )
+    assert layout.changed is not None
+    assert [row.fill(before, after) for row in (*layout.same.rows, *layout.changed.rows)] == [
+        (7, "Eve", 2),
+        (1, None, None),
+        (7, "Eve", 2),
+    ]

@@ -143,28 +143,26 @@ def _timestamp(value: SourceValue, _: ColumnType, reading: ValueReading) -> date
         )
     except ValueError:
         raise ValueError("is not a moment of the calendar") from None
+    local = moment.replace(tzinfo=reading.zone_info if zone is None else _offset(zone))
     try:
-        local = moment.replace(tzinfo=reading.zone_info if zone is None else _offset(zone))
         utc = local.astimezone(UTC)
         is_skipped = utc.astimezone(local.tzinfo).replace(tzinfo=None) != moment
     except OverflowError:
         if reading.saturates:
             return (_FIRST_TIMESTAMP if moment.year == 1 else _LAST_TIMESTAMP).replace(tzinfo=UTC)
         raise ValueError("is outside the years 1 to 9999 in UTC; see the option out_of_range") from None
-    except ValueError:
-        raise ValueError("is not a moment of the calendar") from None
     if is_skipped:
         raise ValueError("does not exist: the clocks of source_timezone skip it")
     return utc
 
 
 def _offset(text: str) -> timezone:
-    if text == "Z":
-        return UTC
+    """Return the offset of `Z`, which has no digits, or of a sign with the digits of hours and minutes."""
     digits = text[1:].replace(":", "").ljust(4, "0")
-    if int(digits[2:]) > 59:
-        raise ValueError("has an offset with more than 59 minutes")
-    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    hours, minutes = int(digits[:2]), int(digits[2:])
+    if hours > 23 or minutes > 59:
+        raise ValueError("has an offset that is not between -23:59 and +23:59")
+    offset = timedelta(hours=hours, minutes=minutes)
     return timezone(-offset if text[0] == "-" else offset)
 
 

@@ -1,5 +1,6 @@
 """What a value that does not fit is told, and the limits between values that fit and values that do not."""
 
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -47,8 +48,8 @@ TIMESTAMP_FORM = "is not a timestamp YYYY-MM-DD [HH:MM[:SS[.ffffff]]][Z|+HH:MM]"
         ("timestamp", "now", TIMESTAMP_FORM),
         ("timestamp", "2024-01-01 00:00:00.1234567", "has more than six digits of a second"),
         ("timestamp", "2024-01-01 24:00", "is not a moment of the calendar"),
-        ("timestamp", "2024-01-01 00:00+24:00", "is not a moment of the calendar"),
-        ("timestamp", "2024-01-01 00:00+01:60", "is not a moment of the calendar"),
+        ("timestamp", "2024-01-01 00:00+24:00", "has an offset that is not between -23:59 and +23:59"),
+        ("timestamp", "2024-01-01 00:00-0160", "has an offset that is not between -23:59 and +23:59"),
         ("timestamp", "9999-12-31 23:59-00:01", BEYOND),
         ("binary", "0", "is not an even number of hexadecimal digits"),
         ("binary", 7, "is not an even number of hexadecimal digits"),
@@ -64,7 +65,8 @@ def test_a_value_that_does_not_fit_is_told_why(declared: str, value: SourceValue
     assert str(error.value) == reason
 
 
-def test_the_reason_depends_on_how_the_column_is_read() -> None:
+def test_bytes_and_their_reason_depend_on_how_the_column_is_read() -> None:
+    assert scalar("AAH/", ColumnType.parse("binary"), BASE64) == b"\x00\x01\xff"
     for value in ("AA=", "AA==\n", "é", 7):
         with pytest.raises(ValueError, match=r"^is not base64 text$"):
             scalar(value, ColumnType.parse("binary"), BASE64)
@@ -140,6 +142,9 @@ def test_other_texts_never_saturate(text: str) -> None:
     for declared in ("date", "timestamp"):
         with pytest.raises(ValueError, match=r"^is not a"):
             scalar(text, ColumnType.parse(declared), SATURATES)
+    for declared in ("date", "timestamp"):
+        with pytest.raises(ValueError, match=r"^is not a"):
+            scalar(20240101, ColumnType.parse(declared), SATURATES)
 
 
 def test_a_moment_that_its_offset_moves_out_of_the_calendar_saturates_at_that_end() -> None:
@@ -154,6 +159,17 @@ def test_a_local_time_is_one_of_the_zone_and_the_earlier_one_where_it_is_repeate
     assert scalar("2024-07-01 12:00", declared, BERLIN) == datetime(2024, 7, 1, 10, tzinfo=UTC)
     assert scalar("2024-07-01 12:00Z", declared, BERLIN) == datetime(2024, 7, 1, 12, tzinfo=UTC)
     assert scalar("2024-10-27 02:30", declared, BERLIN) == datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
+
+
+def test_the_time_zone_of_the_machine_changes_no_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        found = scalar("9999-12-31 23:59", ColumnType.parse("timestamp"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert repr(found) == repr(datetime(9999, 12, 31, 23, 59, tzinfo=UTC))
 
 
 def test_null_fits_every_type() -> None:
