@@ -69,10 +69,11 @@ class Gateway:
         """Return the folder that the drain publishes to."""
         return self.folder / "landing-zone"
 
-    def start_api(self) -> Api:
-        """Start another API on a free port and return it once it serves."""
+    def start_api(self, **settings: object) -> Api:
+        """Start another API on a free port with these settings, named in lower case; return it once it serves."""
         port = free_port()
-        own = {f"{PREFIX}PORT": str(port)}
+        own = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
+        own[f"{PREFIX}PORT"] = str(port)
         process = self._start(f"api-{port}", "app.main", own)
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: _status(url, "/healthz") == 200, "the API serves", process)

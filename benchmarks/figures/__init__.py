@@ -38,6 +38,7 @@ NAMES: Final = (
     "workloads",
     "initial_load",
     "rows",
+    "projection",
     "kafka",
     *MIRROR,
     "costs",

@@ -33,7 +33,7 @@ class TableSpec:
 
     name: str
     columns: int = COLUMNS
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def registration(self) -> dict[str, Any]:
         """Return the body of `PUT /v1/tables/{name}`."""
@@ -194,6 +194,18 @@ def _encoded(messages: Any) -> bytes:
     return msgspec.json.encode(list(messages))
 
 
+PROJECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "audited": {"audit_columns": {"operation": "op", "source_timestamp": "ts", "accepted_at": "at", "row_order": "n"}},
+    "transformed": {
+        "rename": {"column_08": "renamed"},
+        "constants": {"region": {"type": "string", "value": "EU"}},
+        "masks": {"column_09": {"method": "truncate", "characters": 8}, "column_10": {"method": "null"}},
+        "filter": {"column": "column_01", "op": ">=", "value": "0"},
+    },
+    "hashed": {"masks": {"column_09": {"method": "hash"}}},
+}
+"""Options of tables whose files have other columns or values than the source."""
+
 WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "bulk": partial(_inserts, "bulk", TableSpec("bench.bulk"), 1_000, 64),
     "small-1": partial(_inserts, "small-1", TableSpec("bench.small"), 1, 5_000),
@@ -212,5 +224,9 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),
     "whole": partial(_updates, "whole", TableSpec("bench.whole")),
     "kept": partial(_updates, "kept", TableSpec("bench.kept", options={"row_images": "on"})),
+    **{
+        name: partial(_inserts, name, TableSpec(f"bench.{name}", options=options), 1_000, 64)
+        for name, options in PROJECTIONS.items()
+    },
     "bulk-kept": partial(_inserts, "bulk-kept", TableSpec("bench.bulk_kept", options={"row_images": "on"}), 1_000, 64),
 }
