@@ -9,8 +9,8 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, SchemaVersion, evolve
-from app.domain.rebuild.plan import RebuildPlan, RebuiltColumn, plan_rebuild
-from app.errors import Code
+from app.domain.rebuild.plan import RebuildPhase, RebuildPlan, RebuiltColumn, plan_rebuild
+from app.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
@@ -83,10 +83,88 @@ def test_a_table_needs_an_image_of_each_row(table: Table, code: Code) -> None:
     assert rejection.code is code
 
 
-def test_a_history_cannot_be_rebuilt_from_the_newest_rows() -> None:
+ALL = [column("id", "int64"), column("name", "string"), column("total", "decimal(9,2)")]
+NEW, TWICE = column("new", "string"), column("other", "string", "name")
+HISTORY = table_with(history="append_only")
+RETURNED = replace(table_with(), returned_columns={"total": BatchSequence(3)})
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "keys", "code", "detail"),
+    [
+        (
+            HISTORY,
+            ALL,
+            None,
+            "bad_option",
+            "table t lands every change, and row images have the newest row of each key",
+        ),
+        (table_with(), [*ALL, NEW], None, "bad_schema", "no column 'new' has values to take; register new columns"),
+        (RETURNED, ALL, None, "bad_schema", "column 'total' left the source and came back, and row images from before"),
+        (table_with(), [*ALL, TWICE], None, "bad_schema", "two columns take their values from the same column"),
+        (table_with(), ALL[1:], None, "bad_schema", "the key column 'id' is dropped: give key_columns"),
+        (table_with(), ALL, [], "bad_schema", "a rebuilt table needs key columns"),
+        (table_with(), ALL, ["nowhere"], "bad_schema", "key column 'nowhere' is not among the columns"),
+        (
+            table_with(),
+            [*ALL[:2], column(" t", "string", "total")],
+            None,
+            "bad_name",
+            "a column name cannot start or end",
+        ),
+        (
+            table_with(masks={"name": {"method": "hash"}}),
+            [ALL[0], column("n", "int64", "name")],
+            None,
+            "bad_option",
+            "",
+        ),
+    ],
+)
+def test_a_plan_that_cannot_be_is_rejected_with_the_reason(
+    table: Table, columns: list[RebuiltColumn], keys: list[str] | None, code: str, detail: str
+) -> None:
     with rejected() as rejection:
-        plan_rebuild(table_with(history="append_only"))
-    assert rejection.code is Code.BAD_OPTION
+        plan_rebuild(table, columns, keys)
+    assert (rejection.code, rejection.detail[: len(detail)]) == (code, detail)
+
+
+def test_a_column_that_came_back_is_left_out_or_loaded_again() -> None:
+    with pytest.raises(RejectedInput) as rejection:
+        plan_rebuild(RETURNED)
+    assert rejection.value.remedy == "Rebuild the table without the column, or recreate the table and load it again."
+
+
+def test_a_name_that_a_new_column_could_not_have_stays() -> None:
+    blank = schema_of({"id": "int64", "total ": "string"}, ["id"], required=["id"])
+    assert plan_rebuild(replace(table_with(), schema=blank)).schema.names == ("id", "total ")
+
+
+def test_options_follow_the_new_names_and_leave_out_dropped_columns() -> None:
+    table = table_with(
+        rename={"name": "Name", "total": "Total"},
+        masks={"name": {"method": "hash"}, "total": {"method": "null"}},
+        exclude=["secret"],
+        columns={"id": {"nullable": False}, "total": {"encoding": "hex"}},
+    )
+    plan = plan_rebuild(table, [column("key", "int64", "id"), column("title", "string", "name")])
+    stored = plan.options.to_json()
+    assert (stored["rename"], stored["exclude"]) == ({"title": "Name"}, ["secret"])
+    assert (stored["masks"], stored["columns"]) == ({"title": {"method": "hash"}}, {"key": {"nullable": False}})
+    assert plan.schema.landing.names == ("key", "Name")
+
+
+@pytest.mark.parametrize("options", [{}, {"audit_columns": {"operation": "op"}}])
+def test_files_that_have_more_than_inserts_have_the_row_marker(options: dict[str, Any]) -> None:
+    plan = plan_rebuild(table_with(**options))
+    assert plan.schema.landing.bare
+    assert not plan.marked.landing.bare
+    assert (plan.marked.columns, plan.marked.landing.names) == (plan.schema.columns, plan.schema.landing.names)
+
+
+@pytest.mark.parametrize("phase", RebuildPhase)
+def test_a_drain_reads_the_row_images_of_a_rebuild_that_checks_or_copies(phase: RebuildPhase) -> None:
+    assert phase.is_due == (phase in {"checking", "copying"})
 
 
 FILTER: dict[str, Any] = {

@@ -141,3 +141,6 @@ def test_what_a_change_keeps_is_taken_from_its_image_before() -> None:
         (1, None, None),
         (7, "Eve", 2),
     ]
+    shape = Shape(Operation.UPDATE, names, frozenset({"id", "total"}), frozenset({"total"}))
+    (left,) = layout_of(shape, RowRules(SCHEMA, left_columns=frozenset({"name"}))).same.rows
+    assert left.fill(before, after) == (7, None, 2)
