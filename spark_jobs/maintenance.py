@@ -16,7 +16,7 @@ import structlog
 from app.domain.publication.failure import described
 from app.landing.publish import Scratch
 from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
-from app.observability.drain_metrics import LAST_MAINTENANCE, MAINTENANCE_FAILURES
+from app.observability.drain_metrics import LAST_MAINTENANCE, MAINTENANCE_FAILURES, STALE_LOADS
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.ledger.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention.rounds import RetentionLimits, run_retention
@@ -50,6 +50,7 @@ def run_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: dateti
         engine.dispose()
     if report is not None and any(asdict(report).values()):
         log.info("retention", **asdict(report))
+        STALE_LOADS.inc(report.ended_loads)
     if sweep is not None:
         _sweep(cycle, sweep)
 

@@ -27,6 +27,7 @@ DUPLICATE_CHANGES: Final = Counter(
 REPEATED_INSERTS: Final = Counter(
     "mirrorgate_repeated_inserts_total", "Inserts landed as upserts because the key has a row image already"
 )
+ENDED_LOADS: Final = Counter("mirrorgate_ended_loads_total", "Load sessions that requests ended, by state", ["state"])
 DEAD_LETTERS: Final = Counter(
     "mirrorgate_dead_letters_total", "Rejected messages kept as dead letters, by format", ["format"]
 )

@@ -48,6 +48,11 @@ LAST_MAINTENANCE: Final = Gauge(
     "Time of the last successful run of retention and the scratch sweep; 0 before the first",
     registry=REGISTRY,
 )
+STALE_LOADS: Final = Counter(
+    "mirrorgate_drain_stale_loads_total",
+    "Load sessions that ended because they expired, or because their table was dropped or recreated",
+    registry=REGISTRY,
+)
 LEASE_FAILURES: Final = Counter(
     "mirrorgate_drain_lease_failures_total", "Failed renewals of the drain's lease", registry=REGISTRY
 )

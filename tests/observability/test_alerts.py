@@ -72,6 +72,7 @@ FAULTS: Final = (
     of_api("backlog_nearly_full", "BacklogNearlyFull"),
     of_api("backlog_full", "BacklogFull"),
     of_api("dead_letters", "DeadLettersWaiting"),
+    of_api("load_idle", "LoadIdle"),
     of_api("mirror_behind", "MirrorBehind"),
     of_api("mirror_stopped", "MirrorStopped"),
     of_api("drain_waiting", "DrainWaiting"),

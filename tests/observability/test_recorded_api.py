@@ -37,6 +37,7 @@ from tests.support.postgres.ledger import Owned, claim_by, plan, publish
 from tests.support.waiting import wait_until
 
 TABLE: Final = "sales.orders"
+OPTIONS: Final = {"dead_letters": "accept", "seed_file": False, "row_images": "on"}
 MAX_ROWS: Final = 10
 NO_DATABASE: Final = "postgresql://nobody@127.0.0.1:1/none"
 
@@ -65,10 +66,12 @@ class Scene:
         self.gateway = gateway
         self.engine = engine
         columns = [{"name": "id", "type": "int64", "nullable": False}]
-        wanted = {"key_columns": ["id"], "columns": columns, "options": {"dead_letters": "accept", "seed_file": False}}
+        wanted = {"key_columns": ["id"], "columns": columns, "options": OPTIONS}
         gateway.put(f"/v1/tables/{TABLE}", json=wanted).raise_for_status()
         self.owned = Owned(self.table, *claim_by(engine, self.table.table_id))
         self.beat()
+        self.end_a_load()
+        gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "full"}).raise_for_status()
         self.post("1")
         self.publish()
         self.report()
@@ -83,6 +86,10 @@ class Scene:
 
     def post(self, *keys: str, **parameters: str) -> int:
         return self.gateway.arcion(*(insert(TABLE, id=key) for key in keys), **parameters).status_code
+
+    def end_a_load(self) -> None:
+        load = self.gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "append"}).json()["load"]
+        self.gateway.post(f"/v1/tables/{TABLE}/loads/{load}/complete").raise_for_status()
 
     def publish(self) -> None:
         for file in plan(self.engine, self.owned, limit=1_000):
@@ -131,6 +138,10 @@ def faults_of_tables(scene: Scene) -> Iterator[tuple[str, str]]:
     assert scene.post("x", on_reject="dead_letter") == 202
     yield "dead_letters", scene.metrics()
     sql.run(engine, "DELETE FROM mirrorgate.dead_letters")
+
+    sql.run(engine, "UPDATE mirrorgate.loads SET expires_at = expires_at - interval '2 hours'")
+    yield "load_idle", scene.metrics()
+    sql.run(engine, "UPDATE mirrorgate.loads SET expires_at = expires_at + interval '2 hours'")
 
     scene.post("2")
     sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at - interval '20 minutes'")

@@ -116,6 +116,29 @@ TABLES: Final = Section(
             unit="s",
         ),
         Graph(
+            "Age of open load sessions",
+            "A load that no request uses any more expires; a full load deletes rows only when it is completed.",
+            {
+                "{{table}}": f"topk(10, {of_tables('mirrorgate_load_age_seconds')})",
+                "{{table}} without a request": f"topk(10, {of_tables('mirrorgate_load_last_request_age_seconds')})",
+            },
+            unit="s",
+            limit=3_600,
+        ),
+        Graph(
+            "Rows of open load sessions",
+            "Rows that each open load has landed so far.",
+            {"{{table}}": f"topk(10, {of_tables('mirrorgate_load_rows')})"},
+        ),
+        Graph(
+            "Ended load sessions",
+            "Completed and aborted ones, and those that a drain ended because nobody continued them.",
+            {
+                "{{state}}": "sum by (state) (increase(mirrorgate_ended_loads_total[$__rate_interval]))",
+                "expired": "sum(increase(mirrorgate_drain_stale_loads_total[$__rate_interval]))",
+            },
+        ),
+        Graph(
             "Row images",
             "Disk space of the newest row of each key, which some options of tables keep.",
             {"bytes": "max(mirrorgate_row_images_bytes)"},

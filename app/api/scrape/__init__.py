@@ -1,7 +1,7 @@
 """What one scrape of `GET /metrics` reads from the database, as metrics.
 
-`facts` reads everything in one transaction; `table_families`, `fabric_families` and `gateway_families` turn the facts
-into metrics and do no input or output, so that `make docs` lists all metrics without a database.
+`facts` reads everything in one transaction; `table_families`, `load_families`, `fabric_families` and `gateway_families`
+turn the facts into metrics and do no input or output, so that `make docs` lists all metrics without a database.
 """
 
 from collections.abc import Iterable
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from app.api.scrape.fabric_families import fabric_families
 from app.api.scrape.facts import ScrapeFacts
 from app.api.scrape.gateway_families import gateway_families
+from app.api.scrape.load_families import load_families
 from app.api.scrape.table_families import table_families
 
 __all__ = ["ScrapeFacts", "ScrapeMetrics"]
@@ -31,4 +32,5 @@ class ScrapeMetrics(Collector):
         if self._facts is not None:
             yield from gateway_families(self._facts)
             yield from table_families(self._facts)
+            yield from load_families(self._facts)
             yield from fabric_families(self._facts)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from app.api.gateway import Gateway
 from app.domain.access.rights import Principal
+from app.domain.loads.load_session import LoadSession
 from app.domain.model.table import Table, TableId
 from app.domain.preflight.readiness import GatewayFacts
 from app.staging.connection.database import Connection
@@ -12,6 +13,7 @@ from app.staging.images.size import AllImages, all_images
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
 from app.staging.ledger.leases import lease_owners
+from app.staging.loads.sessions import open_loads
 from app.staging.mirror.progress import MirrorProgress, mirror_progress
 from app.staging.tables.gateway_status import gateway_facts
 from app.staging.tables.registry import list_tables
@@ -31,6 +33,8 @@ class ScrapeFacts:
     """The drain that has a table's lease."""
     fabric: Mapping[TableId, FabricStatus] = field(default_factory=dict)
     mirrored: Mapping[TableId, MirrorProgress] = field(default_factory=dict)
+    loads: Mapping[TableId, LoadSession] = field(default_factory=dict)
+    """The open load sessions."""
     total_share: float | None = None
     """The backlog of all tables as a share of its limit; None while it is not watched."""
     shares: Mapping[TableId, float] = field(default_factory=dict)
@@ -50,6 +54,7 @@ def read_facts(connection: Connection, principal: Principal, gateway: Gateway) -
         owners=lease_owners(connection, ids),
         fabric=fabric_statuses(connection, ids),
         mirrored=mirror_progress(connection, ids),
+        loads=open_loads(connection, ids),
         total_share=None if backlog is None else backlog.total_share(),
         shares={} if backlog is None else {table.table_id: backlog.share_of(table) for table in tables},
     )

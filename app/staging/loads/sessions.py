@@ -21,6 +21,7 @@ from app.domain.loads.load_session import (
 from app.domain.model.names import TableName
 from app.domain.model.table import Table, TableId
 from app.errors import Code, RejectedInput
+from app.observability.api_metrics import ENDED_LOADS
 from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.tables.events import record_event
@@ -222,9 +223,13 @@ def _stored_open(connection: sa.Connection, table_ids: Collection[TableId] | Non
 def _end(
     connection: sa.Connection, table: Table | None, load: LoadSession, state: LoadState, actor: str
 ) -> LoadSession:
-    """End a load under the sequence lock of its table; the event of a dropped table is left out."""
+    """End a load under the sequence lock of its table; the event of a dropped table is left out.
+
+    The metric counts it before COMMIT, so a COMMIT that fails is counted too.
+    """
     connection.execute(END_LOAD, {"table_id": load.table_id, "load_id": load.load_id, "state": state})
     [over] = find_loads(connection, [load.load_id])
+    ENDED_LOADS.labels(state).inc()
     counts = {"rows": over.rows, "superseded": over.superseded, "deletes": over.deletes}
     if table is not None:
         record_event(connection, table, actor, f"load {state}", details={"load": load.load_id, **counts})

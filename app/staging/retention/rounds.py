@@ -93,6 +93,7 @@ class RetentionReport:
     purged_receipts: int = 0
     purged_audit_events: int = 0
     purged_letters: int = 0
+    ended_loads: int = 0
 
 
 def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport | None:
@@ -210,7 +211,7 @@ class _Round:
         self._report.purged_audit_events += self._repeat(audit)
         letters = partial(purge_letters, settled_before_seconds=keep, limit=limit)
         self._report.purged_letters += self._repeat(letters)
-        self._repeat(end_stale_loads)
+        self._report.ended_loads += self._repeat(end_stale_loads)
         self._repeat(partial(purge_loads, older_than_seconds=keep, limit=limit))
         self._repeat(partial(purge_traces, older_than_seconds=_TRACE_SECONDS, limit=limit))
         with self._engine.begin() as connection:
