@@ -4,14 +4,20 @@ Most changes of a body have the same few shapes. What becomes of a change depend
 row; so the rules are applied once per shape (`app.domain.rows.row_layout`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 from app.domain.model.change import Operation, SourceTime, SourceValue
 
 Values: TypeAlias = tuple[SourceValue, ...]
 """The values of an image in the order of the table's columns; those of columns that are not given are ignored."""
+
+
+TypeColumn: TypeAlias = Callable[[Sequence[Any]], pa.Array]
+"""Types the values of a column as a format writes them, None for NULL. Raises BadValues."""
 
 
 class Shape(NamedTuple):
@@ -53,4 +59,10 @@ class ShapedChanges:
     """Reads the facts of the changes, for a table that needs them; returns None where only the exact path can.
 
     None if the format has no such facts.
+    """
+    typed_by: Mapping[int, TypeColumn] = field(default_factory=dict, compare=False)
+    """How columns are typed whose values are no source values, by position.
+
+    Keys are never among them, and no column is if the table keeps row images. Requests that are typed together have the
+    same.
     """

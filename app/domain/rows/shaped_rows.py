@@ -21,7 +21,7 @@ from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import MissingColumns, pick
 from app.domain.rows.row_layout import ChangeLayout, RowLayout, layout_of
 from app.domain.rows.row_rules import RowRules
-from app.domain.rows.shaped_changes import ShapedChanges, Values
+from app.domain.rows.shaped_changes import ShapedChanges, TypeColumn, Values
 
 NULL_TEXT: Final = "null"
 _COMPARABLE: Final = frozenset({str, int, type(None)})
@@ -52,6 +52,8 @@ class ShapedRows:
     """By request."""
     layouts: Sequence[RowLayout]
     """By row."""
+    typed_by: Mapping[int, TypeColumn]
+    """By position: how columns are typed whose values are no source values."""
 
     def with_nulls(self) -> "ShapedRows":
         """Return the rows with None for the text `null` where that means NULL."""
@@ -147,6 +149,7 @@ class _Filler:
             null_text=self._null_text,
             has_snapshots=has_snapshots,
             layouts=layouts,
+            typed_by=self._requests[0].typed_by,
         )
 
     def _layouts_by_row(self, rows_of: Mapping[int, Sequence[RowLayout]]) -> Sequence[RowLayout]:

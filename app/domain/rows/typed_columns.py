@@ -69,8 +69,10 @@ def fitting_columns(rows: ShapedRows, rules: RowRules) -> list[pa.Array] | None:
     markers = pa.array(rows.markers, pa.int32())
     by_column = list(zip(*rows.rows, strict=True)) if rows.rows else [()] * len(columns)
     arrays: list[pa.Array] = [None] * len(columns)
-    alike = _columns_alike(rules)
+    alike = _columns_alike(rules, frozenset(rows.typed_by))
     try:
+        for at, type_column in rows.typed_by.items():
+            arrays[at] = type_column(by_column[at])
         if len(rows.rows) <= MAX_ROWS_TOGETHER:
             _convert_at_once(by_column, alike, arrays, null_text=rows.null_text)
         else:
@@ -98,14 +100,17 @@ def converted(by_column: Mapping[int, Sequence[SourceValue]], rules: RowRules) -
     return found
 
 
-def _columns_alike(rules: RowRules) -> Sequence[_Alike]:
-    kept = _ALIKE.get(rules)
+def _columns_alike(rules: RowRules, others: frozenset[int] = frozenset()) -> Sequence[_Alike]:
+    """Return all columns but `others`, by how they are read."""
+    kept = _ALIKE.get(rules, others)
     if kept is not None:
         return kept
     alike: dict[tuple[ColumnType, ValueReading], list[int]] = {}
     for ordinal, column in enumerate(rules.schema.columns):
+        if ordinal in others:
+            continue
         alike.setdefault((column.type, reading_of(column.name, rules.options)), []).append(ordinal)
-    return _ALIKE.keep(rules, None, [_Alike(*key, ordinals) for key, ordinals in alike.items()])
+    return _ALIKE.keep(rules, others, [_Alike(*key, ordinals) for key, ordinals in alike.items()])
 
 
 def _convert_at_once(
@@ -115,7 +120,7 @@ def _convert_at_once(
     height = len(by_column[0])
     in_order = [by_column[at] for group in alike for at in group.ordinals]
     texts = None
-    if height and isinstance(in_order[0][0], str | None):  # otherwise not all values are texts
+    if height and in_order and isinstance(in_order[0][0], str | None):  # otherwise not all values are texts
         with suppress(pa.ArrowTypeError):
             texts = _texts([*chain.from_iterable(in_order)], null_text=null_text)
     start = 0

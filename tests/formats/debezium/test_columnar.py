@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from app.domain.model.table_options import BinaryEncoding
 from app.domain.model.table_schema import Column, ColumnType
+from app.domain.rows.conversion.column_conversion import BadValues, convert
+from app.domain.rows.conversion.value_reading import ValueReading
 from app.formats.debezium.columnar.events import EventBody, decode_events
 from app.formats.debezium.columnar.schemas import NotPlain, cut_schemas
-from app.formats.debezium.columnar.values import reader_of_columns
+from app.formats.debezium.columnar.values import reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField, read_schema
 from app.formats.debezium.values import field_reader
 from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
@@ -61,6 +63,21 @@ def test_events_of_several_tables_and_schemas_are_told_apart() -> None:
     assert (found.messages, found.ignored) == (5, 1)
 
 
+@pytest.mark.parametrize(
+    ("tables", "parts"),
+    [
+        (["s.t", "s.t", "s.t"], ["s.t"]),
+        (["s.t1", "s.t2", "s.t1"], ["s.t1", "s.t2"]),
+        (["s1.t", "s2.t", "s1.t"], ["s1.t", "s2.t"]),
+        (["s.t", "s.t1", "s.t"], ["s.t", "s.t1"]),
+    ],
+)
+def test_names_that_differ_in_digits_are_told_apart(tables: list[str], parts: list[str]) -> None:
+    found = decoded(*(event("c", table, after=ROW, lsn=at) for at, table in enumerate(tables, 10)))
+    assert [str(part.source) for part in found.parts] == parts
+    assert found.parts[0].columns.position == "lsn=12"
+
+
 PLAIN = with_schema(event("c", "t", after=ROW), COLUMNS)
 ODD_BODIES = {
     "a number": body({"schema": 0, "payload": PLAIN["payload"]}),
@@ -75,6 +92,9 @@ ODD_BODIES = {
     "a heartbeat": body({"schema": PLAIN["schema"] | {"name": "io.debezium.connector.common.Heartbeat"}, "payload": 1}),
     "a key of an event twice": body(PLAIN).replace(b'"op":"c"', b'"op":"u","op":"c"'),
     "an unknown key of a source": body(event("c", "t", after=ROW, unknown=1)),
+    "an unknown key of a source that differs in a digit": body(
+        *(event("c", "t", after=ROW, **{key: 1}) for key in ("lsn", "lsn1"))
+    ),
     "a zero that may be -0": body(event("c", "t", after=ROW, lsn=0)).replace(b'"lsn":0', b'"lsn":-0'),
     "keys and none": body(PLAIN, keyed({"id": 1}, PLAIN)),
     "nothing": body(None),
@@ -112,6 +132,9 @@ ODD_TEXTS = st.sampled_from(["", "AA", "é", 1, "1", None])
 BASE64 = ODD_TEXTS | st.binary(max_size=12).map(lambda content: b64encode(content).decode())
 
 
+TYPED_AT_ONCE = {"date", "timestamp", "decimal(12,2)", "decimal(20,4)", "decimal(12,9)"}
+
+
 def _field(meaning: str, kind: str, **parameters: str) -> ConnectField:
     return ConnectField("x", kind, meaning, True, parameters)
 
@@ -125,6 +148,8 @@ def _field(meaning: str, kind: str, **parameters: str) -> ConnectField:
         (_field("io.debezium.time.NanoTimestamp", "int64"), "timestamp"),
         (_field("io.debezium.time.MicroTime", "int64"), "string"),
         (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="2"), "decimal(12,2)"),
+        (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="2"), "decimal(20,4)"),
+        (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="2"), "decimal(12,1)"),
         (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="9"), "decimal(12,9)"),
         (_field("org.apache.kafka.connect.data.Decimal", "bytes", scale="-2"), "decimal(12,0)"),
         (_field("", "bytes"), "binary"),
@@ -133,18 +158,27 @@ def _field(meaning: str, kind: str, **parameters: str) -> ConnectField:
 )
 @given(data=st.data())
 def test_a_column_is_read_as_its_values_are(field: ConnectField, declared: str, data: st.DataObject) -> None:
-    read = field_reader(field, Column("x", ColumnType.parse(declared), True), BinaryEncoding.HEX)
+    column = Column("x", ColumnType.parse(declared), True)
+    read = field_reader(field, column, BinaryEncoding.HEX)
     assert read is not None
     moments = INSTANTS.map(lambda moment: round(moment.timestamp() * 1_000) * data.draw(st.sampled_from([1, 1_000])))
     value = NUMBERS | moments if field.kind != "bytes" else BASE64
     values: Sequence[Any] = data.draw(st.lists(value, max_size=4))
-    assert _answer(lambda: reader_of_columns(field, read)(values)) == _answer(
-        lambda: [None if value is None else read(value) for value in values]
-    )
+    one_by_one = _answer(lambda: [None if value is None else read(value) for value in values])
+    assert _answer(lambda: reader_of_columns(field, read)(values)) == one_by_one
+    reading = ValueReading(data.draw(st.sampled_from(["UTC", "Europe/Berlin"])), saturates=data.draw(st.booleans()))
+    type_column = typing_of_columns(field, column, read, reading)
+    assert (type_column is not None) is (declared in TYPED_AT_ONCE)
+    if type_column is not None:
+        source_values = () if one_by_one == "rejected" else one_by_one
+        typed = (
+            one_by_one if one_by_one == "rejected" else _answer(lambda: convert(source_values, column.type, reading))
+        )
+        assert _answer(lambda: type_column(values)) == typed
 
 
 def _answer(call: Any) -> Any:
     try:
         return [*call()]
-    except ValueError:
+    except (ValueError, BadValues):
         return "rejected"

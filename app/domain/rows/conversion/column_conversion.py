@@ -8,7 +8,7 @@ Invariant: the result equals that of the definition for every value.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Final
 
 import pyarrow as pa
@@ -21,8 +21,12 @@ from app.domain.rows.conversion.value_reading import PLAIN, UTC_NAME, ValueReadi
 
 _FIRST_DATE: Final = date.min
 _LAST_DATE: Final = date.max
+_EPOCH: Final = datetime(1970, 1, 1)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _FIRST_TIMESTAMP: Final = datetime.min
 _LAST_TIMESTAMP: Final = datetime.max
+_FIRST_MICROSECOND: Final = (_FIRST_TIMESTAMP - _EPOCH) // _MICROSECOND
+_LAST_MICROSECOND: Final = (_LAST_TIMESTAMP - _EPOCH) // _MICROSECOND
 _LAST_ZONED: Final = datetime(2037, 1, 1)
 """After it, the kernel does not know a zone's rules, only the transitions that the zone's file lists."""
 _OFFSET: Final = "^.{11,}[Z+-]"
@@ -159,8 +163,19 @@ def _timestamps_of_both_kinds(texts: pa.StringArray, has_offset: pa.BooleanArray
 
 
 def _timestamps_without_offset(texts: pa.StringArray, zone: str) -> pa.Array | None:
-    local = pc.cast(texts, pa.timestamp("us"))
-    if _is_beyond(local) or (zone != UTC_NAME and pc.any(pc.greater(local, _LAST_ZONED)).as_py()):
+    return timestamps_in(zone, pc.cast(texts, pa.timestamp("us")))
+
+
+def timestamps_in(zone: str, local: pa.TimestampArray) -> pa.Array | None:
+    """Return local times of this zone, in microseconds, as timestamps; None where the definition has to decide.
+
+    Raises ArrowInvalid for a time that the zone skips.
+    """
+    if _is_beyond(local):
+        return None
+    if zone == UTC_NAME:
+        return local.view(_UTC_TIMESTAMP)
+    if pc.any(pc.greater(local, _LAST_ZONED)).as_py():
         return None
     array = pc.cast(pc.assume_timezone(local, zone, ambiguous="earliest"), _UTC_TIMESTAMP)
     return None if _is_beyond(array) else array
@@ -175,5 +190,7 @@ def beyond_calendar(array: pa.TimestampArray | pa.Date32Array) -> pa.BooleanArra
 
 
 def _is_beyond(array: pa.TimestampArray) -> bool:
-    """Tell whether a timestamp is outside the years 1 to 9999."""
-    return pc.any(beyond_calendar(array)).as_py() is True
+    """Tell whether a timestamp in microseconds is outside the years 1 to 9999."""
+    bounds = pc.min_max(array.view(pa.int64())).as_py()
+    low, high = bounds["min"], bounds["max"]
+    return low is not None and (low < _FIRST_MICROSECOND or high > _LAST_MICROSECOND)

@@ -7,23 +7,20 @@ are counted. Flattened rows and other events that change no row are left to the 
 Invariant: what is read is what the exact path reads. Every quote outside images belongs to a decoded key or text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import GenericAlias
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-from msgspec.structs import asdict
 
 from app.domain.model.source_name import SourceName
-from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.shaped_changes import ChangeFacts
-from app.errors import RejectedInput
 from app.formats.debezium.columnar.schemas import CutBody, NotPlain, cut_schemas
+from app.formats.debezium.columnar.sources import facts_of, last_position, tables_of
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.events import IGNORED_SCHEMAS
 from app.formats.debezium.records import INTERNAL_KEYS, row_schema
-from app.formats.debezium.source_block import source_position, source_table, source_time
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
@@ -32,52 +29,7 @@ from app.formats.json.texts import has_suspicious_escape
 Value = TypeVar("Value")
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
-_Text: TypeAlias = str | UnsetType | None
 _Image: TypeAlias = Raw | UnsetType
-
-
-class Source(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """The block `source` as the connectors for Postgres, MySQL, MariaDB, SQL Server, Oracle and Db2 write it."""
-
-    version: _Scalar = UNSET
-    connector: _Scalar = UNSET
-    name: _Scalar = UNSET
-    ts_ms: _Scalar = UNSET
-    snapshot: _Scalar = UNSET
-    db: _Text = UNSET
-    sequence: _Scalar = UNSET
-    ts_us: _Scalar = UNSET
-    ts_ns: _Scalar = UNSET
-    schema: _Text = UNSET
-    table: _Text = UNSET
-    txId: _Scalar = UNSET
-    lsn: _Scalar = UNSET
-    xmin: _Scalar = UNSET
-    origin: _Scalar = UNSET
-    origin_lsn: _Scalar = UNSET
-    server_id: _Scalar = UNSET
-    gtid: _Scalar = UNSET
-    file: _Scalar = UNSET
-    pos: _Scalar = UNSET
-    row: _Scalar = UNSET
-    thread: _Scalar = UNSET
-    query: _Scalar = UNSET
-    change_lsn: _Scalar = UNSET
-    commit_lsn: _Scalar = UNSET
-    event_serial_no: _Scalar = UNSET
-    scn: _Scalar = UNSET
-    commit_scn: _Scalar = UNSET
-    lcr_position: _Scalar = UNSET
-    rs_id: _Scalar = UNSET
-    ssn: _Scalar = UNSET
-    redo_thread: _Scalar = UNSET
-    user_name: _Scalar = UNSET
-    redo_sql: _Scalar = UNSET
-    row_id: _Scalar = UNSET
-    start_scn: _Scalar = UNSET
-    start_ts_ms: _Scalar = UNSET
-    commit_ts_ms: _Scalar = UNSET
-    txSeq: _Scalar = UNSET
 
 
 class _Transaction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -89,7 +41,7 @@ class _Transaction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 class _Event(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
     before: _Image = UNSET
     after: _Image = UNSET
-    source: Source
+    source: Raw
     transaction: _Transaction | UnsetType | None = UNSET
     op: str
     ts_ms: _Scalar = UNSET
@@ -143,16 +95,13 @@ class EventColumns(NamedTuple):
     after: Sequence[_Image]
     position: str | None
     """The source position of the last event that has one."""
-    sources: Sequence[Source]
+    sources: Sequence[Raw]
     content: bytes
     """The body that the events are from, without its schemas."""
 
     def facts(self) -> ChangeFacts | None:
-        """Return the facts of the events; None if a zero may be written -0."""
-        blocks = [*map(_members, self.sources)]
-        if any(0 in block.values() for block in blocks) and keep_minus_zeros(self.content) is not self.content:
-            return None
-        return ChangeFacts([*map(source_position, blocks)], [*map(source_time, blocks)])
+        """Return the facts of the events; None if only the exact path can read them."""
+        return facts_of(self.sources, self.content)
 
 
 class EventPart(NamedTuple):
@@ -245,42 +194,25 @@ def _parts(
 ) -> Sequence[EventPart]:
     """Return the events by table, schema and key, in order of first appearance."""
     sources = [event.source for event in events]
-    named = ([source.db for source in sources], [source.schema for source in sources], [one.table for one in sources])
-    told: tuple[Sequence[Any], ...] = (*named, schemas, key_names)
+    told: tuple[Sequence[Any], ...] = (tables_of(sources), schemas, key_names)
     if all(values.count(values[0]) == len(events) for values in told):
-        return [_part(events, (schemas[0], key_names[0]), cut)]
+        return [_part(events, sources, tuple(values[0] for values in told), cut)]
     indexes: dict[tuple[Any, ...], list[int]] = {}
     for at, of_event in enumerate(zip(*told, strict=True)):
         indexes.setdefault(of_event, []).append(at)
-    return [_part([events[at] for at in chosen], of_event[-2:], cut) for of_event, chosen in indexes.items()]
+    return [
+        _part([events[at] for at in chosen], [sources[at] for at in chosen], of_event, cut)
+        for of_event, chosen in indexes.items()
+    ]
 
 
-def _part(events: Sequence[_Event], told: tuple[int | None, tuple[str, ...] | None], cut: CutBody) -> EventPart:
-    number, names = told
+def _part(events: Sequence[_Event], sources: Sequence[Raw], told: tuple[Any, ...], cut: CutBody) -> EventPart:
+    number: int | None
+    source, number, names = told
     if number is not None and not 0 <= number < len(cut.schemas):
         raise NotPlain
-    try:
-        source = source_table(_members(events[0].source))
-    except RejectedInput:
-        raise NotPlain from None
     row = None if number is None else row_schema(cut.schemas[number])
     operations = [event.op for event in events]
     images = ([event.before for event in events], [event.after for event in events])
-    blocks = [event.source for event in events]
-    columns = EventColumns(operations, *images, _position(events, cut.content), blocks, cut.content)
-    return EventPart(source, row, names, columns)
-
-
-def _position(events: Sequence[_Event], content: bytes) -> str | None:
-    """Return the source position of the last event that has one."""
-    for event in reversed(events):
-        members = _members(event.source)
-        if 0 in members.values() and keep_minus_zeros(content) is not content:
-            raise NotPlain  # a zero may be written -0
-        if (position := source_position(members)) is not None:
-            return position
-    return None
-
-
-def _members(source: Source) -> Mapping[str, Any]:
-    return {name: value for name, value in asdict(source).items() if value is not UNSET}
+    position = last_position(sources, cut.content)
+    return EventPart(source, row, names, EventColumns(operations, *images, position, sources, cut.content))
