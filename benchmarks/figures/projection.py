@@ -4,7 +4,7 @@ from typing import Final
 
 from benchmarks.bench import Bench
 from benchmarks.loads.paired import Side, measure_in_turn
-from benchmarks.loads.workloads import PROJECTIONS
+from benchmarks.loads.workloads import MASK_SECRET, PROJECTIONS
 from benchmarks.reports.figure import Figure
 
 CONNECTIONS: Final = 8
@@ -15,13 +15,12 @@ TITLES: Final = {
     "hashed": "One column of 16 hashed, all values distinct, inserts",
 }
 GOALS: Final = {"audited": 0.7, "transformed": 0.7, "hashed": 0.5}
-SECRET: Final = "a secret for the hashes of benchmarks"
 
 
 def measure(bench: Bench) -> list[Figure]:
     """Send the inserts of `bulk` to a table with each kind of option, in turn with one that has none."""
     with bench.gateway() as gateway:
-        api = gateway.start_api(mask_secret=SECRET)
+        api = gateway.start_api(mask_secret=MASK_SECRET)
         limit = Side("bulk", CONNECTIONS)
         found = {
             name: measure_in_turn(bench, gateway, api, f"projection, {name}", Side(name, CONNECTIONS), limit)

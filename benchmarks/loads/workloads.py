@@ -206,6 +206,9 @@ PROJECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Options of tables whose files have other columns or values than the source."""
 
+MASK_SECRET: Final = "a secret for the hashes of benchmarks"
+"""The secret that `hashed` needs of a gateway."""
+
 WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "bulk": partial(_inserts, "bulk", TableSpec("bench.bulk"), 1_000, 64),
     "small-1": partial(_inserts, "small-1", TableSpec("bench.small"), 1, 5_000),

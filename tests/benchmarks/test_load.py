@@ -14,7 +14,7 @@ from app.settings import Settings
 from benchmarks.gateway import Api
 from benchmarks.loads.client import take_answer
 from benchmarks.loads.driver import limit_server, load_on
-from benchmarks.loads.workloads import WORKLOADS, find_workload
+from benchmarks.loads.workloads import MASK_SECRET, WORKLOADS, find_workload
 from benchmarks.reports.figure import BenchmarkFailed
 from tests.support.http.server import served
 from tests.support.http.stand_in import StandIn, serving
@@ -88,7 +88,8 @@ MARKS = {
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(WORKLOADS)])
 def test_the_gateway_accepts_every_workload(name: str, database_url: str) -> None:
-    settings = Settings.model_validate({"database_url": database_url, "admin_key": KEY})
+    own = {"database_url": database_url, "admin_key": KEY, "mask_secret": MASK_SECRET}
+    settings = Settings.model_validate(own)
     workload = find_workload(name)
     with served(settings) as url, GatewayClient(url, KEY) as client:
         Api(url, 0, client).prepare(workload)
