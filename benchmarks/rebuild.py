@@ -57,11 +57,10 @@ TYPES: Final = {
 }
 WRITE_IMAGES: Final = sa.text("""
     INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
-    SELECT table_id, 1, convert_to(n::text, 'UTF8'), 1, convert_to(jsonb_build_array(n::text, 'order-' || n,
-        (n % 15000)::text, 'O', (n % 500000)::text || '.25', '1996-01-' || 10 + n % 20, 'Clerk#' || n % 1000,
-        'text of row ' || n)::text, 'UTF8')
+    SELECT table_id, 1, convert_to(n::text, 'UTF8'), 1, convert_to('["' || concat_ws('","', n, 'order-' || n, n % 15000,
+        'O', n % 500000 || '.25', '1996-01-' || 10 + n % 20, 'Clerk#' || n % 1000, 'text of row ' || n) || '"]', 'UTF8')
     FROM mirrorgate.tables, generate_series(1, :rows) AS n""")
-"""Give the table images as if a source had sent texts."""
+"""Give the table images as the gateway writes them for a source that sends texts."""
 
 console = Console(highlight=False)
 

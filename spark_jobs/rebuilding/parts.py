@@ -70,18 +70,17 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
     engine = worker_engine(config.database_url, config.application)
     try:
         with reading_snapshot(engine, order.source) as connection:
-            keys, images = read_part(connection, order.source, part)
+            images = read_part(connection, order.source, part)
             width = len(order.table.schema.columns)
             rows = rebuilt_rows(images, plan, width, first_row=part.first_row)
             if not isinstance(rows, RebuiltRows):
                 return PartResult(part.rows, rows)
             if order.dry_run:
-                return PartResult(part.rows, [], b"".join(map(_hash, rows.keys)))
-            same_images = rows.keys == keys and rows.images == images
+                return PartResult(part.rows, [], b"".join(map(_hash, rows.keys.to_pylist())))
             acceptance = Acceptance(BatchSequence(part.number), datetime.now(UTC))
             operations = [Operation.SNAPSHOT] * part.rows
             landing = landing_batch(rows.batch, operations, rows.deleted, order.table, plan, acceptance)
-            store_part(connection, order.source, part, rows, landing, same_images=same_images)
+            store_part(connection, order.source, part, rows, landing)
     except DuplicateKeys:
         return PartResult(part.rows, [Finding(None, Code.KEY_IN_USE, 1, part.first_row)])
     except PartIsStored:  # by a task that Spark had given up; or the attempt is over, which its end finds out

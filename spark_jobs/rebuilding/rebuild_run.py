@@ -42,7 +42,7 @@ log = structlog.get_logger()
 ROWS_PER_PART: Final = 20_000
 """Row images that become one block: some MB in a task, and a transaction of a tenth of a second."""
 
-PARTS_PER_TASK: Final = 4
+PARTS_PER_TASK: Final = 8
 """Parts that each task of one Spark job copies, between two notes of the progress."""
 
 MAX_LAST_CORRECTIONS: Final = 5_000
@@ -51,7 +51,7 @@ MAX_LAST_CORRECTIONS: Final = 5_000
 MAX_CORRECTION_ROUNDS: Final = 100
 """Rounds of corrections before the switch, for a source that changes rows faster than they are corrected."""
 
-COPY_SECONDS_PER_CHECK: Final = 2.5
+COPY_SECONDS_PER_CHECK: Final = 1.5
 """How much longer copying takes than checking (decision 0068)."""
 
 TRANSACTION_SECONDS: Final = 600.0

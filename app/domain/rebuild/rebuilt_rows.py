@@ -1,7 +1,7 @@
 """Row images -> the rows, keys and images of a table's next generation, by a rebuild plan.
 
 Values are typed by the code that typed them when they arrived, so a value fits a new type exactly or is named. Every
-function takes whole lists of images: JSON and types cost least when they are read together.
+function takes whole lists of images: they cost least when they are read together.
 """
 
 from collections import Counter
@@ -14,17 +14,19 @@ import pyarrow as pa
 from app.domain.model.change import Operation
 from app.domain.model.table import Table
 from app.domain.rebuild.plan import RebuildPlan
+from app.domain.rebuild.text_images import images_of_texts, text_columns
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.projection.row_facts import operation_column, with_deleted, with_operations
 from app.domain.rows.row_image import (
+    are_deleted,
     by_position,
     encode_image,
     encode_images,
     is_deleted,
+    key_column,
     known_lists,
     known_values,
-    row_keys,
 )
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.typed_columns import typed_column
@@ -47,19 +49,19 @@ class RebuiltRows(NamedTuple):
     """Rows of the next generation, with the key and the image of each."""
 
     batch: pa.RecordBatch
-    keys: list[bytes]
-    images: list[bytes]
+    keys: pa.BinaryArray
+    images: pa.BinaryArray
 
     @property
     def deleted(self) -> list[bool]:
         """By row: whether it is flagged as deleted."""
-        return [*map(is_deleted, self.images)]
+        return are_deleted(self.images)
 
 
 class _Values(NamedTuple):
-    columns: Sequence[Sequence[Any]]
+    columns: Sequence[Sequence[Any] | pa.StringArray]
     """The values of each new column."""
-    images: list[bytes]
+    images: pa.BinaryArray
 
 
 def rebuilt_rows(
@@ -79,7 +81,7 @@ def rebuilt_rows(
     if findings:
         return findings
     batch = pa.RecordBatch.from_arrays([*arrays, markers], schema=schema.arrow)
-    return RebuiltRows(batch, row_keys([batch.column(name) for name in schema.key_columns]), values.images)
+    return RebuiltRows(batch, key_column([batch.column(name) for name in schema.key_columns]), values.images)
 
 
 def deletes_of(rows: RebuiltRows, plan: RebuildPlan, chosen: Sequence[int]) -> pa.RecordBatch:
@@ -127,28 +129,46 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _values(images: Sequence[bytes], plan: RebuildPlan, width: int) -> _Values:
-    """Return the values by new column, and the new images; JSON is written again only if the columns move."""
+    """Return the values by new column, and the new images; JSON is written again only if the columns move.
+
+    Images of columns that keep their positions stay as they are: what they do not know, they do not know of the same
+    columns, and columns that they are too old for are NULL.
+    """
+    are_kept = plan.places == tuple(range(width))
+    texts = text_columns(images, width)
+    if texts is not None:
+        columns = [texts[place] for place in plan.places]
+        return _Values(columns, pa.array(images, pa.binary()) if are_kept else images_of_texts(columns))
+    values, written = _decoded(images, plan, width, are_kept=are_kept)
+    return _Values(values, pa.array(written, pa.binary()))
+
+
+def _decoded(
+    images: Sequence[bytes], plan: RebuildPlan, width: int, *, are_kept: bool
+) -> tuple[list[Sequence[Any]], Sequence[bytes]]:
+    """Do what `_values` does for values of any kind."""
     rows = known_lists(images)
     if rows is None:
-        return _partial_values(images, plan, width)
-    is_short = any(len(row) < width for row in rows)
-    if is_short:
+        return _partial(images, plan, width, are_kept=are_kept)
+    if any(len(row) < width for row in rows):
         rows = [[*row, *[None] * (width - len(row))] for row in rows]
-    by_column = list(zip(*rows, strict=True)) if rows else [()] * width
+    by_column: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * width
     columns = [by_column[place] for place in plan.places]
-    if is_short or plan.places != tuple(range(width)):
-        return _Values(columns, encode_images(list(zip(*columns, strict=True))))
-    return _Values(columns, list(images))
+    return columns, images if are_kept else encode_images(list(zip(*columns, strict=True)))
 
 
-def _partial_values(images: Sequence[bytes], plan: RebuildPlan, width: int) -> _Values:
+def _partial(
+    images: Sequence[bytes], plan: RebuildPlan, width: int, *, are_kept: bool
+) -> tuple[list[Sequence[Any]], Sequence[bytes]]:
     """Do what `_values` does for images of which some do not know a column: it lands NULL and stays unknown."""
     rows = [by_position(known_values(image), width) for image in images]
-    columns = [[row.get(place) for row in rows] for place in plan.places]
+    columns: list[Sequence[Any]] = [[row.get(place) for row in rows] for place in plan.places]
+    if are_kept:
+        return columns, images
     written = [
         encode_image(
             values, [at for at, place in enumerate(plan.places) if place not in row], is_deleted=is_deleted(image)
         )
         for values, row, image in zip(zip(*columns, strict=True), rows, images, strict=True)
     ]
-    return _Values(columns, written)
+    return columns, written

@@ -136,6 +136,12 @@ def is_deleted(image: bytes) -> bool:
     return image.startswith(_DELETED_START)
 
 
+def are_deleted(images: pa.BinaryArray) -> list[bool]:
+    """Tell which of many images are those of deleted rows."""
+    found: list[bool] = pc.starts_with(images, _DELETED_START).to_pylist()
+    return found
+
+
 def encode_images(rows: Sequence[Sequence[SourceValue]]) -> list[bytes]:
     """Return the images of rows whose values are all known. One call writes them all: JSON has no line feed in it."""
     return _ENCODER.encode_lines(rows).split(b"\n")[:-1]
@@ -235,6 +241,15 @@ def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:
     if len(texts) == 1:
         return [_bounded(text.encode()) for text in texts[0]]
     return [_bounded(_ENCODER.encode(key)) for key in zip(*texts, strict=True)]
+
+
+def key_column(columns: Sequence[pa.Array]) -> pa.BinaryArray:
+    """Return `row_keys` as an array; of one key column without a Python object for each key."""
+    if len(columns) == 1:
+        keys = pc.cast(_canonical(columns[0]), pa.binary())
+        if (pc.max(pc.binary_length(keys)).as_py() or 0) <= MAX_KEY_BYTES:
+            return keys
+    return pa.array(row_keys(columns), pa.binary())
 
 
 def _canonical(column: pa.Array) -> pa.StringArray:

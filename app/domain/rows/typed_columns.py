@@ -157,11 +157,19 @@ def _texts(values: Sequence[SourceValue], *, null_text: bool) -> pa.StringArray:
 
 
 def typed_column(
-    column: Column, values: Sequence[SourceValue], schema: TableSchema, options: TableOptions, markers: pa.Int32Array
+    column: Column,
+    values: Sequence[SourceValue] | pa.StringArray,
+    schema: TableSchema,
+    options: TableOptions,
+    markers: pa.Int32Array,
 ) -> tuple[pa.Array | None, list[WrongRow]]:
     """Return the column's array, or None if a value does not fit, and the wrong rows."""
+    reading = reading_of(column.name, options)
     try:
-        array = convert(values, column.type, reading_of(column.name, options))
+        if isinstance(values, pa.StringArray):
+            array = convert_texts(values, column.type, reading)
+        else:
+            array = convert(values, column.type, reading)
     except BadValues as bad:
         return None, _unfit(column, bad)
     return array, _missing(array, column, schema, markers)

@@ -59,18 +59,19 @@ def _correct(connection: sa.Connection, table: Table, rebuild: Rebuild, changed:
     if not isinstance(after, RebuiltRows):
         return after
     assert isinstance(before, RebuiltRows), "the copied rows have been converted before"
-    next_generation, keys = rebuild.next_generation, set(after.keys)
-    gone = [at for at, key in enumerate(before.keys) if key not in keys]
-    write_row_images(connection, table.table_id, next_generation, dict.fromkeys(before.keys))
-    taken = read_present_keys(connection, table.table_id, next_generation, after.keys)
-    duplicates = len(after.keys) - len(keys) + len(taken)
+    next_generation, copied, present = rebuild.next_generation, before.keys.to_pylist(), after.keys.to_pylist()
+    keys = set(present)
+    gone = [at for at, key in enumerate(copied) if key not in keys]
+    write_row_images(connection, table.table_id, next_generation, dict.fromkeys(copied))
+    taken = read_present_keys(connection, table.table_id, next_generation, present)
+    duplicates = len(present) - len(keys) + len(taken)
     if duplicates:
         return [Finding(None, Code.KEY_IN_USE, duplicates, 1)]
     batch = pa.concat_batches([deletes_of(before, plan, gone), after.batch])
-    operations = [Operation.DELETE] * len(gone) + [Operation.UPSERT] * len(after.keys)
+    operations = [Operation.DELETE] * len(gone) + [Operation.UPSERT] * len(present)
     deleted = [True] * len(gone) + after.deleted
     sequence = _stage(connection, table, rebuild, batch, operations, deleted)
-    images = dict(zip(after.keys, (StoredImage(image, sequence) for image in after.images), strict=True))
+    images = {key: StoredImage(image, sequence) for key, image in zip(present, after.images.to_pylist(), strict=True)}
     write_row_images(connection, table.table_id, next_generation, images)
     return []
 
