@@ -149,7 +149,7 @@ class _Filler:
             null_text=self._null_text,
             has_snapshots=has_snapshots,
             layouts=layouts,
-            typed_by=self._requests[0].typed_by,
+            typed_by=self._requests[0].typed_by if self._requests else {},
         )
 
     def _layouts_by_row(self, rows_of: Mapping[int, Sequence[RowLayout]]) -> Sequence[RowLayout]:
