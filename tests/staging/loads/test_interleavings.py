@@ -14,26 +14,32 @@ from hypothesis import strategies as st
 from app.domain.loads.load_mode import LoadMode
 from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep
 from app.domain.model.change import Change, Operation
+from app.domain.model.projection.audit_columns import AuditColumns, Deletes
 from app.domain.model.projection.row_filter import Comparison, RowFilter
 from app.domain.model.table import Table
 from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
+from app.staging.images.snapshot import image_snapshot
 from app.staging.loads.sessions import abort_load, begin_completion, begin_load, end_stale_loads, finish_completion
 from app.staging.loads.unseen_rows import next_unseen, note_scanned
 from tests.support.gateway_parts import current, registered
 from tests.support.postgres import sql
 from tests.support.samples.changes import change, delete, update, upsert
-from tests.support.samples.images import COMPLETE, staged_batches, stored_images
+from tests.support.samples.images import COMPLETE, staged_batches
 from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "value": "int64"}, ["id"])
 IMAGES: Final = TableOptions(row_images=RowImages.ON)
 FILTERED: Final = TableOptions(
     row_images=RowImages.ON, filter=RowFilter(column="value", op=Comparison.GREATER, value="0")
+)
+FLAGGED: Final = TableOptions(
+    row_images=RowImages.ON, deletes=Deletes.FLAG, audit_columns=AuditColumns(deleted="is deleted")
 )
 KEYS: Final = range(3)
 _NAMES: Final = (f"t{number}" for number in itertools.count())
@@ -250,19 +256,27 @@ class Gateway:
         self.load = None
 
     def mirrored(self) -> dict[int, int]:
-        """Return the rows that a mirror makes of what was staged; fail on an insert of a key that has a row."""
-        rows: dict[int, int] = {}
+        """Return the rows that a mirror makes of what was staged, without those that are flagged as deleted.
+
+        Fail on an insert of a key that has a row, on a delete of a row that is to be flagged, and on a flagged row with
+        other values than it had.
+        """
+        rows: dict[int, tuple[int, bool]] = {}
         for row in itertools.chain.from_iterable(staged_batches(self.engine, self.table)):
-            key, marker = row["id"], row["__rowMarker__"]
+            key, marker, is_flagged = row["id"], row["__rowMarker__"], row.get("is deleted", False)
             assert marker != 0 or key not in rows
             if marker == 2:
+                assert key not in rows or not self.table.options.flags_deletes
                 rows.pop(key, None)
             else:
-                rows[key] = row["value"]
-        return rows
+                assert not is_flagged or rows[key][0] == row["value"]
+                rows[key] = row["value"], is_flagged
+        return {key: value for key, (value, is_flagged) in rows.items() if not is_flagged}
 
     def images(self) -> dict[Any, Any]:
-        return {image["id"]: image["value"] for image in stored_images(self.engine, self.table).values()}
+        with image_snapshot(self.engine, self.table) as snapshot:
+            images = [decode_image(image) for chunk in snapshot.images for image in chunk]
+        return {image[0]: image[1] for image in images}
 
     def _transaction(self, requests: Sequence[StagingRequest], *, crash: bool) -> Sequence[Outcome]:
         with self.engine.begin() as connection:
@@ -273,7 +287,11 @@ class Gateway:
         return staged.outcomes
 
 
-@pytest.mark.parametrize("options", [COMPLETE, IMAGES, FILTERED], ids=["complete", "images", "filtered"])
+@pytest.mark.parametrize(
+    "options",
+    [COMPLETE, IMAGES, FILTERED, pytest.param(FLAGGED, marks=pytest.mark.thorough)],
+    ids=["complete", "images", "filtered", "flagged"],
+)
 @given(before=TOGETHER, steps=st.lists(STEPS, min_size=10, max_size=24))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_interleavings_of_load_and_stream_equal_the_model(
