@@ -14,6 +14,9 @@ LEASES: Final = Bounds(blocks=2, in_flight=0, leases=True)
 DROPS: Final = Bounds(blocks=1, epochs=4, in_flight=0, drops=1)
 DROPS_BY_ETAG: Final = replace(DROPS, in_flight=1, by_etag=True)
 DROPS_AND_POWER: Final = replace(DROPS, power=True, mirror=Mirror.LEAVES)
+REBUILDS: Final = Bounds(blocks=1, epochs=4, in_flight=0, rebuilds=1)
+REBUILDS_AND_DROPS: Final = replace(REBUILDS, drains=1, drops=1, epochs=5)
+COPIES: Final = replace(REBUILDS, drains=1, epochs=2, changes=2, attempts=2, mirror=Mirror.LEAVES)
 
 BOUNDS: Final[dict[str, tuple[Bounds, int]]] = {
     "three blocks, two drains, late requests": (Bounds(), 1_000_000),
@@ -25,6 +28,9 @@ BOUNDS: Final[dict[str, tuple[Bounds, int]]] = {
     "mirroring that moves the last file too": (MOVES_ALL, 200_000),
     "power loss": (POWER, 10_000),
     "three drains": (Bounds(drains=3, blocks=1, mirror=Mirror.LEAVES), 60_000),
+    "a rebuild": (REBUILDS, 100_000),
+    "a rebuild, and a drop before or after it": (REBUILDS_AND_DROPS, 1_000),
+    "a rebuild in two attempts while the row changes": (COPIES, 30_000),
     "leases that expire in separate steps": (LEASES, 30_000),
     "a store that fails to read": (FAULTS, 10_000),
 }
@@ -44,6 +50,8 @@ LARGE_BOUNDS: Final[dict[str, Bounds]] = {
 _MIXED: Final = (replace(DROPS, stale_is_wrong=False), "the folder of another generation appears")
 _MIXED_LATE: Final = (replace(DROPS_BY_ETAG, stale_is_wrong=False), _MIXED[1])
 _STOPPED: Final = "a table is quarantined without outside interference"
+_LACKS: Final = "the rebuilt generation lacks a change"
+_OTHER_IMAGE: Final = "a correction takes the copy for another image than it has"
 
 REQUIRED: Final[dict[Rule, tuple[Bounds, str]]] = {
     Rule.REVOKE: _MIXED,
@@ -78,6 +86,15 @@ REQUIRED: Final[dict[Rule, tuple[Bounds, str]]] = {
     Rule.DROP_SYNCED: (DROPS_AND_POWER, _STOPPED),
     Rule.DROP_WAIT: (DROPS_BY_ETAG, _STOPPED),
     Rule.EPOCH_RECREATE: (DROPS, "a generation starts that was not requested"),
+    Rule.REBUILD_NOTES: (COPIES, _LACKS),
+    Rule.REBUILD_DISCARD: (COPIES, _OTHER_IMAGE),
+    Rule.REBUILD_CLEAR: (COPIES, _OTHER_IMAGE),
+    Rule.REBUILD_SNAPSHOT_LOCK: (COPIES, _OTHER_IMAGE),
+    Rule.REBUILD_ATTEMPT: (COPIES, "a replaced attempt stores a copy"),
+    Rule.REBUILD_ALONE: (REBUILDS_AND_DROPS, "a rebuild replaces a drop"),
+    Rule.REBUILD_LAST_CORRECTION: (COPIES, _LACKS),
+    Rule.REBUILD_EPOCH: (REBUILDS, "a file of the generation before is recorded in the rebuilt one"),
+    Rule.REBUILD_WAIT: (REBUILDS, "the folder of another generation appears"),
 }
 """Bounds in which omitting a rule does harm, and the first harm that is found."""
 

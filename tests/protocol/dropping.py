@@ -41,9 +41,14 @@ def drop_delete(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 @models(Pc.RECREATE, "app.staging.tables.drop_completion:finish_drop")
 def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """R6."""
+    """R6; a rebuilt generation has begun with the switch."""
     if is_stale(case, shared, drain, Rule.EPOCH_RECREATE):
         yield Move("begins no generation: its epoch is over", shared, IDLE)
+        return
+    if shared.mode is Mode.REBUILDING:
+        after = shared._replace(mode=Mode.ACTIVE)
+        what = f"lets generation {shared.generation} publish"
+        yield Move(what, after, Drain(Pc.PLAN, drain.epoch, shared.generation))
         return
     generation = shared.generation + 1
     after = shared._replace(mode=Mode.ACTIVE, generation=generation, plan=(), recorded=0, registered=0)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.protocol import dropping, environment, publishing, take_over
+from tests.protocol import dropping, publishing, take_over
+from tests.protocol.events import environment
 from tests.protocol.rules import Case
 from tests.protocol.state import IDLE, Drain, Event, Move, Shared
 from tests.protocol.steps import CODE, STEPS

@@ -205,7 +205,10 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     following = Drain(Pc.PLAN, drain.epoch, drain.generation, careless=drain.careless)
     if number < drain.last:
         following = drain._replace(pc=Pc.REGISTER, number=number + 1)
-    yield Move(f"records file {number}", after, following, recorded_amiss(after))
+    wrong = recorded_amiss(after)
+    if shared.mode is Mode.REBUILDING:
+        wrong = "a file of the generation before is recorded in the rebuilt one"
+    yield Move(f"records file {number}", after, following, wrong)
 
 
 @models(Pc.QUARANTINE, "spark_jobs.steps.failures:TableFailures.add", "app.staging.tables.registry:quarantine_table")

@@ -48,6 +48,15 @@ class Rule(Enum):
     DROP_SYNCED = "R5: the deletion of a folder is durable before the next generation starts"
     DROP_WAIT = "R5: the next generation starts only once the folder is gone"
     EPOCH_RECREATE = "R6: a stale epoch starts no generation"
+    REBUILD_NOTES = "B1: from the request on, each batch notes the rows that it changes"
+    REBUILD_DISCARD = "B2: an attempt discards what an earlier one copied"
+    REBUILD_CLEAR = "B3: a snapshot forgets the notes from before it"
+    REBUILD_SNAPSHOT_LOCK = "B3: no batch commits between the snapshot and the end of older notes"
+    REBUILD_ATTEMPT = "B3 to B5: an attempt that was replaced changes nothing"
+    REBUILD_ALONE = "R1: a table is not dropped while a rebuild is due"
+    REBUILD_LAST_CORRECTION = "B5: the switch corrects what changed until then"
+    REBUILD_EPOCH = "B5: the switch starts a new epoch"
+    REBUILD_WAIT = "B5: the rebuilt generation publishes only once the folder of the one before is gone"
 
 
 ALL: Final = frozenset(Rule)
@@ -74,6 +83,11 @@ class Bounds:
     in_flight: int = 1
     """Concurrent requests that the store may execute later, or never; lost task attempts are among them."""
     drops: int = 0
+    rebuilds: int = 0
+    changes: int = 0
+    """Changes of the row while a rebuild is due."""
+    attempts: int = 1
+    """Attempts at a rebuild; an older one may continue beside a newer one."""
     by_etag: bool = False
     """Whether a folder is deleted on condition of its ETag, possibly late, or is moved into scratch at once."""
     outside: int = 0

@@ -18,6 +18,10 @@ class Mode(IntEnum):
     ACTIVE = 0
     QUARANTINED = 1
     DROPPING = 2
+    REBUILDING = 3
+
+
+DELETES_FOLDER: Final = frozenset({Mode.DROPPING, Mode.REBUILDING})
 
 
 class Place(IntEnum):
@@ -118,6 +122,44 @@ class Drain(NamedTuple):
 IDLE: Final = Drain()
 
 
+NO_IMAGE: Final = -1
+
+
+class Phase(IntEnum):
+    """The next step of an attempt to rebuild."""
+
+    SNAPSHOT = 0
+    CLEAR = 1
+    COPY = 2
+    CORRECT = 3
+    SWITCH = 4
+
+
+class Attempt(NamedTuple):
+    """What the process that carries out an attempt keeps in memory."""
+
+    number: int
+    phase: Phase = Phase.SNAPSHOT
+    snapshot: int = NO_IMAGE
+
+
+class Copies(NamedTuple):
+    """A rebuild before its switch, of one row: its images are numbers of changes."""
+
+    is_due: bool = False
+    attempt: int = 0
+    changes: int = 0
+    noted: int = NO_IMAGE
+    """The image that the copy has, noted by the first change after the request or the snapshot."""
+    copy: int = NO_IMAGE
+    """The image in the next generation."""
+    attempts: tuple[Attempt, ...] = ()
+    """Attempts that some process carries out."""
+
+
+NO_COPIES: Final = Copies()
+
+
 class Shared(NamedTuple):
     """The state that outlives a drain."""
 
@@ -141,6 +183,7 @@ class Shared(NamedTuple):
     drops: int = 0
     outside: int = 0
     """The number of changes that other users have made to the landing zone."""
+    copies: Copies = NO_COPIES
 
 
 class Move(NamedTuple):
@@ -187,9 +230,14 @@ def is_done(case: Case, shared: Shared) -> bool:
     """Return whether no drain has anything left to do, or only an operator can continue."""
     if shared.mode is Mode.QUARANTINED:
         return True
-    if shared.mode is Mode.DROPPING and shared.folder is not None:
+    if shared.mode in DELETES_FOLDER and shared.folder is not None:
         return shared.folder.identity == FOREIGN
     return shared.mode is Mode.ACTIVE and published_through(shared) == case.bounds.blocks
+
+
+def doomed_generation(shared: Shared) -> int:
+    """Return the generation whose folder is deleted: `app.domain.model.table:former_generation` after a switch."""
+    return shared.generation - (shared.mode is Mode.REBUILDING)
 
 
 def is_tampered(shared: Shared) -> bool:

@@ -12,6 +12,7 @@ from tests.protocol.state import (
     Request,
     Shared,
     Temp,
+    doomed_generation,
     first_block,
     is_tampered,
     last_block,
@@ -116,7 +117,7 @@ def show_folder(case: Case, shared: Shared, request: Request) -> Outcome:
 def _wrong_folder(case: Case, shared: Shared, epoch: int, prepared: Temp) -> str:
     if epoch < shared.sealed and case.bounds.stale_is_wrong:
         return "a stale owner makes the table folder"
-    if prepared.generation != shared.generation:
+    if prepared.generation not in {shared.generation, doomed_generation(shared)}:
         return "the folder of another generation appears"
     if shared.recorded and shared.mode is Mode.ACTIVE:
         return "the folder starts again at 1 although files were recorded"

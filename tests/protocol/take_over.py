@@ -3,7 +3,21 @@
 from collections.abc import Iterator
 
 from tests.protocol.rules import Case, Rule
-from tests.protocol.state import IDLE, Drain, Mode, Move, Pc, Place, Request, Shared, is_done, is_tampered, scratch_of
+from tests.protocol.state import (
+    DELETES_FOLDER,
+    IDLE,
+    Drain,
+    Mode,
+    Move,
+    Pc,
+    Place,
+    Request,
+    Shared,
+    doomed_generation,
+    is_done,
+    is_tampered,
+    scratch_of,
+)
 from tests.protocol.steps import is_stale, models, present_content, send_late, synced, verify_number
 from tests.protocol.store import carry_out, mark
 
@@ -17,7 +31,7 @@ def claim(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     epoch = shared.epoch + 1
     after = shared._replace(epoch=epoch, lapsed=False, scratch=(*shared.scratch, Place.ABSENT))
     claimed = Drain(Pc.READ, epoch, shared.generation)
-    revokes = Rule.DROP_REVOKE if shared.mode is Mode.DROPPING else Rule.REVOKE
+    revokes = Rule.DROP_REVOKE if shared.mode in DELETES_FOLDER else Rule.REVOKE
     if case.holds(Rule.REVOKE) and case.holds(revokes) and case.holds(Rule.REVOKE_BEFORE_LOOK):
         claimed = revoke_next(claimed._replace(then=Pc.READ), 1)
     yield Move(f"claims epoch {epoch}", after, claimed)
@@ -80,8 +94,9 @@ def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("finds its epoch over", shared, IDLE)
         return
     sealed = shared._replace(sealed=max(shared.sealed, drain.epoch))
-    if shared.mode is Mode.DROPPING:
-        yield Move("reads that the table is dropped", sealed, drain._replace(pc=Pc.DROP_LOOK))
+    if shared.mode in DELETES_FOLDER:
+        deletes = drain._replace(pc=Pc.DROP_LOOK, generation=doomed_generation(shared))
+        yield Move("reads that a folder is to be deleted", sealed, deletes)
         return
     looks = case.holds(Rule.LOOK) and len(shared.plan) > shared.recorded
     after = drain._replace(pc=Pc.LOOK if looks else Pc.VERIFY, number=shared.recorded + 1)

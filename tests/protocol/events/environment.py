@@ -1,7 +1,8 @@
-"""Events outside the drains: late requests, mirroring, operators, other users of the landing zone, power loss."""
+"""Events outside the drains: late requests, mirroring, operators, rebuilds, other users of the zone, power loss."""
 
 from collections.abc import Iterator
 
+from tests.protocol.events import rebuilding
 from tests.protocol.rules import Case, Mirror, Rule
 from tests.protocol.state import (
     FOREIGN,
@@ -25,8 +26,11 @@ def events(case: Case, shared: Shared) -> Iterator[Event]:
     yield from mirroring(case, shared)
     if case.bounds.leases and shared.epoch and not shared.lapsed:
         yield Event("the owner's lease runs out", shared._replace(lapsed=True))
-    if shared.drops < case.bounds.drops and shared.mode is Mode.ACTIVE:
+    is_rebuilt = shared.copies.is_due and case.holds(Rule.REBUILD_ALONE)
+    if shared.drops < case.bounds.drops and shared.mode is Mode.ACTIVE and not is_rebuilt:
         yield Event("the table is dropped", dropped(case, shared))
+    if case.bounds.rebuilds:
+        yield from rebuilding.events(case, shared)
     if shared.outside < case.bounds.outside:
         for what, after in outside(shared):
             yield Event(what, after._replace(outside=shared.outside + 1))
