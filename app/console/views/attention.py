@@ -36,7 +36,6 @@ class Trouble:
     why: str
     remedy: str
     link: str | None = None
-    link_label: str = "Open"
     since: datetime | None = None
 
 
@@ -82,7 +81,7 @@ def _of_parts(parts: Mapping[str, str]) -> Iterator[Trouble]:
         if state != OK and name in _PARTS:
             title, remedy = _PARTS[name]
             severity: Severity = "warn" if name in PATIENT_PARTS else "bad"
-            yield Trouble(severity, name, title, _sentence(state), remedy, "/console/doctor", "Doctor")
+            yield Trouble(severity, name, title, _sentence(state), remedy, "/console/doctor")
 
 
 _FABRIC_TITLES: Final[Mapping[str, str]] = {
@@ -115,7 +114,6 @@ def _of_findings(findings: Iterable[Finding]) -> Iterator[Trouble]:
                 _sentence(finding.detail),
                 finding.remedy or "",
                 "/console/doctor",
-                "Doctor",
             )
 
 
@@ -195,7 +193,6 @@ def _letters(glances: Sequence[Glance]) -> list[Trouble]:
             f"{text.count(glance.waiting_letters)} rejected messages wait.",
             "Read why they were rejected, then correct and replay them, or discard them.",
             f"/console/dead-letters?table={quote(glance.name, safe='')}",
-            "Dead letters",
             since=glance.oldest_letter_at,
         )
         for glance in with_letters
@@ -215,7 +212,6 @@ def _paused(glances: Sequence[Glance]) -> Iterator[Trouble]:
             f"{names}{more}: {text.count(waiting)} rows wait. An operator paused them.",
             "Resume them when the reason is gone; changes are accepted until the backlog is full.",
             "/console/tables?state=paused",
-            "Tables",
         )
 
 
@@ -232,7 +228,6 @@ def _shortened(found: Sequence[Trouble], chip: str, state: str, path: str | None
             f"{names}{', …' if len(more) > MAX_EACH else ''}",
             "Start with those above; the cause is often the same.",
             path or f"/console/tables?state={state}",
-            "All of them",
         )
 
 

@@ -5,7 +5,7 @@ discard them, by the functions of the API's routes, so the events of both are th
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -151,40 +151,30 @@ def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway:
 @router.post(PATH + "/replay")
 async def replay_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
     """Replay the selected letters in order; one that is rejected again does not hold the others back."""
-    principal, outcomes = user.require(Right.ADMIN), list[OutcomeView]()
+    principal = user.require(Right.ADMIN)
     rows = await asyncio.to_thread(_selected, user, gateway, form)
-    for row in rows:
-        try:
-            receipt = await replay_one(gateway, row.table, row.id, principal)
-        except RejectedInput as error:
-            outcomes.append(_failed(request, row, error))
-        except TemporarilyUnavailable as error:
-            outcomes += _stopped(request, rows[len(outcomes) :], error)
-            break
-        else:
-            outcomes.append(OutcomeView(row.id, row.path, row.table, True, f"Accepted as batch {receipt.sequence}."))
-    view = outcomes_view("Replay of the selected letters", outcomes)
+
+    async def act(row: LetterRow) -> str:
+        receipt = await replay_one(gateway, row.table, row.id, principal)
+        return f"Accepted as batch {receipt.sequence}."
+
+    view = outcomes_view("Replay of the selected letters", await _each(request, rows, act))
     return page(request, "dead_letters_done.html", view, user.chrome("dead_letters"))
 
 
 @router.post(PATH + "/discard")
-def discard_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+async def discard_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
     """Ask first, then discard the selected letters."""
-    principal, rows = user.require(Right.ADMIN), _selected(user, gateway, form)
+    principal = user.require(Right.ADMIN)
+    rows = await asyncio.to_thread(_selected, user, gateway, form)
     if not form.optional("confirmed"):
         return page(request, "dead_letters_confirm.html", ConfirmDiscardView(rows), user.chrome("dead_letters"))
-    outcomes = list[OutcomeView]()
-    for row in rows:
-        try:
-            discard_waiting(gateway, row.table, row.id, principal)
-        except RejectedInput as error:
-            outcomes.append(_failed(request, row, error))
-        except TemporarilyUnavailable as error:
-            outcomes += _stopped(request, rows[len(outcomes) :], error)
-            break
-        else:
-            outcomes.append(OutcomeView(row.id, row.path, row.table, True, "Discarded."))
-    view = outcomes_view("Discard of the selected letters", outcomes)
+
+    async def act(row: LetterRow) -> str:
+        await asyncio.to_thread(discard_waiting, gateway, row.table, row.id, principal)
+        return "Discarded."
+
+    view = outcomes_view("Discard of the selected letters", await _each(request, rows, act))
     return page(request, "dead_letters_done.html", view, user.chrome("dead_letters"))
 
 
@@ -274,6 +264,23 @@ def _tables(connection: Connection, user: SignedIn, wanted: str) -> Mapping[Tabl
 def _with_plain_lines(text: str) -> str:
     """Return a text as a browser sends it back: it changes every end of a line."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+async def _each(
+    request: Request, rows: Sequence[LetterRow], act: Callable[[LetterRow], Awaitable[str]]
+) -> list[OutcomeView]:
+    """Act on letters in order, and return what came of each; after the gateway became unavailable, none is tried."""
+    outcomes = list[OutcomeView]()
+    for row in rows:
+        try:
+            said = await act(row)
+        except RejectedInput as error:
+            outcomes.append(_failed(request, row, error))
+        except TemporarilyUnavailable as error:
+            return [*outcomes, *_stopped(request, rows[len(outcomes) :], error)]
+        else:
+            outcomes.append(OutcomeView(row.id, row.path, row.table, True, said))
+    return outcomes
 
 
 def _failed(request: Request, row: LetterRow, error: MirrorgateError) -> OutcomeView:

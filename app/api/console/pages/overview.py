@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
@@ -33,10 +34,9 @@ def overview(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respon
     """Show the overview."""
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
-        seen, settings = visible_glances(connection, principal), durability(connection)
-        fabric = fabric_trouble(fabric_facts(connection))
-        plots = _plots(connection, principal, seen)
-    live = _live(gateway, seen, fabric, settings)
+        seen = _read(connection, principal)
+        plots = _plots(connection, principal, seen.tables)
+    live = _live(gateway, seen)
     chrome = user.chrome("overview", alerts=len(live.troubles))
     return page(request, "overview.html", OverviewPageView(live, plots), chrome)
 
@@ -46,9 +46,8 @@ def live_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respo
     """Return the part of the overview that changes all the time."""
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
-        seen, settings = visible_glances(connection, principal), durability(connection)
-        fabric = fabric_trouble(fabric_facts(connection))
-    return page(request, "overview_live.html", _live(gateway, seen, fabric, settings), user.chrome("overview"))
+        seen = _read(connection, principal)
+    return page(request, "overview_live.html", _live(gateway, seen), user.chrome("overview"))
 
 
 @router.get("/console/fragments/overview-plots")
@@ -66,14 +65,26 @@ def _plots(connection: Connection, principal: Principal, seen: Sequence[Glance])
     return PlotsView(hour_plots(history(connection, HOUR_MINUTES, table_ids=ids), datetime.now(UTC)))
 
 
-def _live(gateway: Gateway, seen: Sequence[Glance], fabric: FabricTrouble | None, settings: Durability) -> OverviewView:
+class _Seen(NamedTuple):
+    tables: Sequence[Glance]
+    settings: Durability
+    fabric: FabricTrouble | None
+
+
+def _read(connection: Connection, principal: Principal) -> _Seen:
+    return _Seen(
+        visible_glances(connection, principal), durability(connection), fabric_trouble(fabric_facts(connection))
+    )
+
+
+def _live(gateway: Gateway, seen: _Seen) -> OverviewView:
     status, backlog = gateway_status(gateway), gateway.ingest.backlog
     shares = backlog.shares() if backlog is not None else {}
     total = backlog.total_share() if backlog is not None else 0.0
     return OverviewView(
         parts=parts_of(status.parts),
-        troubles=troubles(seen, status.parts, fabric, shares, total, _findings(gateway, settings)),
-        totals=totals_of(seen),
+        troubles=troubles(seen.tables, status.parts, seen.fabric, shares, total, _findings(gateway, seen.settings)),
+        totals=totals_of(seen.tables),
         drains=status.drains,
         backlog_share=max([total, *shares.values()]),
     )

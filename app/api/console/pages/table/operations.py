@@ -9,7 +9,7 @@ from typing import Final
 
 from fastapi import APIRouter, Response
 
-from app.api.console.answers import page, see_other
+from app.api.console.answers import see_other
 from app.api.console.forms import Form
 from app.api.console.pages.table.files import file_view
 from app.api.console.pages.table.seen_table import PATH, number_in, seen_table
@@ -57,7 +57,7 @@ def repair(number: str, submission: SubmissionDep) -> Response:
         view = file_view(
             connection, seen_table(connection, visit.user, visit.table, "Files"), wanted, notice=found.notice
         )
-    return page(visit.request, "table/file.html", view, visit.user.chrome("tables"), status=found.status)
+    return visit.page("table/file.html", view, found)
 
 
 @router.get(PATH + "/release")
@@ -115,8 +115,7 @@ def _ask(visit: Visit, action: Action, form: Form | None = None, found: Rejected
         rewrites_marker=form is not None and form.optional("rewrite_marker") is not None,
         notice=None if found is None else found.notice,
     )
-    status = 200 if found is None else found.status
-    return page(visit.request, "table/confirm.html", view, visit.user.chrome("tables"), status=status)
+    return visit.page("table/confirm.html", view, found)
 
 
 def _act_at_once(submission: Submission, action: Action, act: Callable[[TableOperation], object]) -> Response:

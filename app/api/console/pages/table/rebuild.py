@@ -90,8 +90,7 @@ def _plan_page(visit: Visit, typed: PlanFields | None = None, found: Rejected | 
         seen = visit.administered(connection)
         live = live_rebuild(connection, seen)
     view = rebuild_page(seen.head, seen.table, live, typed=typed, notice=None if found is None else found.notice)
-    status = 200 if found is None else found.status
-    return page(visit.request, "table/rebuild.html", view, visit.user.chrome("tables"), status=status)
+    return visit.page("table/rebuild.html", view, found)
 
 
 def _ask(visit: Visit, found: Rejected | None = None) -> Response:
@@ -100,8 +99,7 @@ def _ask(visit: Visit, found: Rejected | None = None) -> Response:
         checked = _checked(connection, seen)
         counts = count_tables(connection, [seen.table.table_id])[seen.table.table_id]
     view = confirm_rebuild(seen.head, seen.table, checked, counts, notice=None if found is None else found.notice)
-    status = 200 if found is None else found.status
-    return page(visit.request, "table/confirm.html", view, visit.user.chrome("tables"), status=status)
+    return visit.page("table/confirm.html", view, found)
 
 
 def _checked(connection: Connection, seen: SeenTable) -> Rebuild:

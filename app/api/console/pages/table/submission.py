@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
-from app.api.console.answers import see_other
+from app.api.console.answers import page, see_other
 from app.api.console.forms import ConsoleForm, Form
 from app.api.console.pages.table.seen_table import SeenTable, seen_table
 from app.api.console.rejections import Rejected, rejected
@@ -35,6 +35,11 @@ class Visit:
         """Return the table if the user is its administrator. Raises RejectedInput `forbidden` or `unknown_table`."""
         visible_table(connection, self.table, self.user.require(Right.ADMIN))
         return seen_table(connection, self.user, self.table, "")
+
+    def page(self, template: str, view: object, found: Rejected | None = None) -> Response:
+        """Return a page about the table, with the status of what was rejected."""
+        status = 200 if found is None else found.status
+        return page(self.request, template, view, self.user.chrome("tables"), status=status)
 
 
 @dataclass(frozen=True, slots=True)
