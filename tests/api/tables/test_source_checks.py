@@ -142,29 +142,45 @@ def test_only_the_chosen_columns_count(orders: Gateway, source: sa.Engine, termi
     assert check(terminal, source, "--expression", "small=id - 7")[0] == 0
 
 
-def test_a_table_without_row_images_is_compared_with_its_delta_table(
-    database_url: str, tmp_path: Path, source: sa.Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def mirrored(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Gateway, Path]]:
+    """Give a gateway with a mirror's target, and the folder of its Delta tables of the schema `shop`."""
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
     target = tmp_path / "mirror"
     settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(target))
     with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
-        client.register(TABLE, {"id": "int64", "total": "decimal(12,8)"}, ["id"]).raise_for_status()
-        problem(client.post(PATH, json={"buckets": {}}), 409, "no_row_images")
-        client.post(f"/v1/changes/rows?table={TABLE}", json=[{"id": 1, "total": None}]).raise_for_status()
-        client.put(f"/v1/tables/{TABLE}", json={"options": {"row_images": "on"}}).raise_for_status()
-        problem(client.post(PATH, json={"buckets": {}}), 409, "no_row_images")
-        rows = [(key, None if (total := row(key)["total"]) is None else Decimal(total)) for key in range(40)]
-        types = pa.schema([("id", pa.int64()), ("total", pa.decimal128(12, 8))])
-        table = pa.table(
-            [pa.array(column, of.type) for column, of in zip(zip(*rows, strict=True), types, strict=True)], types
-        )
-        write_deltalake(str(target / "shop" / "orders"), table)
-        found = client.post(PATH, json={"buckets": {}, "against": "mirror"}).raise_for_status().json()
-        assert (found["rows"], found["sequence"], found["equal"]) == (40, None, False)
-        buckets = {one["bucket"]: one["gateway"] for one in found["buckets"]}
-        again = client.post(PATH, json={"buckets": buckets, "against": "mirror"}).raise_for_status().json()
-        assert again["equal"]
+        yield client, target / "shop"
+
+
+def test_a_table_without_row_images_is_compared_with_its_delta_table(mirrored: tuple[Gateway, Path]) -> None:
+    client, folder = mirrored
+    client.register(TABLE, {"id": "int64", "total": "decimal(12,8)"}, ["id"]).raise_for_status()
+    problem(client.post(PATH, json={"buckets": {}}), 409, "no_row_images")
+    client.post(f"/v1/changes/rows?table={TABLE}", json=[{"id": 1, "total": None}]).raise_for_status()
+    client.put(f"/v1/tables/{TABLE}", json={"options": {"row_images": "on"}}).raise_for_status()
+    problem(client.post(PATH, json={"buckets": {}}), 409, "no_row_images")
+    rows = [(key, None if (total := row(key)["total"]) is None else Decimal(total)) for key in range(40)]
+    types = pa.schema([("id", pa.int64()), ("total", pa.decimal128(12, 8))])
+    table = pa.table(
+        [pa.array(column, of.type) for column, of in zip(zip(*rows, strict=True), types, strict=True)], types
+    )
+    write_deltalake(str(folder / "orders"), table)
+    found = client.post(PATH, json={"buckets": {}, "against": "mirror"}).raise_for_status().json()
+    assert (found["rows"], found["sequence"], found["equal"]) == (40, None, False)
+    buckets = {one["bucket"]: one["gateway"] for one in found["buckets"]}
+    again = client.post(PATH, json={"buckets": buckets, "against": "mirror"}).raise_for_status().json()
+    assert again["equal"]
+
+
+def test_rows_that_are_flagged_as_deleted_are_compared_on_neither_side(mirrored: tuple[Gateway, Path]) -> None:
+    client, folder = mirrored
+    flag = {"deletes": "flag", "row_images": "on", "audit_columns": {"deleted": "gone"}}
+    client.register(TABLE, {"id": "int64"}, ["id"], **flag).raise_for_status()
+    client.rows(TABLE, {"id": 1}, {"id": 2}, {"id": 1, "__op__": "delete"}).raise_for_status()
+    write_deltalake(str(folder / "orders"), pa.table({"id": [1, 2, 3], "gone": [True, False, None]}))
+    for against, rows in (("images", 1), ("mirror", 2)):
+        checked = client.post(PATH, json={"buckets": {}, "against": against}).raise_for_status().json()
+        assert checked["rows"] == rows
 
 
 def test_a_check_names_what_is_wrong_with_it(orders: Gateway, client_with: Any) -> None:
