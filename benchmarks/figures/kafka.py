@@ -4,21 +4,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import Final, TypeVar
 
 import msgspec
 
 from benchmarks.bench import Bench
-from benchmarks.gateway import Gateway, wait_until
+from benchmarks.gateway import Api, Gateway, wait_until
 from benchmarks.loads.driver import load_details, load_on
-from benchmarks.loads.topics import PARTITIONS
+from benchmarks.loads.topics import PARTITIONS, PER_PARTITION, TOPICS
 from benchmarks.loads.workloads import find_workload
-from benchmarks.machine.processes import started
-from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured
+from benchmarks.machine.processes import run_to_end, started
+from benchmarks.machine.resource_usage import ResourceUsage
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured, readable
 
 CONNECTIONS: Final = 8
-TOPICS: Final = 20
-"""350 MB of messages a run, which the cluster keeps in memory to the end."""
 _CONFIGURATION: Final = """
 gateway: {{url: "{url}", key: "{key}", requests: {requests}}}
 kafka: {{cluster: bench, settings: {{bootstrap.servers: "{bootstrap}"}}}}
@@ -35,40 +35,63 @@ _RATE: Final = """
     SELECT (max(so_far) - min(so_far)) / extract(epoch FROM max(staged_at) - min(staged_at))
     FROM block WHERE so_far <= 0.9 * total"""
 """Without the end of the topics, where each partition waits for records that do not come."""
+_LOOK_SECONDS: Final = 0.1
+"""At 50 queries a second, Postgres would spend more on them than on the changes."""
 _Answer = TypeVar("_Answer", int, str)
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Measure one bridge and the load generator on one API process, in turn."""
-    workload, topics = find_workload("bulk"), bench.scaled(TOPICS, least=2)
-    bridged, posted = [], []
-    with bench.gateway() as gateway, _topics(topics) as source:
+    """Measure one bridge and the load generator on one API process, in turn, and a consumer that only reads.
+
+    The processor time of each process is a detail: on a busy machine it tells more than the rates.
+    """
+    workload, per_partition = find_workload("bulk"), bench.scaled(PER_PARTITION, least=3_000)
+    bridged, posted, read, costs = [], [], [], {}
+    with bench.gateway() as gateway, _topics(per_partition) as source:
         api = gateway.start_api()
         api.prepare(workload)
         with load_on(api.url, gateway.key, workload.name, CONNECTIONS) as load:
             load.send(bench.seconds / 4)
             for number in bench.each_run("kafka bridge"):
+                before = ResourceUsage.take(gateway, api=api.pid)
                 sent = load.send(bench.seconds)
-                posted.append(sent.requests * workload.per_request / sent.seconds)
-                bridged.append(_bridged(gateway, api.url, source, f"run{number}"))
+                used = ResourceUsage.take(gateway, api=api.pid).since(before)
+                changes = sent.requests * workload.per_request
+                posted.append(changes / sent.seconds)
+                costs["processor time of a posted change"] = _costs(used, changes)
+                run = _Run(gateway, api, source, f"run{number}")
+                bridged.append(run.rate)
+                costs["processor time of a bridged change"] = _costs(run.used, run.counted)
+                read.append(_reading_rate(source, run))
     return [
         Figure(
             "kafka",
-            f"Kafka bridge: durable changes of {topics * PARTITIONS} partitions, messages of 1.47 kB",
+            f"Kafka bridge: durable changes of {TOPICS * PARTITIONS} partitions, messages of 1.47 kB",
             "changes/s",
             Measured.of(bridged),
             Measured.of(posted),
             f"bulk requests of {workload.per_request:,} changes over {CONNECTIONS} connections",
             Goal(0.7, at_least=True),
-            load_details(sent),
+            load_details(sent) | costs | {"a consumer that only reads": f"{readable(median(read))} messages/s"},
         )
     ]
+
+
+def _costs(used: ResourceUsage, changes: int) -> str:
+    return ", ".join(f"{name} {used.microseconds(name, changes):.1f} µs" for name in used.cpu_seconds)
+
+
+def _reading_rate(source: "_Source", run: "_Run") -> float:
+    """Let a consumer read the same topics and do nothing with them; return its messages per second."""
+    command = [sys.executable, "-m", "benchmarks.limits.reading_consumer", source.bootstrap, run.name]
+    return msgspec.json.decode(run_to_end("reader", [*command, str(run.messages)]), type=float)
 
 
 class _Source:
     """The process with the mock cluster."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.pid = process.pid
         self._process = process
         self.bootstrap = self._read(str)
 
@@ -88,23 +111,40 @@ class _Source:
 
 
 @contextmanager
-def _topics(topics: int) -> Iterator[_Source]:
-    command = [sys.executable, "-m", "benchmarks.loads.topics", str(topics)]
+def _topics(per_partition: int) -> Iterator[_Source]:
+    command = [sys.executable, "-m", "benchmarks.loads.topics", str(per_partition)]
     with started("topics", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield _Source(process)
 
 
-def _bridged(gateway: Gateway, url: str, source: _Source, name: str) -> float:
-    """Let a new bridge read new topics to their end; return the rate of the first 90 % that are durable."""
-    messages = source.fill(name)
-    configuration = gateway.folder / f"{name}.yaml"
-    configuration.write_text(
-        _CONFIGURATION.format(url=url, key=gateway.key, requests=CONNECTIONS, bootstrap=source.bootstrap, name=name)
-    )
-    began = gateway.value("SELECT clock_timestamp()")
-    command = [sys.executable, "-m", "app.cli", "bridge", "kafka", "--config", str(configuration)]
-    with started("bridge", command, log_file=gateway.folder / f"{name}.log") as process:
-        wait_until(
-            lambda: gateway.value(_STAGED, began=began) >= messages, "the topics are read", process, within=300.0
+class _Run:
+    """A new bridge that reads new topics to their end: the rate of the first 90 % that are durable, and its cost.
+
+    The cost counts from the first durable changes on, without the start of the bridge.
+    """
+
+    def __init__(self, gateway: Gateway, api: Api, source: _Source, name: str) -> None:
+        self.name = name
+        self.messages = source.fill(name)
+        configuration = gateway.folder / f"{name}.yaml"
+        configuration.write_text(
+            _CONFIGURATION.format(
+                url=api.url, key=gateway.key, requests=CONNECTIONS, bootstrap=source.bootstrap, name=name
+            )
         )
-    return float(gateway.value(_RATE, began=began))
+        began = gateway.value("SELECT clock_timestamp()")
+
+        def staged() -> int:
+            return int(gateway.value(_STAGED, began=began))
+
+        command = [sys.executable, "-m", "app.cli", "bridge", "kafka", "--config", str(configuration)]
+        with started("bridge", command, log_file=gateway.folder / f"{name}.log") as process:
+            parts = {"api": api.pid, "bridge": process.pid, "cluster": source.pid}
+            wait_until(lambda: staged() > 0, "the bridge has started", process, every=_LOOK_SECONDS)
+            before, first = ResourceUsage.take(gateway, **parts), staged()
+            wait_until(
+                lambda: staged() >= self.messages, "the topics are read", process, within=300.0, every=_LOOK_SECONDS
+            )
+            self.used = ResourceUsage.take(gateway, **parts).since(before)
+        self.counted = self.messages - first
+        self.rate = float(gateway.value(_RATE, began=began))

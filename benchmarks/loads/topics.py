@@ -1,7 +1,10 @@
 """Topics full of Arcion messages in librdkafka's mock cluster, in its own process: what the Kafka bridge reads.
 
-Prints the cluster's addresses as a JSON line. Each line of input, a JSON text, is a name: topics `NAME-0`, `NAME-1`, …
-are then filled, and the number of messages is printed. The cluster keeps 5 MB of a partition, so a run has many.
+Prints the cluster's addresses as a JSON line. Each line of input, a JSON text, is a name: the topics `NAME-0` and
+`NAME-1` are then filled, and the number of messages is printed.
+
+The cluster keeps 5 MB of a partition. Messages are compressed by lz4, as in most clusters, so that this is enough for
+30,000 of them. Uncompressed it is 3,400, and a run would mostly measure how many partitions are opened.
 """
 
 import logging
@@ -15,10 +18,11 @@ from confluent_kafka import Producer
 from benchmarks.loads.messages import arcion_insert, column_names
 from benchmarks.loads.workloads import COLUMNS, FIRST_KEY
 
+TOPICS: Final = 2
 PARTITIONS: Final = 4
 """Of a topic that the mock cluster creates."""
-PER_PARTITION: Final = 3_000
-"""Messages: 4.4 MB."""
+PER_PARTITION: Final = 30_000
+"""Messages of a run at scale 1."""
 _MESSAGES: Final = 1_000
 
 
@@ -34,13 +38,20 @@ class _Lines(logging.Handler):
         self.text += record.getMessage() + "\n"
 
 
-def main(topics: int) -> None:
+def main(per_partition: int) -> None:
     """Serve the cluster until standard input ends."""
     lines = _Lines()
     logger = logging.Logger("mock")
     logger.addHandler(lines)
     producer = Producer(
-        {"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "linger.ms": 50, "queue.buffering.max.kbytes": 2**20},
+        {
+            "bootstrap.servers": "mock",
+            "test.mock.num.brokers": 1,
+            "linger.ms": 50,
+            "compression.type": "lz4",
+            "queue.buffering.max.kbytes": 2**20,
+            "queue.buffering.max.messages": TOPICS * PARTITIONS * PER_PARTITION,
+        },
         logger=logger,
     )
     while not (found := re.search(r"replaced with (\S+)", lines.text)):
@@ -52,13 +63,13 @@ def main(topics: int) -> None:
     ]
     for line in sys.stdin:
         name = msgspec.json.decode(line, type=str)
-        for number in range(topics):
-            _fill(producer, f"{name}-{number}", messages)
-        _say(topics * PARTITIONS * PER_PARTITION)
+        for number in range(TOPICS):
+            _fill(producer, f"{name}-{number}", messages, per_partition)
+        _say(TOPICS * PARTITIONS * per_partition)
 
 
-def _fill(producer: Producer, topic: str, messages: list[bytes]) -> None:
-    for number in range(PER_PARTITION):
+def _fill(producer: Producer, topic: str, messages: list[bytes], per_partition: int) -> None:
+    for number in range(per_partition):
         for partition in range(PARTITIONS):
             producer.produce(topic, messages[number % len(messages)], partition=partition)
     if producer.flush(60):

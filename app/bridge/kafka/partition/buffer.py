@@ -1,9 +1,16 @@
-"""The records of one partition between Kafka and the gateway, bounded by bytes; records leave when they are durable."""
+"""The records of one partition between Kafka and the gateway, bounded by bytes; records leave when they are durable.
+
+Records stay in the runs in which the consumer handed them over. Batches are cut from runs, so that a record costs no
+Python code of its own (docs/decisions/0074).
+"""
 
 import threading
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from app.bridge.kafka.partition.elements import Record
@@ -13,19 +20,36 @@ _OVERHEAD: Final = 200
 """Bytes that a record takes beside its value, about."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Records with ascending offsets, at least one. `size` is the bytes of their values."""
+
+    records: Sequence[Record]
+    size: int
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> "_Run":
+        return cls(records, sum(map(len, records)))
+
+    @property
+    def bytes(self) -> int:
+        return self.size + _OVERHEAD * len(self.records)
+
+
 class RecordBuffer:
     """One thread puts records in, another one takes batches. A batch stays in the buffer until `drop_through`."""
 
     def __init__(self, settings: BatchSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._records: deque[Record] = deque()
+        self._runs: deque[_Run] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
         self._since = 0.0
         self.next_offset: int | None = None
         """The first offset that is accepted; None while the partition is not positioned, then none is."""
         self.bytes = 0
+        self.records = 0
         self.room = 2 * settings.max_bytes
         """Bytes from which on the consumer waits. A batch is taken at half of them, so that a full buffer never waits
         for the age of a batch."""
@@ -33,15 +57,13 @@ class RecordBuffer:
     def begin(self, offset: int) -> None:
         """Forget all records and accept those from `offset` on."""
         with self._changed:
-            self._records.clear()
-            self.bytes = 0
+            self._clear()
             self.next_offset = offset
 
     def forget(self) -> None:
         """Forget all records and accept none until `begin`."""
         with self._changed:
-            self._records.clear()
-            self.bytes = 0
+            self._clear()
             self.next_offset = None
 
     def put(self, records: Sequence[Record]) -> None:
@@ -49,16 +71,14 @@ class RecordBuffer:
         with self._changed:
             if self.next_offset is None or self._is_closed:
                 return
-            first = records[0].offset()
-            if first is None or first < self.next_offset:
-                records = [record for record in records if (record.offset() or 0) >= self.next_offset]
+            if _offset(records[0]) < self.next_offset:
+                records = [record for record in records if _offset(record) >= self.next_offset]
                 if not records:
                     return
-            if not self._records:
+            if not self._runs:
                 self._since = self._clock()
-            self._records.extend(records)
-            self.bytes += sum(map(len, records)) + _OVERHEAD * len(records)
-            self.next_offset = (records[-1].offset() or 0) + 1
+            self._add(_Run.of(records), self._runs.append)
+            self.next_offset = _offset(records[-1]) + 1
             self._changed.notify()
 
     def take(self) -> list[Record]:
@@ -66,11 +86,11 @@ class RecordBuffer:
         limit = self._settings
         with self._changed:
             while not self._is_closed:
-                if not self._records:
+                if not self._runs:
                     self._changed.wait()
                     continue
                 age = self._clock() - self._since
-                if self.bytes >= self._max_bytes or len(self._records) >= limit.max_messages or age >= limit.max_age:
+                if self.bytes >= self._max_bytes or self.records >= limit.max_messages or age >= limit.max_age:
                     self._since = self._clock()
                     return self._first()
                 self._changed.wait(limit.max_age - age)
@@ -79,8 +99,13 @@ class RecordBuffer:
     def drop_through(self, offset: int) -> None:
         """Remove the records up to `offset`, which are durable or need no request."""
         with self._changed:
-            while self._records and (self._records[0].offset() or 0) <= offset:
-                self.bytes -= len(self._records.popleft()) + _OVERHEAD
+            while self._runs and _offset(self._runs[0].records[0]) <= offset:
+                run = self._runs.popleft()
+                self.bytes -= run.bytes
+                self.records -= len(run.records)
+                dropped = bisect_right(run.records, offset, key=_offset)
+                if dropped < len(run.records):
+                    self._add(_Run.of(run.records[dropped:]), self._runs.appendleft)
             self._changed.notify_all()
 
     @property
@@ -104,13 +129,29 @@ class RecordBuffer:
         """Return the bytes of a batch."""
         return min(self._settings.max_bytes, self.room // 2)
 
+    def _add(self, run: _Run, add: Callable[[_Run], None]) -> None:
+        add(run)
+        self.bytes += run.bytes
+        self.records += len(run.records)
+
+    def _clear(self) -> None:
+        self._runs.clear()
+        self.bytes = self.records = 0
+
     def _first(self) -> list[Record]:
         """Return records from the start up to the limits, at least one."""
         batch: list[Record] = []
-        size, max_bytes, max_messages = 0, self._max_bytes, self._settings.max_messages
-        for record in self._records:
-            size += len(record)
-            if batch and (size > max_bytes or len(batch) >= max_messages):
+        room, places = self._max_bytes, self._settings.max_messages
+        for run in self._runs:
+            if run.size > room or len(run.records) > places:
+                fitting = min(bisect_right([*accumulate(map(len, run.records))], room), places)
+                batch += run.records[: fitting if batch else max(fitting, 1)]
                 break
-            batch.append(record)
+            batch += run.records
+            room -= run.size
+            places -= len(run.records)
         return batch
+
+
+def _offset(record: Record) -> int:
+    return record.offset() or 0
