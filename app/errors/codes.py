@@ -51,6 +51,7 @@ class Code(StrEnum):
     UNKNOWN_KEY = "unknown_key"
     UNKNOWN_LAYOUT = "unknown_layout"
     BAD_LAYOUT = "bad_layout"
+    LAYOUTS_FULL = "layouts_full"
     UNKNOWN_DEAD_LETTER = "unknown_dead_letter"
     UNKNOWN_FILE = "unknown_file"
     TABLE_NOT_ACCEPTING = "table_not_accepting"

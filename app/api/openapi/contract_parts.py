@@ -4,6 +4,7 @@ import json
 from typing import Any, Final
 
 from app.api.openapi.message_bodies import COMPONENTS
+from app.api.server.problem_responses import CHALLENGES
 
 PROBLEM: Final = "application/problem+json"
 HEADERS: Final[dict[str, Any]] = {
@@ -24,8 +25,8 @@ HEADERS: Final[dict[str, Any]] = {
         "schema": {"type": "string", "examples": ['"requests";r=12;t=1']},
     },
     "WWW-Authenticate": {
-        "description": "The authentication scheme.",
-        "schema": {"type": "string", "examples": ["Bearer"]},
+        "description": "The authentication schemes that are accepted, the preferred one first.",
+        "schema": {"type": "string", "examples": [CHALLENGES]},
     },
     "Idempotency-Replayed": {
         "description": "Present if the request was accepted before; the answer repeats the first one.",

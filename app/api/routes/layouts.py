@@ -40,7 +40,10 @@ LayoutWriter = Annotated[Principal, Depends(require(Right.REGISTER, every_table=
     status_code=200,
     response_model=StoredLayoutModel,
     response_model_exclude_none=True,
-    responses={201: {"description": "Created", "model": StoredLayoutModel}, **problems(400, 401, 403, 404, 422, 503)},
+    responses={
+        201: {"description": "Created", "model": StoredLayoutModel},
+        **problems(400, 401, 403, 404, 409, 422, 503),
+    },
 )
 def put_layout(
     name: LayoutName, wanted: LayoutModel, gateway: GatewayDep, principal: LayoutWriter, response: Response
@@ -61,7 +64,7 @@ def put_layout(
         if present is not None and present.document == document:
             return _model(present)
         if present is None and not has_room(connection):
-            raise RejectedInput(Code.BAD_REQUEST, f"there are {MAX_LAYOUTS} layouts already; delete one first")
+            raise RejectedInput(Code.LAYOUTS_FULL, f"there are {MAX_LAYOUTS:,} layouts already")
         stored = set_layout(connection, name, document, principal.key_id)
         record_operation(connection, principal.key_id, "set_layout", details={"layout": name, "places": document})
     if present is None:

@@ -16,6 +16,9 @@ MEDIA_TYPE: Final = "application/problem+json"
 MAX_PROBLEMS: Final = 100
 """Problems that an answer lists; `errors_total` has their count."""
 
+CHALLENGES: Final = 'Bearer realm="mirrorgate", Basic realm="mirrorgate", charset="UTF-8"'
+"""The schemes that a caller can show a key by (RFC 9110, 11.6.1). Both are accepted on every route with a key."""
+
 STATUS: Final[Mapping[Kind, HTTPStatus]] = {
     Kind.MALFORMED: HTTPStatus.BAD_REQUEST,
     Kind.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
@@ -59,7 +62,7 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
     if isinstance(error, TemporarilyUnavailable):
         extra["Retry-After"] = str(error.retry_after)
     if status is HTTPStatus.UNAUTHORIZED:
-        extra["WWW-Authenticate"] = "Bearer"
+        extra["WWW-Authenticate"] = CHALLENGES
     REJECTED_REQUESTS.labels(error.code).inc()
     return Response(msgspec.json.encode(body), int(status), extra, MEDIA_TYPE)
 

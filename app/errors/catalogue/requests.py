@@ -22,6 +22,11 @@ REQUESTS: Final[Mapping[Code, Entry]] = {
         "No layout has this name.",
         "List the layouts with GET /v1/layouts, or store this one with PUT /v1/layouts/{name}.",
     ),
+    Code.LAYOUTS_FULL: Entry(
+        Kind.CONFLICT,
+        "The gateway keeps 1,000 layouts, and this one would be another.",
+        "Delete a layout that no request names any more, with DELETE /v1/layouts/{name}. Replacing one needs no room.",
+    ),
     Code.NOT_FOUND: Entry(Kind.MISSING, "The path does not exist.", "Look up the path in the gateway's /docs."),
     Code.METHOD_NOT_ALLOWED: Entry(
         Kind.METHOD,

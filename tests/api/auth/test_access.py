@@ -107,7 +107,9 @@ def test_one_table_outside_the_patterns_rejects_the_whole_request(tables: Gatewa
 def test_anything_but_a_valid_key_is_rejected_without_repeating_it(gateway: Gateway, authorization: str) -> None:
     response = gateway.get("/v1/tables", headers=[(b"Authorization", authorization.encode("latin-1"))])
     problem(response, 401, "unauthenticated")
-    assert response.headers["www-authenticate"] == "Bearer"
+    assert (
+        response.headers["www-authenticate"] == 'Bearer realm="mirrorgate", Basic realm="mirrorgate", charset="UTF-8"'
+    )
     assert ADMIN_KEY not in response.text
 
 

@@ -7,6 +7,7 @@ import json
 import time
 from dataclasses import dataclass
 from typing import Any
+from urllib.request import HTTPBasicAuthHandler, HTTPPasswordMgrWithDefaultRealm, build_opener
 
 import httpx
 import pytest
@@ -146,6 +147,14 @@ def test_the_database_holds_no_signing_secret(sender: Sender, api_engine: sa.Eng
 @pytest.mark.parametrize("user", ["", "anyone", "mirrorgate", "user with blanks"])
 def test_a_key_is_accepted_as_the_password_of_basic(anonymous: Gateway, gateway: Gateway, user: str) -> None:
     assert anonymous.get("/v1/tables", auth=(user, ADMIN_KEY)).status_code == 200
+
+
+@pytest.mark.usefixtures("gateway")
+def test_a_sender_that_waits_for_a_challenge_is_offered_basic(api_address: str) -> None:
+    passwords = HTTPPasswordMgrWithDefaultRealm()
+    passwords.add_password(None, api_address, "webhook", ADMIN_KEY)
+    opener = build_opener(HTTPBasicAuthHandler(passwords))
+    assert opener.open(f"{api_address}/v1/tables").status == 200
 
 
 @pytest.mark.parametrize(

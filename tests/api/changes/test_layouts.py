@@ -1,5 +1,6 @@
 """Layouts over HTTP: stored, audited, and applied to the next request."""
 
+import json
 from typing import Any
 
 import pytest
@@ -77,6 +78,18 @@ def test_a_layout_that_is_not_valid_is_not_stored(
     details = problem(gateway.put("/v1/layouts/flat", json=layout), status, code)
     assert details["errors"][0]["pointer"] == pointer
     assert gateway.get("/v1/layouts").json() == {"layouts": []}
+
+
+def test_a_full_gateway_rejects_another_layout_and_still_replaces_one(gateway: Gateway, api_engine: sa.Engine) -> None:
+    fill = """
+        INSERT INTO mirrorgate.layouts (name, layout, changed_by)
+        SELECT 'l' || n, CAST(:layout AS jsonb), 'test' FROM generate_series(1, 1000) AS n"""
+    with api_engine.begin() as connection:
+        connection.execute(sa.text(fill), {"layout": json.dumps(LAYOUT)})
+    problem(gateway.put("/v1/layouts/another", json=LAYOUT), 409, "layouts_full")
+    assert gateway.put("/v1/layouts/l7", json=LAYOUT | {"data": "image"}).status_code == 200
+    gateway.delete("/v1/layouts/l8").raise_for_status()
+    assert gateway.put("/v1/layouts/another", json=LAYOUT).status_code == 201
 
 
 @pytest.mark.parametrize("name", ["Flat", "a b", "x" * 65, "-a"])

@@ -112,10 +112,12 @@ def test_the_callers_own_request_id_is_in_the_problem(gateway: Gateway) -> None:
     assert "sane" not in problem(odd, 404, "unknown_table")["request_id"]
 
 
-def test_a_rejected_key_is_told_the_scheme(anonymous: Gateway, client_with: ClientWith) -> None:
+def test_a_rejected_key_is_told_the_schemes(anonymous: Gateway, client_with: ClientWith) -> None:
     response = anonymous.get("/v1/tables")
     problem(response, 401, "unauthenticated")
-    assert response.headers["www-authenticate"] == "Bearer"
+    assert (
+        response.headers["www-authenticate"] == 'Bearer realm="mirrorgate", Basic realm="mirrorgate", charset="UTF-8"'
+    )
     problem(client_with("ingest").get("/v1/tables"), 403, "forbidden")
 
 
