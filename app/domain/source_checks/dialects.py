@@ -26,14 +26,14 @@ class Grammar:
 
     quotes: tuple[str, str]
     """Around a name; the second one is doubled within it."""
-    integer: str
+    plain: str
+    """Of integers and texts."""
     boolean: str
     decimal: str
     """With `{p}` and `{s}`, and for Oracle `{form}`."""
     date: str
     timestamp: str
     """UTC, with six digits after the second. A column without a time zone is taken as it is."""
-    string: str
     binary: str
     separator: str
     joined: str
@@ -65,21 +65,18 @@ class Grammar:
                 return self.timestamp.format(expression)
             case TypeName.BINARY:
                 return self.binary.format(expression)
-            case TypeName.STRING:
-                return self.string.format(expression)
             case _:
-                return self.integer.format(expression)
+                return self.plain.format(expression)
 
 
 GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
     Dialect.POSTGRESQL: Grammar(
         quotes=('"', '"'),
-        integer="({0})::text",
+        plain="({0})::text",
         boolean="({0})::int::text",
         decimal="({0})::numeric({p},{s})::text",
         date="to_char({0}, 'YYYY-MM-DD')",
         timestamp="to_char({0}, 'YYYY-MM-DD HH24:MI:SS.US')",
-        string="({0})::text",
         binary="upper(encode({0}, 'hex'))",
         separator="chr(31)",
         joined=" || ",
@@ -89,12 +86,11 @@ GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
     ),
     Dialect.MYSQL: Grammar(
         quotes=("`", "`"),
-        integer="CAST({0} AS CHAR)",
+        plain="CAST({0} AS CHAR)",
         boolean="CAST(({0}) + 0 AS CHAR)",
         decimal="CAST(CAST({0} AS DECIMAL({p},{s})) AS CHAR)",
         date="DATE_FORMAT({0}, '%Y-%m-%d')",
         timestamp="DATE_FORMAT({0}, '%Y-%m-%d %H:%i:%s.%f')",
-        string="CAST({0} AS CHAR)",
         binary="HEX({0})",
         separator="CHAR(31)",
         joined=", ",
@@ -104,12 +100,11 @@ GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
     ),
     Dialect.MSSQL: Grammar(
         quotes=("[", "]"),
-        integer="CAST({0} AS nvarchar(max))",
+        plain="CAST({0} AS nvarchar(max))",
         boolean="CAST(CAST({0} AS int) AS nvarchar(max))",
         decimal="CAST(CAST({0} AS decimal({p},{s})) AS nvarchar(max))",
         date="CONVERT(nvarchar(max), {0}, 23)",
         timestamp="CONVERT(nvarchar(max), CAST({0} AS datetime2(6)), 121)",
-        string="CAST({0} AS nvarchar(max))",
         binary="CONVERT(nvarchar(max), {0}, 2)",
         separator="NCHAR(31)",
         joined=" + ",
@@ -120,12 +115,11 @@ GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
     ),
     Dialect.ORACLE: Grammar(
         quotes=('"', '"'),
-        integer="TO_CHAR({0})",
+        plain="TO_CHAR({0})",
         boolean="TO_CHAR({0})",
         decimal="TO_CHAR(CAST({0} AS NUMBER({p},{s})), '{form}', 'NLS_NUMERIC_CHARACTERS=''.,''')",
         date="TO_CHAR({0}, 'YYYY-MM-DD')",
         timestamp="TO_CHAR(CAST({0} AS TIMESTAMP(6)), 'YYYY-MM-DD HH24:MI:SS.FF6')",
-        string="TO_CHAR({0})",
         binary="RAWTOHEX({0})",
         separator="CHR(31)",
         joined=" || ",

@@ -68,6 +68,19 @@ def test_a_column_whose_images_are_older_than_its_return_is_not_rebuilt() -> Non
     assert plan_rebuild(table, [column("id", "int64"), column("name", "string")]).places == (0, 1)
 
 
+def test_a_plan_tells_its_columns_and_where_their_values_are() -> None:
+    table = table_with(exclude=["name"])
+    chosen = [column("total", "string"), column("key", "int64", "id"), column("title", "string", "name")]
+    plan = plan_rebuild(table, chosen)
+    assert [(one.column.name, one.source) for one in plan.columns_from(SCHEMA)] == [
+        ("total", "total"),
+        ("key", "id"),
+        ("title", "name"),
+    ]
+    assert plan_rebuild(table, plan.columns_from(SCHEMA), plan.schema.key_columns) == plan
+    assert plan.options.exclude == ("title",)
+
+
 def test_a_plan_survives_its_storage() -> None:
     plan = plan_rebuild(table_with(source_timezone="Europe/Berlin"), [column("key", "string", "id")])
     assert RebuildPlan.from_json(plan.to_json()) == plan

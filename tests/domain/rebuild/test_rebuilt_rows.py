@@ -1,5 +1,7 @@
 """Row images as rows of the next generation: equal to what ingestion makes of the same values, or named."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -7,13 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
+from app.domain.model.names import TableName
+from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.rebuild.plan import RebuildPlan
-from app.domain.rebuild.rebuilt_rows import Finding, RebuiltRows, deletes_of, merged, rebuilt_rows
+from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
+from app.domain.rebuild.plan import RebuildPlan, plan_rebuild
+from app.domain.rebuild.rebuilt_rows import Finding, RebuiltRows, deletes_of, landing_batch, merged, rebuilt_rows
 from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.row_image import decode_image, encode_image
-from app.domain.rows.row_rules import RowRules
+from app.domain.rows.row_rules import RowMarker, RowRules
 from app.errors import Code, RejectedInput
 from tests.support.samples.schemas import schema_of
 
@@ -83,6 +89,7 @@ def test_a_delete_has_the_key_alone() -> None:
         {"id": 1, "total": None, "__rowMarker__": 2},
         {"id": 3, "total": None, "__rowMarker__": 2},
     ]
+    assert deletes_of(found, plan_for(schema, (0, 1)), []).num_rows == 0
 
 
 def test_an_image_whose_columns_stay_is_not_written_again() -> None:
@@ -93,10 +100,82 @@ def test_an_image_whose_columns_stay_is_not_written_again() -> None:
     assert (found.images.to_pylist(), found.batch.column(1).to_pylist()) == ([image], [Decimal("2.5000")])
 
 
+def test_a_column_that_an_image_is_too_old_to_have_is_null() -> None:
+    found = rebuilt_rows([b"[1]", b"[2,5,6]"], plan_for(schema_of({"id": "int64", "c": "int64"}, ["id"]), (0, 2)), 3)
+    assert isinstance(found, RebuiltRows)
+    assert (found.batch.column(1).to_pylist(), found.images) == ([None, 6], [b"[1,null]", b"[2,6]"])
+    same = rebuilt_rows([b"[1]"], plan_for(schema_of({"id": "int64", "b": "int64"}, ["id"]), (0, 1)), 2)
+    assert isinstance(same, RebuiltRows)
+    assert same.images == [b"[1,null]"]
+
+
+def test_what_does_not_fit_is_counted_by_column_and_reason_from_the_first_row() -> None:
+    schema = schema_of({"id": "int64", "a": "int16", "b": "string"}, ["id"], required=["b"])
+    rows: list[list[Any]] = [[1, 1, "x"], [2, "x", None], [None, 2**20, None]]
+    assert rebuilt_rows([encode_image(row) for row in rows], plan_for(schema, (0, 1, 2)), 3) == [
+        Finding("id", Code.NULL_KEY, 1, 3),
+        Finding("a", Code.BAD_VALUE, 2, 2),
+        Finding("b", Code.NULL_VALUE, 2, 2),
+    ]
+
+
+def test_no_images_are_no_rows() -> None:
+    found = rebuilt_rows([], plan_for(schema_of({"id": "int64", "a": "string"}, ["id"]), (1, 0)), 2)
+    assert isinstance(found, RebuiltRows)
+    assert (found.batch.num_rows, found.keys, found.images) == (0, [], [])
+
+
 def test_findings_of_parts_add_up_by_column_and_reason() -> None:
     parts = [
-        Finding("a", Code.BAD_VALUE, 2, 40),
+        Finding("A", Code.BAD_VALUE, 2, 40),
         Finding(None, Code.KEY_IN_USE, 1, 3),
-        Finding("a", Code.BAD_VALUE, 3, 7),
+        Finding("A", Code.BAD_VALUE, 3, 7),
     ]
-    assert merged(parts) == [Finding(None, Code.KEY_IN_USE, 1, 3), Finding("a", Code.BAD_VALUE, 5, 7)]
+    assert merged(parts) == [Finding(None, Code.KEY_IN_USE, 1, 3), Finding("A", Code.BAD_VALUE, 5, 7)]
+
+
+def test_the_image_of_a_deleted_row_stays_one_in_other_columns() -> None:
+    schema = schema_of({"b": "int64", "id": "int64"}, ["id"])
+    images = [encode_image([1, 2], is_deleted=True), encode_image([2, 5])]
+    found = rebuilt_rows(images, plan_for(schema, (1, 0)), 2)
+    assert isinstance(found, RebuiltRows)
+    assert found.images == [b'{"-2":true,"-1":2,"0":2,"1":1}', b"[5,2]"]
+    assert found.deleted == [True, False]
+
+
+SMALL: Final = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"])
+ACCEPTED: Final = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def next_files(options: dict[str, Any], deleted: Sequence[bool] = (False, False)) -> list[dict[str, Any]]:
+    """Return two rows, of which the second one is marked as an update, as files of the next generation have them."""
+    chosen = TableOptions.parse({"row_images": "on", **options})
+    name, place = TableName.parse("t"), (Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    table = Table(TableId(1), name, *place, with_landing(SMALL, chosen), chosen, images_complete=True)
+    plan = plan_rebuild(table)
+    found = rebuilt_rows([encode_image([1, "Ada"]), encode_image([2, "Bob"])], plan, 2, marker=RowMarker.UPSERT)
+    assert isinstance(found, RebuiltRows)
+    operations = [Operation.INSERT, Operation.UPDATE]
+    acceptance = Acceptance(BatchSequence(3), ACCEPTED)
+    batch = landing_batch(found.batch, operations, deleted, table, plan, acceptance)
+    assert batch.schema.names == [*plan.schema.landing.names, "__rowMarker__"]
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    return rows
+
+
+ADA: Final = {"id": 1, "name": "Ada", "__rowMarker__": 4}
+BOB: Final = {"id": 2, "name": "Bob", "__rowMarker__": 4}
+
+
+def test_rows_land_in_the_files_of_the_next_generation_as_its_options_say() -> None:
+    assert next_files({}) == [ADA, BOB]
+    audit = {"operation": "op", "accepted_at": "at", "row_order": "n", "source_position": "pos"}
+    known = {"at": ACCEPTED, "pos": None}
+    assert next_files({"audit_columns": audit}) == [
+        {**ADA, "op": "insert", "n": 3 * 2**32, **known},
+        {**BOB, "op": "update", "n": 3 * 2**32 + 1, **known},
+    ]
+    only_bob = {"column": "name", "op": "=", "value": "Bob"}
+    assert next_files({"filter": only_bob}) == [{"id": 1, "name": None, "__rowMarker__": 2}, BOB]
+    flags = {"deletes": "flag", "audit_columns": {"deleted": "gone"}}
+    assert next_files(flags, [True, False]) == [{**ADA, "gone": True}, {**BOB, "gone": False}]

@@ -27,6 +27,7 @@ def texts(declared: str, *values: Any) -> list[str]:
         ("decimal(38,10)", ["0.0000000001", "1", None], ["0.0000000001", "1.0000000000", "\\N"]),
         ("decimal(38,10)", [None], ["\\N"]),
         ("binary", ["0aff", "", None], ["0AFF", "", "\\N"]),
+        ("binary", [None], ["\\N"]),
         ("string", ["é\n", "", None], ["é\n", "", "\\N"]),
     ],
 )

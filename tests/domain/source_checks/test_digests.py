@@ -1,10 +1,19 @@
 """Buckets and rows: whatever differs between the source and the gateway is found, and nothing else."""
 
+from hashlib import md5
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.source_checks.canonical import CanonicalRows
-from app.domain.source_checks.digests import MAX_LISTED, BucketDigests, BucketRows, Digest
+from app.domain.source_checks.digests import (
+    MAX_LISTED,
+    NO_ROWS,
+    BucketDifference,
+    BucketDigests,
+    BucketRows,
+    Digest,
+)
 
 ROWS = st.dictionaries(st.text(max_size=8), st.text(max_size=12), max_size=40)
 
@@ -45,3 +54,21 @@ def test_a_list_of_rows_ends_and_the_count_does_not() -> None:
     ours.add(CanonicalRows([str(key) for key in range(1_500)], ["x"] * 1_500))
     found = ours.differences([])
     assert (len(found.surplus), found.rows) == (MAX_LISTED, 1_500)
+
+
+@given(rows=ROWS, digits=st.integers(1, 4))
+def test_a_bucket_has_the_count_and_the_sum_that_the_query_of_the_source_gives(
+    rows: dict[str, str], digits: int
+) -> None:
+    expected: dict[str, Digest] = {}
+    for key, row in rows.items():
+        bucket = md5(key.encode()).hexdigest()[:digits]
+        count, total = expected.get(bucket, NO_ROWS)
+        expected[bucket] = Digest(count + 1, total + int(md5(row.encode()).hexdigest()[:8], 16))
+    found = digests(rows, digits)
+    assert {bucket: Digest(*sums) for bucket, sums in found.found.items()} == expected
+    assert found.rows == len(rows)
+    assert found.differences({}) == [BucketDifference(name, NO_ROWS, expected[name]) for name in sorted(expected)]
+    assert BucketDigests(digits).differences(expected) == [
+        BucketDifference(name, expected[name], NO_ROWS) for name in sorted(expected)
+    ]
