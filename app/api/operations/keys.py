@@ -1,7 +1,6 @@
 """Creates, updates, rotates and deletes API keys. The audit records each operation."""
 
 import secrets
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from app.api.gateway import Gateway
@@ -11,7 +10,7 @@ from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Principal, Right
 from app.domain.access.signatures import SALT_BYTES, signing_secret
 from app.errors import Code, Problem, RejectedInput
-from app.staging.access.api_keys import StoredKey, delete_key, find_key, insert_key, rotate_key, set_limits
+from app.staging.access.api_keys import StoredKey, change_limits, delete_key, insert_key, rotate_key
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
 
@@ -53,8 +52,7 @@ def update(gateway: Gateway, principal: Principal, key_id: str, wanted: UpdateKe
     """Change the given limits of a key, which apply within five seconds. Raises RejectedInput `unknown_key`."""
     given = wanted.model_dump(exclude_unset=True)
     with translated_errors(), gateway.engine.begin() as connection:
-        key = find_key(connection, key_id)
-        changed = None if key is None else set_limits(connection, key_id, replace(key.limits, **given))
+        changed = change_limits(connection, key_id, given)
         if changed is None:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
         record_operation(connection, principal.key_id, "update_key", details={"key": key_id, **given})

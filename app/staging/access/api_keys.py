@@ -4,8 +4,8 @@ A key has one newest secret, in its own row. A rotation makes it a former secret
 ends. Everything else of a key (rights, tables, receipts, producers) belongs to its id and survives a rotation.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -37,7 +37,7 @@ SELECT_KEY = sa.text(f"{_KEYS} WHERE k.key_id = :key_id")
 """Read one key."""
 
 LOCK_KEY = sa.text("SELECT FROM mirrorgate.api_keys WHERE key_id = :key_id FOR UPDATE")
-"""Lock a key against a concurrent rotation."""
+"""Lock a key against a concurrent change."""
 
 SHORTEN_OVERLAPS = sa.text("""
     UPDATE mirrorgate.former_key_secrets SET valid_until = least(valid_until, now() + make_interval(secs => :seconds))
@@ -155,10 +155,16 @@ def rotate_key(connection: sa.Connection, key_id: str, secret_hash: bytes, overl
     return _found(connection, key_id)
 
 
-def set_limits(connection: sa.Connection, key_id: str, limits: RateLimits) -> StoredKey | None:
-    """Replace a key's rate limits; each API process applies them within seconds. None for a missing key."""
-    if connection.execute(SET_LIMITS, {"key_id": key_id, **_columns(limits)}).rowcount == 0:
+def change_limits(connection: sa.Connection, key_id: str, given: Mapping[str, float | None]) -> StoredKey | None:
+    """Replace the given rate limits of a key; each API process applies them within seconds. None for a missing key.
+
+    Concurrent changes run one after the other, so that each keeps the limits that only the other gives.
+    """
+    keys = {"key_id": key_id}
+    if connection.execute(LOCK_KEY, keys).first() is None:
         return None
+    limits = replace(_found(connection, key_id).limits, **given)
+    connection.execute(SET_LIMITS, keys | _columns(limits))
     return _found(connection, key_id)
 
 

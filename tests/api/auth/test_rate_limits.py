@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,6 +18,7 @@ from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Credential
 from app.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 
 SLOW = 0.001
@@ -88,6 +90,26 @@ def test_a_limit_changes_and_is_listed(gateway: Gateway, limited: Any, api_addre
     [act] = [event for event in acts if event["action"] == "update_key"]
     assert act["details"] == {"key": key_id, "requests_per_second": None}
     problem(gateway.patch("/v1/keys/00000000", json={}), 404, "unknown_key")
+
+
+def test_concurrent_changes_of_different_limits_both_last(
+    gateway: Gateway, limited: Any, api_engine: sa.Engine, api_address: str
+) -> None:
+    _, key_id = limited(requests_per_second=5)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+    def change(**limits: float) -> None:
+        with Gateway.at(api_address, ADMIN_KEY) as administrator:
+            administrator.patch(f"/v1/keys/{key_id}", json=limits).raise_for_status()
+
+    with ThreadPoolExecutor(2) as threads:
+        with sql.locked(api_engine, "SELECT FROM mirrorgate.api_keys WHERE key_id = :id FOR UPDATE", id=key_id):
+            changes = [threads.submit(change, requests_per_second=7), threads.submit(change, bytes_per_second=9)]
+            wait_until(lambda: sql.value(api_engine, waiting) == 2, within=30, what="both changes wait")
+        for one in changes:
+            one.result(timeout=30)
+    [key] = gateway.get("/v1/keys").json()["keys"]
+    assert (key["requests_per_second"], key["bytes_per_second"]) == (7, 9)
 
 
 @pytest.mark.parametrize(
