@@ -158,6 +158,8 @@ class Code(StrEnum):
     BAD_CHECK = "bad_check"
     NO_ROW_IMAGES = "no_row_images"
     OLD_ROW_IMAGES = "old_row_images"
+    BACKFILL_STOPPED = "backfill_stopped"
+    MIRROR_DUPLICATE_KEYS = "mirror_duplicate_keys"
     SOURCE_AWAY = "source_away"
     SOURCE_AMBIGUOUS = "source_ambiguous"
     MIRROR_MISSING = "mirror_missing"

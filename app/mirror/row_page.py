@@ -55,7 +55,7 @@ def read_rows(target: MirrorTarget, table: PublishedTable, *, version: int | Non
     Raises RejectedInput `not_mirrored` or `unknown_version`, and TemporarilyUnavailable `mirror_away`.
     """
     with readable(table):
-        delta = _opened(target, table, version)
+        delta = open_version(target, table, version)
         schema = pa.schema(delta.schema().to_arrow())
         rows: list[msgspec.Raw] = []
         page_bytes = 0
@@ -70,7 +70,8 @@ def read_rows(target: MirrorTarget, table: PublishedTable, *, version: int | Non
         return RowPage(delta.version(), [(field.name, _type_name(field.type)) for field in schema], rows, has_more)
 
 
-def _opened(target: MirrorTarget, table: PublishedTable, version: int | None) -> DeltaTable:
+def open_version(target: MirrorTarget, table: PublishedTable, version: int | None) -> DeltaTable:
+    """Open a table at a version, the newest by default. Raises RejectedInput `not_mirrored` or `unknown_version`."""
     delta = target.open(table)
     if delta is None:
         raise RejectedInput(Code.NOT_MIRRORED, f"the mirror's target has no Delta table for {table}")

@@ -11,6 +11,7 @@ from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.operations import RebuildModel
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.model.table import TableState
+from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep
 
 
 class LagModel(Model):
@@ -91,6 +92,33 @@ class RowImagesSizeModel(Model):
     bytes: int = Field(description="An estimate of the room that they take in Postgres.")
 
 
+class BackfillModel(Model):
+    """The last backfill of a table's row images.
+
+    It reads the rows of a Delta version (step `mirror`), deletes images of rows that this no longer has (`older`), and
+    reads staged payloads (`payloads`). One that is `running` without a change of `updated_at` has lost its process: run
+    `mirrorgate tables backfill-images` again, which continues it.
+    """
+
+    generation: int
+    state: BackfillState
+    step: BackfillStep
+    mirror_version: int | None = Field(description="The Delta version that is read. Null if payloads alone are read.")
+    rows_done: int
+    rows_total: int = Field(description="As known when the run began. Rows that were accepted since are not in it.")
+    batches_done: int = Field(description="The last batch whose rows all have images.")
+    batches_total: int
+    detail: str | None = Field(description="Why it failed.")
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, backfill: Backfill) -> "BackfillModel":
+        """Return a backfill as the API shows it."""
+        return cls(**{name: getattr(backfill, name) for name in cls.model_fields})
+
+
 class TableModel(Model):
     """The state of a table and its reconciliation.
 
@@ -117,6 +145,7 @@ class TableModel(Model):
     """The open load session, null without one."""
     row_images: RowImagesSizeModel | None
     """Null if the table keeps none."""
+    backfill: BackfillModel | None = Field(description="Null unless row images were backfilled.")
     rebuild: RebuildModel | None = Field(description="Null if the table was never rebuilt.")
     dead_letters: WaitingLettersModel
     last_sequence: int

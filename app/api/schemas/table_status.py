@@ -6,6 +6,7 @@ from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.operations import RebuildModel
 from app.api.schemas.status import (
+    BackfillModel,
     CountsModel,
     FabricModel,
     FailingModel,
@@ -23,6 +24,7 @@ from app.domain.loads.load_session import LoadSession
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table
 from app.staging.connection.database import Connection
+from app.staging.images.backfill.progress import Backfill, find_backfills
 from app.staging.images.size import ImagesSize, image_sizes
 from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
@@ -34,13 +36,13 @@ from app.staging.tables.status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """Return state, lag and reconciliation of these tables, in their order. Seven queries, however many they are."""
+    """Return state, lag and reconciliation of these tables, in their order. Eight queries, however many they are."""
     table_ids = [table.table_id for table in tables]
     counts, processed = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
     failing, mirrored = failing_tables(connection, table_ids), mirror_progress(connection, table_ids)
     loads = open_loads(connection, table_ids)
     images = image_sizes(connection, [table.table_id for table in tables if table.options.keeps_images])
-    rebuilds = find_rebuilds(connection, table_ids)
+    backfills, rebuilds = find_backfills(connection, table_ids), find_rebuilds(connection, table_ids)
     return [
         _status(
             table,
@@ -50,6 +52,7 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
             mirrored.get(table_id),
             loads.get(table_id),
             images.get(table_id),
+            backfills.get(table_id),
             rebuilds.get(table_id),
         )
         for table, table_id in zip(tables, table_ids, strict=True)
@@ -64,6 +67,7 @@ def _status(
     mirrored: MirrorProgress | None,
     load: LoadSession | None,
     images: ImagesSize | None,
+    backfill: Backfill | None,
     rebuild: Rebuild | None,
 ) -> TableModel:
     return TableModel(
@@ -97,6 +101,7 @@ def _status(
         else RowImagesSizeModel(
             complete=images.is_complete, rows=images.rows, exact=images.is_exact, bytes=images.bytes
         ),
+        backfill=None if backfill is None else BackfillModel.of(backfill),
         rebuild=None if rebuild is None else RebuildModel.of(rebuild),
         dead_letters=WaitingLettersModel(
             waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)

@@ -9,6 +9,7 @@ from app.domain.loads.load_session import LoadSession
 from app.domain.model.table import Table, TableId
 from app.domain.preflight.readiness import GatewayFacts
 from app.staging.connection.database import Connection
+from app.staging.images.backfill.progress import Backfill, find_backfills
 from app.staging.images.size import AllImages, all_images
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
@@ -32,6 +33,8 @@ class ScrapeFacts:
     owners: Mapping[TableId, str] = field(default_factory=dict)
     """The drain that has a table's lease."""
     fabric: Mapping[TableId, FabricStatus] = field(default_factory=dict)
+    backfills: Mapping[TableId, Backfill] = field(default_factory=dict)
+    """The last backfill of a table's row images."""
     mirrored: Mapping[TableId, MirrorProgress] = field(default_factory=dict)
     loads: Mapping[TableId, LoadSession] = field(default_factory=dict)
     """The open load sessions."""
@@ -53,6 +56,7 @@ def read_facts(connection: Connection, principal: Principal, gateway: Gateway) -
         failing=failing_tables(connection, ids),
         owners=lease_owners(connection, ids),
         fabric=fabric_statuses(connection, ids),
+        backfills=find_backfills(connection, ids),
         mirrored=mirror_progress(connection, ids),
         loads=open_loads(connection, ids),
         total_share=None if backlog is None else backlog.total_share(),

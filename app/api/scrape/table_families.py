@@ -1,4 +1,4 @@
-"""Metrics of each table: lag, publication, state, lease and mirror. The label `table` has the table's name."""
+"""Metrics of each table: lag, publication, state, lease, mirror, backfill. The label `table` has the table's name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
@@ -9,6 +9,7 @@ from app.api.scrape.facts import ScrapeFacts
 from app.domain.mirror.table_report import MirrorState
 from app.domain.model.table import Table, TableId, TableState
 from app.domain.preflight.judgements import code_in
+from app.staging.images.backfill.progress import BackfillState
 
 _FAILING: Final = "failing"
 _STATES: Final = (*(state.value for state in TableState if state is not TableState.DROPPED), _FAILING)
@@ -38,6 +39,11 @@ _MIRROR_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
         "Age of the oldest published file that the mirror has not applied",
     ),
 }
+_BACKFILL_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "rows_done": ("mirrorgate_image_backfill_rows", "Rows that the last backfill of the table's row images has read"),
+    "rows_total": ("mirrorgate_image_backfill_expected_rows", "Rows that it had to read when it began or continued"),
+    "batches_done": ("mirrorgate_image_backfill_batches", "Last batch whose rows all have images"),
+}
 _TABLE: Final = ("table",)
 
 
@@ -51,6 +57,7 @@ def table_families(facts: ScrapeFacts) -> Iterator[Metric]:
     yield _owners(facts)
     yield _backlog_shares(facts)
     yield from _mirror_families(facts)
+    yield from _backfill_families(facts)
 
 
 def _known(facts: ScrapeFacts, found: Mapping[TableId, object]) -> list[tuple[Table, object]]:
@@ -130,4 +137,17 @@ def _mirror_families(facts: ScrapeFacts) -> Iterator[Metric]:
         if (progress := facts.mirrored.get(table.table_id)) is not None:
             for state in MirrorState:
                 states.add_metric([str(table.name), state.value], float(state is progress.state))
+    yield states
+
+
+def _backfill_families(facts: ScrapeFacts) -> Iterator[Metric]:
+    """Yield how far the last backfill of each table is, for the tables that had one."""
+    yield from _of_fields(_BACKFILL_GAUGES, GaugeMetricFamily, _known(facts, facts.backfills))
+    states = GaugeMetricFamily(
+        "mirrorgate_image_backfill_state", "What the last backfill of row images does", labels=["table", "state"]
+    )
+    for table in facts.tables:
+        if (backfill := facts.backfills.get(table.table_id)) is not None:
+            for state in BackfillState:
+                states.add_metric([str(table.name), state.value], float(state is backfill.state))
     yield states

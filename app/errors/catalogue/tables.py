@@ -130,11 +130,23 @@ TABLES: Final[Mapping[Code, Entry]] = {
         Kind.CONFLICT,
         "The table does not have a row image of each of its rows, and the request needs its present rows.",
         "Register new tables with the option row_images=on. For a table with rows, set the option and run `mirrorgate "
-        "tables backfill-images`; or recreate it with the option and load it from its source.",
+        "tables backfill-images`, which reads its staged payloads or its Delta mirror (--to); or recreate it with the "
+        "option and load it from its source.",
     ),
     Code.OLD_ROW_IMAGES: Entry(
         Kind.CONFLICT,
         "The table has row images from before that it must not use, and they are too many to delete in one request.",
         "Repeat the request in some minutes: the drain deletes the images of a table that keeps none, 5,000 at a time.",
+    ),
+    Code.BACKFILL_STOPPED: Entry(
+        Kind.CONFLICT,
+        "A backfill of row images was cancelled, or another process continues it.",
+        "Read its progress in the table's status. Run `mirrorgate tables backfill-images` again to continue it.",
+    ),
+    Code.MIRROR_DUPLICATE_KEYS: Entry(
+        Kind.CONFLICT,
+        "A Delta table has several rows of one key, so which of them is the table's row is unknown.",
+        "The source has repeated inserts, which land with marker 0. Recreate the table with insert_marker=upsert and "
+        "row_images=on, and load it again.",
     ),
 }

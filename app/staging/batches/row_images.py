@@ -62,6 +62,9 @@ DISCARD_ROW_IMAGES = sa.text("""
         WHERE table_id = :table_id AND generation = :generation LIMIT :limit))""")
 """Delete some row images of a generation."""
 
+FORGET_BACKFILL = sa.text("DELETE FROM mirrorgate.image_backfills WHERE table_id = :table_id")
+"""Delete how far the backfill of a table is."""
+
 SELECT_ANY_ROW_IMAGE = sa.text("""
     SELECT EXISTS (SELECT FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation)""")
 """Tell whether a generation has a row image."""
@@ -209,9 +212,10 @@ def move_row_images(
 def discard_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> bool:
     """Delete at most MAX_DISCARDED_AT_ONCE row images of a generation, under the sequence lock; return if none is left.
 
-    Retention deletes those that are left, once the table keeps none.
+    Retention deletes those that are left, once the table keeps none. A backfill ends, and the next one begins anew.
     """
     keys = {"table_id": table_id, "generation": generation}
+    connection.execute(FORGET_BACKFILL, {"table_id": table_id})
     connection.execute(DISCARD_ROW_IMAGES, {**keys, "limit": MAX_DISCARDED_AT_ONCE})
     return not connection.execute(SELECT_ANY_ROW_IMAGE, keys).scalar_one()
 

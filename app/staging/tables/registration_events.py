@@ -1,4 +1,4 @@
-"""Records registrations: events of the table for its columns, masks and filter, audit events for the rest."""
+"""Records registrations: events of the table for its columns, masks, filter and names, audit events for the rest."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from app.staging.tables.events import record_event
 from app.staging.tables.registration import Registration, RegistrationOutcome
 
 ROW_RULES_CHANGED: Final = "change row rules"
-"""The action of the event after which staged rows of a generation differ in what masks or a filter did to them."""
+"""The action of the event after which staged rows of a generation differ in what options did to them."""
 
 
 def record_registration(
@@ -33,4 +33,4 @@ def record_registration(
 
 
 def _changed_rules(before: TableOptions, after: TableOptions) -> list[str]:
-    return [name for name in ("masks", "filter") if getattr(before, name) != getattr(after, name)]
+    return [name for name in ("masks", "filter", "rename") if getattr(before, name) != getattr(after, name)]

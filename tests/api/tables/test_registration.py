@@ -31,6 +31,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "processed": None,
         "mirror": None,
         "load": None,
+        "backfill": None,
         "rebuild": None,
         "row_images": None,
         "dead_letters": {"waiting": 0, "oldest_seconds": 0.0},

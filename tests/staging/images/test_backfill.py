@@ -1,7 +1,7 @@
 """A backfill gives every row its image, whatever changes go on beside it and wherever it dies."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pytest
@@ -13,7 +13,8 @@ from app.domain.model.change import Change
 from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.errors import Code
-from app.staging.images.backfill import BackfillProgress, backfill_images
+from app.staging.images.backfill.progress import Backfill, BackfillState, find_backfill
+from app.staging.images.backfill.run import backfill_images, cancel
 from app.staging.tables.registration import register_table
 from app.staging.tables.registration_events import record_registration
 from tests.support.gateway_parts import current, registered, stage, typed
@@ -63,6 +64,13 @@ class Source:
         return {image["id"]: image["name"] for image in images}
 
 
+def progress_of(engine: sa.Engine, table: Table) -> Backfill:
+    with engine.begin() as connection:
+        found = find_backfill(connection, table)
+    assert found is not None
+    return found
+
+
 batches = st.lists(st.lists(st.sampled_from(KEYS), min_size=1, max_size=6), max_size=4)
 
 
@@ -92,15 +100,15 @@ def test_every_row_has_its_newest_image_after_a_backfill(
     assert not table.images_complete
     blocks = itertools.count()
 
-    def live(progress: BackfillProgress) -> None:
-        assert progress.through <= progress.last
+    def live(progress: Backfill) -> None:
+        assert progress.through_sequence <= progress.batches_total
         if meanwhile:
             source.send(meanwhile.pop())
         if next(blocks) == dies_after:
             raise Died
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.staging.images.backfill.KEYS_PER_STEP", keys_per_step)
+        patch.setattr("app.staging.images.backfill.payloads.KEYS_PER_STEP", keys_per_step)
         try:
             done = backfill_images(engine, table.name, live)
         except Died:
@@ -108,6 +116,7 @@ def test_every_row_has_its_newest_image_after_a_backfill(
             done = backfill_images(engine, table.name, live)
     assert done.images_complete
     assert source.images() == source.rows
+    assert progress_of(engine, done).state is BackfillState.DONE
 
 
 @pytest.fixture
@@ -117,12 +126,89 @@ def table(engine: sa.Engine) -> Table:
     return registered(engine, "t", None, KEEP)
 
 
+@pytest.fixture
+def three(engine: sa.Engine) -> Table:
+    """Give a table with three batches from before it kept images, of two rows each."""
+    for first in (1, 3, 5):
+        rows = [insert({"id": key, "name": str(key)}, key - first) for key in (first, first + 1)]
+        stage(engine, [typed(registered(engine, "three", SCHEMA), rows)])
+    return registered(engine, "three", None, KEEP)
+
+
+def dies_after(steps: int, seen: list[Backfill]) -> Callable[[Backfill], None]:
+    def die(progress: Backfill) -> None:
+        seen.append(progress)
+        if len(seen) > steps:
+            raise Died
+
+    return die
+
+
+def test_a_backfill_continues_behind_the_block_that_it_had_done(engine: sa.Engine, three: Table) -> None:
+    seen: list[Backfill] = []
+    with pytest.raises(Died):
+        backfill_images(engine, three.name, dies_after(2, seen))
+    left = progress_of(engine, three)
+    assert (left.state, left.attempt, left.batches_done, left.rows_done) == (BackfillState.RUNNING, 1, 2, 4)
+    assert (left.rows_total, left.batches_total) == (6, 3)
+    seen.clear()
+    backfill_images(engine, three.name, seen.append)
+    assert [(one.attempt, one.batches_done, one.rows_done, one.rows_total) for one in seen] == [
+        (2, 2, 4, 6),
+        (2, 3, 6, 6),
+    ]
+    done = progress_of(engine, three)
+    assert (done.state, done.started_at, done.rows_done) == (BackfillState.DONE, left.started_at, 6)
+    assert len(stored_images(engine, three)) == 6
+
+
+def test_only_one_process_runs_a_backfill_and_anyone_can_cancel_it(engine: sa.Engine, three: Table) -> None:
+    def overtaken(progress: Backfill) -> None:
+        if (progress.attempt, progress.batches_done) == (1, 1):
+            with pytest.raises(Died):
+                backfill_images(engine, three.name, dies_after(0, []))
+
+    with rejected() as rejection:
+        backfill_images(engine, three.name, overtaken)
+    assert rejection.code is Code.BACKFILL_STOPPED
+    assert progress_of(engine, three).state is BackfillState.RUNNING, "the other process continues it"
+
+    with rejected() as rejection:
+        backfill_images(engine, three.name, lambda one: one.batches_done == 2 and cancel(engine, three.name))
+    assert rejection.code is Code.BACKFILL_STOPPED
+    left = progress_of(engine, three)
+    assert (left.state, left.batches_done, current(engine, "three").images_complete) == (
+        BackfillState.CANCELLED,
+        2,
+        False,
+    )
+    assert not cancel(engine, three.name)
+    assert backfill_images(engine, three.name, lambda _: None).images_complete
+
+
+def test_a_backfill_begins_anew_after_its_images_are_deleted(engine: sa.Engine, three: Table) -> None:
+    with pytest.raises(Died):
+        backfill_images(engine, three.name, dies_after(1, []))
+    registered(engine, "three", None, TableOptions())
+    table = registered(engine, "three", None, KEEP)
+    assert stored_images(engine, table) == {}
+    seen: list[Backfill] = []
+    backfill_images(engine, table.name, seen.append)
+    assert [one.batches_done for one in seen] == [0, 1, 2, 3]
+    assert len(stored_images(engine, table)) == 6
+
+
 def test_a_table_whose_payloads_are_purged_cannot_be_backfilled(engine: sa.Engine, table: Table) -> None:
     sql.run(engine, "DELETE FROM mirrorgate.block_payloads")
     with rejected() as rejection:
         backfill_images(engine, table.name, lambda _: None)
     assert rejection.code is Code.PAYLOADS_PURGED
     assert not current(engine, "t").images_complete
+    failed = progress_of(engine, table)
+    assert (failed.state, failed.detail) == (
+        BackfillState.FAILED,
+        "the payloads of t from batch 1 on are purged (payloads_purged)",
+    )
 
 
 def test_a_table_whose_blocks_are_purged_cannot_be_backfilled(engine: sa.Engine, table: Table) -> None:

@@ -11,6 +11,7 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
+from app.domain.rows.typed_images import typed_images
 from app.staging.batches.batch import Batch, Receipt
 from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
@@ -61,3 +62,16 @@ def stored_images(engine: sa.Engine, table: Table) -> dict[bytes, dict[str, Sour
     )
     names = table.schema.names
     return {key: {names[place]: value for place, value in decode_image(image).items()} for key, image in rows}
+
+
+def rows_of_images(engine: sa.Engine, table: Table) -> dict[bytes, tuple[Any, ...]]:
+    """Return the rows that the images of a table stand for, by row key."""
+    found = sql.rows(
+        engine,
+        "SELECT row_key, image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation",
+        table_id=table.table_id,
+        generation=table.generation,
+    )
+    columns = typed_images([image for _, image in found], table.schema, table.options, table.schema.names)
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    return dict(zip((key for key, _ in found), rows, strict=True))

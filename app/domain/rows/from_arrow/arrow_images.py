@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding
@@ -24,10 +25,15 @@ def source_rows(typed: pa.RecordBatch, rules: RowRules) -> Iterator[list[Values]
     for start in range(0, typed.num_rows, ROWS_AT_ONCE):
         rows = typed.slice(start, ROWS_AT_ONCE)
         values = [
-            [source_value(value, encoding) for value in rows.column(at).to_pylist()]
+            [source_value(value, encoding) for value in _exact(rows.column(at)).to_pylist()]
             for at, encoding in enumerate(encodings)
         ]
         yield [*zip(*values, strict=True)]
+
+
+def _exact(column: pa.Array) -> pa.Array:
+    """Return floats of 32 bits as texts: as Python's floats of 64 bits, 0.1 would be 0.10000000149011612."""
+    return pc.cast(column, pa.string()) if pa.types.is_float32(column.type) else column
 
 
 def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:

@@ -1,0 +1,220 @@
+"""How far the backfill of a table's row images is: stored with each step, continued by another process, and shown.
+
+Invariant: only the newest attempt moves the place. A process whose attempt is over, because another one has begun or
+the backfill was cancelled, cannot commit a step any more.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Self, TypeAlias
+
+import sqlalchemy as sa
+
+from app.domain.model.table import BatchSequence, Generation, Table, TableId
+from app.errors import Code, RejectedInput
+from app.staging.batches.sequence_lock import lock_counters
+
+SELECT_BACKFILLS = sa.text("""
+    SELECT table_id, generation, state, attempt, step, mirror_id, mirror_version, mirror_rows, through_key,
+        through_sequence, rows_done, rows_total, batches_total, detail, started_at, updated_at, finished_at
+    FROM mirrorgate.image_backfills WHERE table_id = ANY(:table_ids)""")
+"""Read the last backfills of tables."""
+
+BEGIN_ATTEMPT = sa.text("""
+    INSERT INTO mirrorgate.image_backfills AS b (table_id, generation, state, attempt, step, mirror_id, mirror_version,
+        mirror_rows, through_key, through_sequence, rows_done, rows_total, batches_total)
+    VALUES (:table_id, :generation, 'running', 1, :step, :mirror_id, :mirror_version, :mirror_rows, :through_key,
+        :through_sequence, :rows_done, :rows_total, :batches_total)
+    ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
+        attempt = b.attempt + 1, step = excluded.step,
+        mirror_id = excluded.mirror_id, mirror_version = excluded.mirror_version,
+        mirror_rows = excluded.mirror_rows, through_key = excluded.through_key,
+        through_sequence = excluded.through_sequence, rows_done = excluded.rows_done,
+        rows_total = excluded.rows_total, batches_total = excluded.batches_total, detail = NULL,
+        started_at = CASE WHEN :is_new THEN clock_timestamp() ELSE b.started_at END,
+        updated_at = clock_timestamp(), finished_at = NULL""")
+"""Begin a backfill in place of the last one of the table, or continue that."""
+
+STORE_PLACE = sa.text("""
+    UPDATE mirrorgate.image_backfills
+    SET step = :step, mirror_rows = :mirror_rows, through_key = :through_key, through_sequence = :through_sequence,
+        rows_done = :rows_done, batches_total = :batches_total, updated_at = clock_timestamp()
+    WHERE table_id = :table_id AND attempt = :attempt AND state = 'running'""")
+"""Store how far an attempt is."""
+
+END_BACKFILL = sa.text("""
+    UPDATE mirrorgate.image_backfills
+    SET state = :state, detail = :detail, updated_at = clock_timestamp(), finished_at = clock_timestamp()
+    WHERE table_id = :table_id AND state = 'running' AND attempt = coalesce(:attempt, attempt)""")
+"""End a running backfill, of a certain attempt or of any."""
+
+
+class BackfillState(StrEnum):
+    """Whether a backfill goes on. A running one can be that of a process that died."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class BackfillStep(StrEnum):
+    """What a backfill reads."""
+
+    MIRROR = "mirror"
+    """The rows of a Delta version."""
+    OLDER = "older"
+    """The images of before that version, of rows that it does not have."""
+    PAYLOADS = "payloads"
+    """The staged blocks behind `through_sequence`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """A backfill as it was read, or as a step leaves it."""
+
+    table_id: TableId
+    generation: Generation
+    state: BackfillState
+    attempt: int
+    step: BackfillStep
+    mirror_id: str | None
+    """The id of the Delta table, which another one at its place does not have."""
+    mirror_version: int | None
+    """The Delta version whose rows are copied; None for a backfill from payloads alone."""
+    mirror_rows: int
+    """The rows of that version that are copied, in its order."""
+    through_key: bytes | None
+    """The last row key that the step OLDER has looked at."""
+    through_sequence: BatchSequence
+    """The last batch whose rows have images; before the step PAYLOADS, the last one that the Delta version has."""
+    rows_done: int
+    rows_total: int
+    batches_total: int
+    detail: str | None
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def batches_done(self) -> int:
+        """Return the last batch whose rows all have images."""
+        return self.through_sequence if self.step is BackfillStep.PAYLOADS else 0
+
+
+Progress: TypeAlias = Callable[[Backfill], None]
+"""Called with the backfill after each step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an attempt begins, and how much there is to read."""
+
+    step: BackfillStep
+    through_sequence: BatchSequence
+    rows_total: int
+    batches_total: int
+    mirror_id: str | None = None
+    mirror_version: int | None = None
+    mirror_rows: int = 0
+    through_key: bytes | None = None
+    rows_done: int = 0
+
+    @classmethod
+    def of(cls, backfill: Backfill, rows_left: int, batches_total: int) -> Self:
+        """Return the place where a backfill has ended."""
+        return cls(
+            backfill.step,
+            backfill.through_sequence,
+            backfill.rows_done + rows_left,
+            batches_total,
+            backfill.mirror_id,
+            backfill.mirror_version,
+            backfill.mirror_rows,
+            backfill.through_key,
+            backfill.rows_done,
+        )
+
+
+def find_backfill(connection: sa.Connection, table: Table) -> Backfill | None:
+    """Return the last backfill of a table's present generation."""
+    found = find_backfills(connection, [table.table_id]).get(table.table_id)
+    return found if found is not None and found.generation == table.generation else None
+
+
+def find_backfills(connection: sa.Connection, table_ids: Collection[TableId]) -> dict[TableId, Backfill]:
+    """Return the last backfill of each of these tables that had one."""
+    rows = connection.execute(SELECT_BACKFILLS, {"table_ids": list(table_ids)}).mappings()
+    return {TableId(row["table_id"]): _backfill(row) for row in rows}
+
+
+def begin_attempt(connection: sa.Connection, table: Table, place: Place) -> Backfill:
+    """Begin at a place, under the sequence lock; an attempt of before cannot commit a step any more.
+
+    A process that dies before the commit leaves the attempt of before.
+    """
+    is_new = place.rows_done == 0
+    parameters = {
+        "table_id": table.table_id,
+        "generation": table.generation,
+        "is_new": is_new,
+        "step": place.step,
+        "mirror_id": place.mirror_id,
+        "mirror_version": place.mirror_version,
+        "mirror_rows": place.mirror_rows,
+        "through_key": place.through_key,
+        "through_sequence": place.through_sequence,
+        "rows_done": place.rows_done,
+        "rows_total": place.rows_total,
+        "batches_total": place.batches_total,
+    }
+    connection.execute(BEGIN_ATTEMPT, parameters)
+    found = find_backfill(connection, table)
+    assert found is not None
+    return found
+
+
+def store_place(connection: sa.Connection, backfill: Backfill) -> None:
+    """Store where a step ends, in its transaction. Raises RejectedInput `backfill_stopped` if the attempt is over."""
+    parameters = {
+        "table_id": backfill.table_id,
+        "attempt": backfill.attempt,
+        "step": backfill.step,
+        "mirror_rows": backfill.mirror_rows,
+        "through_key": backfill.through_key,
+        "through_sequence": backfill.through_sequence,
+        "rows_done": backfill.rows_done,
+        "batches_total": backfill.batches_total,
+    }
+    if connection.execute(STORE_PLACE, parameters).rowcount == 0:
+        raise RejectedInput(Code.BACKFILL_STOPPED, "the backfill was cancelled, or another process continues it")
+
+
+def end_backfill(
+    connection: sa.Connection, backfill: Backfill, state: BackfillState, detail: str | None = None
+) -> None:
+    """End an attempt; nothing happens if it is over already."""
+    _end(connection, backfill.table_id, backfill.attempt, state, detail)
+
+
+def cancel_backfill(connection: sa.Connection, table: Table) -> bool:
+    """Cancel the running backfill of a table, and return whether there was one.
+
+    The process that runs it stops at its next step. The images that it has written stay, and count as incomplete.
+    """
+    lock_counters(connection, [table.table_id])
+    return _end(connection, table.table_id, None, BackfillState.CANCELLED, None)
+
+
+def _end(
+    connection: sa.Connection, table_id: TableId, attempt: int | None, state: BackfillState, detail: str | None
+) -> bool:
+    ended = {"table_id": table_id, "attempt": attempt, "state": state, "detail": detail}
+    return connection.execute(END_BACKFILL, ended).rowcount > 0
+
+
+def _backfill(row: sa.RowMapping) -> Backfill:
+    parsed = {"state": BackfillState(row["state"]), "step": BackfillStep(row["step"])}
+    return Backfill(**{**row, **parsed})

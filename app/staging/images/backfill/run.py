@@ -1,0 +1,159 @@
+"""Gives row images to the rows that a table had before it kept any, step by step, from where an earlier run has ended.
+
+Each step is one transaction under the sequence lock, and stores its place. A process that dies leaves images that count
+as incomplete; the next run continues behind the last step. The payloads are read if all are staged that are needed.
+Otherwise the rows of a Delta version come first, then the payloads behind it.
+"""
+
+import sqlalchemy as sa
+
+from app.domain.model.names import TableName
+from app.domain.model.table import BatchSequence, Table
+from app.errors import Code, RejectedInput
+from app.staging.connection.database import Engine, translated_errors
+from app.staging.images.backfill.mirrored import MirroredRows, MirrorReader, copy_rows, delete_older, last_batch_of
+from app.staging.images.backfill.payloads import next_block, purged, replay_block, what_is_left
+from app.staging.images.backfill.progress import (
+    Backfill,
+    BackfillState,
+    BackfillStep,
+    Place,
+    Progress,
+    begin_attempt,
+    cancel_backfill,
+    end_backfill,
+    find_backfill,
+    store_place,
+)
+from app.staging.images.backfill.rules import check_table, found_table, locked_table
+from app.staging.tables.registry import find_table_by_id
+
+SET_COMPLETE = sa.text("""
+    UPDATE mirrorgate.tables SET images_complete = true, revision = revision + 1
+    WHERE table_id = :table_id AND generation = :generation""")
+"""Record that no row of a table lacks a row image."""
+
+_BEGINNING = BatchSequence(0)
+
+
+def backfill_images(engine: Engine, name: TableName, progress: Progress, mirror: MirrorReader | None = None) -> Table:
+    """Give an image to every row of a table, and return the table; it then has complete images.
+
+    `progress` is called after each step. Raises RejectedInput `unknown_table`, `no_row_images`, `bad_option`,
+    `payloads_purged`, `not_mirrored`, `unknown_version`, `mirror_duplicate_keys` or `backfill_stopped`, and
+    TemporarilyUnavailable, with everything that was written left as it is: such images count as incomplete.
+    """
+    with translated_errors(), engine.begin() as connection:
+        table = found_table(connection, name)
+        check_table(connection, table)
+    if table.images_complete:
+        return table
+    backfill, mirrored = _begin(engine, table, mirror)
+    progress(backfill)
+    try:
+        return _run(engine, table, backfill, mirrored, progress)
+    except RejectedInput as error:
+        with translated_errors(), engine.begin() as connection:
+            end_backfill(connection, backfill, BackfillState.FAILED, f"{error.detail} ({error.code})")
+        raise
+
+
+def cancel(engine: Engine, name: TableName) -> bool:
+    """Cancel the running backfill of a table, and return whether there was one. Raises RejectedInput `unknown_table`.
+
+    A later run continues where the cancelled one has ended.
+    """
+    with translated_errors(), engine.begin() as connection:
+        return cancel_backfill(connection, found_table(connection, name))
+
+
+def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[Backfill, MirroredRows | None]:
+    """Begin or continue a backfill, and return it with the Delta version whose rows it still has to copy."""
+    with translated_errors(), engine.begin() as connection:
+        present = find_backfill(connection, table)
+        whole = what_is_left(connection, table, _BEGINNING)
+        behind = whole if present is None else what_is_left(connection, table, present.through_sequence)
+    mirrored = None
+    if present is not None and present.step is BackfillStep.MIRROR and behind.is_there:
+        mirrored = _reopened(present, table, mirror)
+    if present is not None and behind.is_there and (mirrored or present.step is not BackfillStep.MIRROR):
+        to_copy = 0 if mirrored is None else mirrored.rows - present.mirror_rows
+        place = Place.of(present, to_copy + behind.rows, behind.last)
+    elif whole.is_there:
+        place = Place(BackfillStep.PAYLOADS, _BEGINNING, whole.rows, whole.last)
+    elif mirror is None:
+        raise purged(table, _BEGINNING)
+    else:
+        mirrored = mirror(table.name, None)
+        place = _place_before(engine, table, mirrored)
+    with translated_errors(), engine.begin() as connection:
+        locked, _ = locked_table(connection, table)
+        return begin_attempt(connection, locked, place), mirrored
+
+
+def _reopened(present: Backfill, table: Table, mirror: MirrorReader | None) -> MirroredRows | None:
+    """Return the version that an earlier run has begun to copy; None if it cannot be read, or failed before."""
+    if mirror is None or present.state is BackfillState.FAILED:
+        return None
+    try:
+        mirrored = mirror(table.name, present.mirror_version)
+    except RejectedInput as error:
+        if error.code is not Code.UNKNOWN_VERSION:
+            raise
+        return None
+    return mirrored if mirrored.table_id == present.mirror_id else None
+
+
+def _place_before(engine: Engine, table: Table, mirrored: MirroredRows) -> Place:
+    """Return the place before the first row of a version.
+
+    Raises RejectedInput as `last_batch_of`, and `payloads_purged` if a payload behind the version is.
+    """
+    with translated_errors(), engine.begin() as connection:
+        through = last_batch_of(connection, table, mirrored)
+        behind = what_is_left(connection, table, through)
+    if not behind.is_there:
+        raise purged(table, through)
+    return Place(
+        BackfillStep.MIRROR, through, mirrored.rows + behind.rows, behind.last, mirrored.table_id, mirrored.version
+    )
+
+
+def _run(
+    engine: Engine,
+    table: Table,
+    backfill: Backfill,
+    mirrored: MirroredRows | None,
+    progress: Progress,
+) -> Table:
+    """Do the steps that are left, and return the table with complete images."""
+    if mirrored is not None:
+        backfill = copy_rows(engine, table, mirrored, backfill, progress)
+    backfill = delete_older(engine, table, backfill, progress)
+    while True:
+        with translated_errors(), engine.begin() as connection:
+            block = next_block(connection, table, backfill.through_sequence)
+        if block is None:
+            completed = _complete(engine, table, backfill)
+            if completed is not None:
+                return completed
+            continue
+        backfill = replay_block(engine, table, block, backfill, progress)
+
+
+def _complete(engine: Engine, table: Table, backfill: Backfill) -> Table | None:
+    """Record that the images are complete, and return the table; None if a batch was accepted meanwhile.
+
+    A process that dies before the commit leaves a backfill that the next run completes at once.
+    """
+    with translated_errors(), engine.begin() as connection:
+        present, counters = locked_table(connection, table)
+        if counters.last_sequence > backfill.through_sequence:
+            # Under the lock: a block that is not there now was purged.
+            if next_block(connection, present, backfill.through_sequence) is None:
+                raise purged(present, backfill.through_sequence)
+            return None
+        store_place(connection, backfill)
+        end_backfill(connection, backfill, BackfillState.DONE)
+        connection.execute(SET_COMPLETE, {"table_id": table.table_id, "generation": table.generation})
+        return find_table_by_id(connection, table.table_id)
