@@ -33,7 +33,16 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "s.odd": {"id": "int64", "schema": "string", "payload": "json", "key": "string", "value": "string"},
 }
 """Columns by name and kind, by table."""
-STYLES: Final = ("schema", "keyed schema", "bare", "keyed bare")
+STYLES: Final = (
+    "schema",
+    "keyed schema",
+    "bare",
+    "keyed bare",
+    "flat schema",
+    "keyed flat schema",
+    "flat",
+    "keyed flat",
+)
 KINDS: Final = tuple(f"{table} {style}" for table in TABLES for style in STYLES)
 """What most bodies have in common: the table, and the form of their elements."""
 
@@ -85,6 +94,23 @@ def columns_of(table: str) -> Mapping[str, dict[str, Any]]:
 SCHEMAS: Final = {
     table: json.dumps(envelope_schema(table, columns_of(table)), separators=(",", ":")) for table in TABLES
 }
+ADDED: Final = {"__op": "string", "__deleted": "string", "__schema": "string", "__table": "string", "__lsn": "int64"}
+"""Fields that the transformation adds to a flattened row."""
+
+FLAT_SCHEMAS: Final = {
+    table: json.dumps(
+        {
+            "type": "struct",
+            "fields": [
+                *({**of, "field": name} for name, of in columns_of(table).items()),
+                *({"type": kind, "optional": True, "field": name} for name, kind in ADDED.items()),
+            ],
+            "name": "srv.Value",
+        },
+        separators=(",", ":"),
+    )
+    for table in TABLES
+}
 OTHER_SCHEMAS: Final = ("null", "0", "-0", "1", "{}", '{"type":"string"}', '{"type":"struct","type":"struct"}')
 
 
@@ -96,9 +122,10 @@ def debezium_message(kind: str, dice: Dice) -> str:
     if dice.chance(0.02):
         style = dice.of(STYLES)
     after = _image(table, dice)
-    message = _event(table, after, dice)
+    message = _flattened(table, after, dice) if "flat" in style else _event(table, after, dice)
     if "schema" in style:
-        schema = dice.of(OTHER_SCHEMAS) if dice.chance(0.01) else SCHEMAS[table]
+        own = (FLAT_SCHEMAS if "flat" in style else SCHEMAS)[table]
+        schema = dice.of(OTHER_SCHEMAS) if dice.chance(0.01) else own
         message = written([("schema", schema), ("payload", message)], dice)
     return _record(table, style, after, message, dice) if "keyed" in style else message
 
@@ -113,6 +140,22 @@ def _record(table: str, style: str, after: Pairs, message: str, dice: Dice) -> s
     if dice.chance(0.02):
         key = dice.of(("null", '"1"', "1", '{"__dbz__physicalTableIdentifier":"x"}', "{}", "[]"))
     return written([("key", key), ("value", "null" if dice.chance(0.02) else message)], dice)
+
+
+def _flattened(table: str, row: Pairs, dice: Dice) -> str:
+    schema, _, name = table.partition(".")
+    added: Pairs = [
+        ("__op", dice.of(('"t"', "1", "null")) if dice.chance(0.01) else dice.of(OPERATIONS)),
+        ("__deleted", dice.of(("true", "1", "null", '"x"')) if dice.chance(0.03) else '"false"'),
+        ("__schema", f'"{schema}"'),
+        ("__table", f'"{name}"'),
+        ("__lsn", dice.of(("-0", "0", "1.0", "{}")) if dice.chance(0.01) else "24023128"),
+    ]
+    if dice.chance(0.05):
+        del added[dice.of((0, 1, 2, 3, 4))]
+    if dice.chance(0.02):
+        added.append(dice.of((("__source_table", '"t"'), ("__op", '"c"'), ("__unknown", "1"), ("__source_ts_ms", "5"))))
+    return written([*row, *added], dice)
 
 
 def _event(table: str, after: Pairs, dice: Dice) -> str:

@@ -6,7 +6,7 @@ heartbeats and schema changes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -103,6 +103,21 @@ def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
     if {"id", "type", "aggregate_type"} <= keys <= _NOTIFICATION:
         return Form.IGNORED
     return Form.FLATTENED
+
+
+def may_be_event(columns: Collection[str]) -> bool:
+    """Tell whether an object with exactly these keys can be another form than a flattened row, or hold one."""
+    names = {*columns}
+    return (
+        {"specversion", "data"} <= names
+        or ("op" in names and not names.isdisjoint({*_IMAGES, "source"}))
+        or names == {"ts_ms"}
+        or ("ddl" in names and not names.isdisjoint({"databaseName", "tableChanges"}))
+        or {"status", "id"} <= names <= _TRANSACTION
+        or {"id", "type", "aggregate_type"} <= names <= _NOTIFICATION
+        or names <= _SCHEMA_AND_PAYLOAD
+        or names == {"key", "value"}
+    )
 
 
 def _check_documents(event: Mapping[str, Any]) -> None:

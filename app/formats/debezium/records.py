@@ -198,7 +198,7 @@ def _flattened(
     if payload.get("__deleted") in (True, "true"):
         operation = Operation.DELETE
     is_delete = operation is Operation.DELETE
-    source = _source_of_row(payload)
+    source = source_of_row(payload)
     return Record(
         index,
         operation,
@@ -212,17 +212,17 @@ def _flattened(
         key,
         schema if schema is not None and schema.kind == "struct" else None,
         is_flattened=True,
-        time=source_time(_members_of_source(payload)),
+        time=source_time(members_of_source(payload)),
     )
 
 
-def _members_of_source(payload: Mapping[str, Any]) -> dict[str, Any]:
+def members_of_source(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members that `ExtractNewRecordState` takes from the block `source`; `__ts_ms` is the event's time."""
     prefix = "__source_"
     return {name.removeprefix(prefix): value for name, value in payload.items() if name.startswith(prefix)}
 
 
-def _source_of_row(payload: Mapping[str, Any]) -> dict[str, Any]:
+def source_of_row(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a flattened row says about its source, in the form of the block `source`."""
     return {name[len("__") :].removeprefix("source_"): value for name, value in payload.items() if name[:2] == "__"}
 
@@ -279,7 +279,7 @@ def _source_of(payload: Any) -> SourceName | None:
     if not isinstance(payload, dict):
         return None
     source = payload.get("source")
-    return source_table(source if isinstance(source, dict) else _source_of_row(payload))
+    return source_table(source if isinstance(source, dict) else source_of_row(payload))
 
 
 def _unclear(index: int, at: str) -> Problem:

@@ -56,8 +56,9 @@ class DebeziumRequest:
             decoded = decode_events(self.body, self.reading.keyed)
         except (NotPlain, RecursionError):
             raise Declined(Decline.BODY) from None
+        means_nothing = {Tombstones.IGNORE, None} if decoded.marks_deletes else {Tombstones.IGNORE}
         if decoded.messages > self.limits.messages or (
-            decoded.ignored and self.reading.tombstones is Tombstones.DELETE
+            decoded.ignored and self.reading.tombstones not in means_nothing
         ):
             raise Declined(Decline.BODY)
         return decoded
@@ -65,7 +66,7 @@ class DebeziumRequest:
     def _reader(self, table: Table, part: EventPart) -> "_Reader":
         """Return the reader of a table's events with this schema and key. Raises Declined if the table must change."""
         keys = self.reading.key_columns or part.keys
-        rules, key = RowRules.of(table), (part.row, keys, self.reading, table.left_columns)
+        rules, key = RowRules.of(table), (part.row, part.added, keys, self.reading, table.left_columns)
         return _READERS.get(rules, key) or _READERS.keep(rules, key, _reader_of(table, part, keys, self.reading))
 
 
@@ -89,9 +90,9 @@ _READERS: Final = KeptByTable[_Reader]()
 def _reader_of(table: Table, part: EventPart, keys: tuple[str, ...] | None, reading: DebeziumReading) -> _Reader:
     try:
         check_keys(keys, table)
-        fields = [] if part.row is None else row_fields(part.row, table, is_flattened=False)
+        fields = [] if part.row is None else row_fields(part.row, table, is_flattened=part.added is not None)
         if part.row is not None and wanted_schema(fields, keys, table) is not None:
             raise Declined(Decline.TABLE)
-        return _Reader(EventReader(table, part.row, reading))
+        return _Reader(EventReader(table, part.row, reading, part.added))
     except (RejectedInput, ValueError):
         raise Declined(Decline.TABLE) from None

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
+from app.domain.model.change import Operation
 from app.domain.model.table_options import BinaryEncoding
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.rows.conversion.column_conversion import BadValues, convert
@@ -18,7 +20,9 @@ from app.formats.debezium.columnar.events import EventBody, decode_events
 from app.formats.debezium.columnar.schemas import NotPlain, cut_schemas
 from app.formats.debezium.columnar.values import reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField, read_schema
+from app.formats.debezium.events import Form, form_of, may_be_event, unwrap
 from app.formats.debezium.values import field_reader
+from app.formats.json.keyed import is_record
 from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
 
 ROW = {"id": 1, "note": 'a "schema":{} "payload":'}
@@ -58,7 +62,11 @@ def test_events_of_several_tables_and_schemas_are_told_apart() -> None:
         with_schema(event("c", "s.a", after={"id": 1}), {"id": "int64"}),
     )
     assert [str(part.source) for part in found.parts] == ["s.a", "s.b", "s.a"]
-    assert [part.columns.operations for part in found.parts] == [["c", "u"], ["c"], ["c"]]
+    assert [part.columns.operations for part in found.parts] == [
+        [Operation.INSERT, Operation.UPDATE],
+        [Operation.INSERT],
+        [Operation.INSERT],
+    ]
     assert [part.columns.position for part in found.parts] == ["lsn=7", "lsn=24023128", "lsn=24023128"]
     assert (found.messages, found.ignored) == (5, 1)
 
@@ -76,6 +84,38 @@ def test_names_that_differ_in_digits_are_told_apart(tables: list[str], parts: li
     found = decoded(*(event("c", table, after=ROW, lsn=at) for at, table in enumerate(tables, 10)))
     assert [str(part.source) for part in found.parts] == parts
     assert found.parts[0].columns.position == "lsn=12"
+
+
+def test_flattened_rows_say_their_table_and_operation() -> None:
+    told = {"__schema": "s", "__table": "t", "__lsn": 7}
+    found = decoded(
+        ROW | told | {"__op": "c"},
+        ROW | told,
+        ROW | told | {"__op": "u", "__deleted": "true", "__lsn": 9},
+        ROW | told | {"__table": "t2", "__op": "t"},
+    )
+    assert [str(part.source) for part in found.parts] == ["s.t", "s.t2"]
+    first, second = (part.columns for part in found.parts)
+    assert (first.operations, first.position) == ([Operation.INSERT, Operation.MERGE, Operation.DELETE], "lsn=9")
+    assert [image is UNSET for image in first.before] == [True, True, False]
+    assert second.operations == [None]
+    assert (found.parts[0].added, found.marks_deletes) == (("__schema", "__table", "__lsn", "__op"), True)
+    facts = first.facts()
+    assert facts is not None
+    assert facts.positions == ["lsn=7", "lsn=7", "lsn=9"]
+
+
+TELLING_KEYS = ["op", "before", "source", "ts_ms", "ddl", "databaseName", "status", "id", "type", "aggregate_type"]
+OTHER_KEYS = ["specversion", "data", "schema", "payload", "key", "value", "__op", "timestamp", "name"]
+
+
+@given(st.dictionaries(st.sampled_from(TELLING_KEYS + OTHER_KEYS), st.sampled_from([None, 1, "BEGIN", {}]), min_size=1))
+def test_a_row_that_may_be_no_other_event_is_none(row: dict[str, Any]) -> None:
+    columns = [name for name in row if not name.startswith("__")]
+    if not may_be_event(columns):
+        assert form_of(row, None) is Form.FLATTENED
+        assert unwrap(row) == (row, None, "")
+        assert not is_record(row)
 
 
 PLAIN = with_schema(event("c", "t", after=ROW), COLUMNS)

@@ -5,7 +5,7 @@ import pytest
 from app.observability.api_metrics import INGEST_PATHS
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
-from tests.support.samples.debezium import Field, event, key_with_schema, keyed, with_schema
+from tests.support.samples.debezium import Field, event, flat_with_schema, key_with_schema, keyed, with_schema
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
 
@@ -96,6 +96,8 @@ def test_inserts_of_a_table_whose_files_have_no_marker_are_read_as_columns_if_it
 
 COLUMNS: dict[str, Field] = {"id": {"type": "int64", "optional": False}, "note": "string"}
 MORE: dict[str, Field] = {"more": "int32"}
+FLAT = {"id": 1, "note": "n", "__op": "u", "__schema": "s", "__table": "t"}
+ADDED: dict[str, Field] = {"__op": "string", "__schema": "string", "__table": "string"}
 
 
 @pytest.mark.parametrize(
@@ -116,8 +118,11 @@ MORE: dict[str, Field] = {"more": "int32"}
         (
             {},
             {"__op": "c", "__source_schema": "s", "__source_table": "t", "id": 1, "note": "n"},
-            ("debezium", "exact", "body"),
+            ("debezium", "columnar", ""),
         ),
+        ({}, flat_with_schema(FLAT, COLUMNS | ADDED), ("debezium", "columnar", "")),
+        ({}, keyed({"id": 1}, FLAT | {"__op": "d", "__deleted": "true"}), ("debezium", "columnar", "")),
+        ({}, FLAT | {"__source_table": "t"}, ("debezium", "exact", "body")),
         ({}, event("c", "s.t", after={"id": 1, "note": ["n"]}), ("debezium", "exact", "images")),
         ({"exclude": ["note"]}, event("c", "s.t", after={"id": 1, "note": "n"}), ("debezium", "exact", "table")),
     ],
@@ -127,6 +132,9 @@ MORE: dict[str, Field] = {"more": "int32"}
         "a key",
         "a new column",
         "a flattened row",
+        "a flattened row with a schema",
+        "a flattened row that was deleted",
+        "a flattened row that names its table twice",
         "a list",
         "a table that needs each change",
     ],
@@ -151,3 +159,12 @@ def test_tombstones_on_the_columnar_path_are_counted(harness: IngestHarness) -> 
     )
     path = ("debezium", "columnar", "")
     assert (result.ignored, counts()[path] - before.get(path, 0)) == (1, 1)
+
+
+def test_a_tombstone_among_rows_that_mark_deletes_keeps_the_columnar_path(harness: IngestHarness) -> None:
+    harness.put("s.t", SCHEMA)
+    before = counts()
+    row = keyed({"id": 1}, FLAT | {"__deleted": "true"})
+    path = ("debezium", "columnar", "")
+    assert harness.debezium(row, keyed({"id": 1}, None)).ignored == 1
+    assert counts()[path] - before.get(path, 0) == 1

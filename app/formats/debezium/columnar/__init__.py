@@ -1,8 +1,8 @@
-"""Columnar reading of Debezium's envelopes: many events at once, without an object per event.
+"""Columnar reading of Debezium's events: many at once, without an object per event.
 
-`schemas` cuts the Connect schemas out of a body, `events` decodes the rest of it without its images, `sources` finds
-the table of each event, and `images` decodes the images of one table, whose columns `values` reads or types
-(docs/decisions/0048, 0063).
+`schemas` cuts the Connect schemas out of a body, and `events` decodes the rest of it without its images. `sources`
+finds the table of each envelope, `rows` that of each flattened row. `images` decodes the images of one table, whose
+columns `values` reads or types (docs/decisions/0048, 0063).
 
 Invariant: the changes equal those of the exact path, or NotPlain is raised. It never rejects.
 """

@@ -1,26 +1,29 @@
 """Decodes the parts of all events of a body except for their images.
 
 A body is decoded without its schemas (`schemas`) and without its images, which `images` decodes table by table.
-Envelopes with and without a schema are read, as elements themselves or as the values of records with a key, and nulls
-are counted. Flattened rows and other events that change no row are left to the exact path.
+Envelopes and flattened rows are read, with and without a schema, as elements themselves or as the values of records
+with a key, and nulls are counted. Events that change no row are left to the exact path.
 
 Invariant: what is read is what the exact path reads. Every quote outside images belongs to a decoded key or text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import GenericAlias
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from app.domain.model.change import Operation
 from app.domain.model.source_name import SourceName
 from app.domain.rows.shaped_changes import ChangeFacts
+from app.formats.debezium.columnar.rows import added_fields, read_rows, row_members
 from app.formats.debezium.columnar.schemas import CutBody, NotPlain, cut_schemas
-from app.formats.debezium.columnar.sources import facts_of, last_position, tables_of
+from app.formats.debezium.columnar.sources import block_members, facts_of, last_position, tables_of
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.events import IGNORED_SCHEMAS
-from app.formats.debezium.records import INTERNAL_KEYS, row_schema
+from app.formats.debezium.records import INTERNAL_KEYS, OPERATIONS, row_schema
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
@@ -61,26 +64,33 @@ class _Keyed(msgspec.Struct, Generic[Value], gc=False, forbid_unknown_fields=Tru
 
 
 class _Form(NamedTuple):
-    """A form of elements: whether they have a key, and whether their events have a schema."""
+    """A form of elements: whether they have a key, whether their events have a schema, and whether these are rows."""
 
     decoder: MessageDecoder[Any]
     is_keyed: bool
     has_schema: bool
+    is_flattened: bool = False
 
 
-def _form(message: Any, *, is_keyed: bool, has_schema: bool) -> _Form:
-    element = GenericAlias(_Keyed, (message | None,)) if is_keyed else message
-    element_type: Any = element | None
-    return _Form(MessageDecoder(element_type), is_keyed, has_schema)
+def _form(message: Any, *, is_keyed: bool, has_schema: bool, is_flattened: bool = False) -> _Form:
+    value = message if message is Raw else message | None  # null is a Raw, too
+    element: Any = GenericAlias(_Keyed, (value,)) | None if is_keyed else value
+    return _Form(MessageDecoder(element), is_keyed, has_schema, is_flattened)
 
 
 _EVENT_WITH_SCHEMA: Final[Any] = GenericAlias(_WithSchema, (_Event | None,))
+_ROW_WITH_SCHEMA: Final[Any] = GenericAlias(_WithSchema, (Raw,))
 _FORMS: Final = (
     _form(_EVENT_WITH_SCHEMA, is_keyed=False, has_schema=True),
     _form(_EVENT_WITH_SCHEMA, is_keyed=True, has_schema=True),
     _form(_Event, is_keyed=False, has_schema=False),
     _form(_Event, is_keyed=True, has_schema=False),
+    _form(_ROW_WITH_SCHEMA, is_keyed=False, has_schema=True, is_flattened=True),
+    _form(_ROW_WITH_SCHEMA, is_keyed=True, has_schema=True, is_flattened=True),
+    _form(Raw, is_keyed=True, has_schema=False, is_flattened=True),
+    _form(Raw, is_keyed=False, has_schema=False, is_flattened=True),
 )
+_NULL: Final = Raw(b"null")
 _KeyValues: TypeAlias = dict[str, str | int | bool | None] | None
 _KEYS_WITH_SCHEMA: Final = msgspec.json.Decoder(list[_WithSchema[_KeyValues]])
 _KEYS: Final = msgspec.json.Decoder(list[_KeyValues])
@@ -90,18 +100,14 @@ _ENCODER: Final = msgspec.json.Encoder()
 class EventColumns(NamedTuple):
     """Events of one table in order, by part; images are bytes, UNSET where an event does not have one."""
 
-    operations: Sequence[str]
+    operations: Sequence[Operation | None]
+    """None for an operation that changes no row."""
     before: Sequence[_Image]
     after: Sequence[_Image]
     position: str | None
     """The source position of the last event that has one."""
-    sources: Sequence[Raw]
-    content: bytes
-    """The body that the events are from, without its schemas."""
-
-    def facts(self) -> ChangeFacts | None:
-        """Return the facts of the events; None if only the exact path can read them."""
-        return facts_of(self.sources, self.content)
+    facts: Callable[[], ChangeFacts | None]
+    """Returns the facts of the events; None if only the exact path can read them."""
 
 
 class EventPart(NamedTuple):
@@ -113,6 +119,8 @@ class EventPart(NamedTuple):
     keys: tuple[str, ...] | None
     """The key columns that the records name; None without a key."""
     columns: EventColumns
+    added: tuple[str, ...] | None = None
+    """Of flattened rows: fields that are no columns. None for envelopes."""
 
 
 class EventBody(NamedTuple):
@@ -121,6 +129,27 @@ class EventBody(NamedTuple):
     parts: Sequence[EventPart]
     messages: int
     ignored: int
+    marks_deletes: bool = True
+    """True if a tombstone repeats what an event has said."""
+
+
+class _Changes(NamedTuple):
+    """What the events of a body say of their changes, in order."""
+
+    tables: Sequence[SourceName | None]
+    operations: Sequence[Operation | None]
+    before: Sequence[_Image]
+    after: Sequence[_Image]
+    sources: Sequence[Raw]
+    """What has the position and the time: the blocks `source`, or the rows."""
+
+    def at(self, chosen: Sequence[int]) -> "_Changes":
+        """Return the chosen changes."""
+
+        def of(column: Sequence[Value]) -> Sequence[Value]:
+            return [column[at] for at in chosen]
+
+        return _Changes(of(self.tables), of(self.operations), of(self.before), of(self.after), of(self.sources))
 
 
 def decode_events(body: bytes, keyed: bool | None) -> EventBody:
@@ -146,14 +175,33 @@ def decode_events(body: bytes, keyed: bool | None) -> EventBody:
         events = [None if event is None else event.payload for event in events]
     if numbers + sum(number is not None for number in schemas) != cut.cuts:
         raise NotPlain  # a number was written, or a schema is in another place
+    if form.is_flattened:
+        events = [None if event == _NULL else event for event in events]
     found = [at for at, event in enumerate(events) if event is not None]
     if not found:
         raise NotPlain
     if len(found) < len(events):
         events, schemas = [events[at] for at in found], [schemas[at] for at in found]
         key_names = [key_names[at] for at in found]
-    parts = _parts(events, schemas, key_names, cut)
-    return EventBody(parts, len(elements), len(elements) - len(found))
+    changes, marks_deletes = _changes_of_rows(events) if form.is_flattened else (_changes_of_envelopes(events), True)
+    parts = _parts(changes, schemas, key_names, cut, is_flattened=form.is_flattened)
+    return EventBody(parts, len(elements), len(elements) - len(found), marks_deletes)
+
+
+def _changes_of_envelopes(events: Sequence[_Event]) -> _Changes:
+    sources = [event.source for event in events]
+    operations = [OPERATIONS.get(event.op) for event in events]
+    images = ([event.before for event in events], [event.after for event in events])
+    return _Changes(tables_of(sources), operations, *images, sources)
+
+
+def _changes_of_rows(rows: Sequence[Raw]) -> tuple[_Changes, bool]:
+    """Return the changes of flattened rows, and whether a row says that it was deleted or not."""
+    tables, operations, marks_deletes = read_rows(rows)
+    deleted = [operation is Operation.DELETE for operation in operations]
+    before = [row if is_deleted else UNSET for row, is_deleted in zip(rows, deleted, strict=True)]
+    after = [UNSET if is_deleted else row for row, is_deleted in zip(rows, deleted, strict=True)]
+    return _Changes(tables, operations, before, after, rows), marks_deletes
 
 
 def _decoded(content: bytes, keyed: bool | None) -> tuple[list[Any], _Form]:
@@ -187,32 +235,42 @@ def _key_names(written: Sequence[Raw]) -> tuple[list[tuple[str, ...] | None], in
 
 
 def _parts(
-    events: Sequence[_Event],
+    changes: _Changes,
     schemas: Sequence[int | None],
     key_names: Sequence[tuple[str, ...] | None],
     cut: CutBody,
+    *,
+    is_flattened: bool,
 ) -> Sequence[EventPart]:
     """Return the events by table, schema and key, in order of first appearance."""
-    sources = [event.source for event in events]
-    told: tuple[Sequence[Any], ...] = (tables_of(sources), schemas, key_names)
-    if all(values.count(values[0]) == len(events) for values in told):
-        return [_part(events, sources, tuple(values[0] for values in told), cut)]
+    told: tuple[Sequence[Any], ...] = (changes.tables, schemas, key_names)
+    count = len(schemas)
+    if all(values.count(values[0]) == count for values in told):
+        return [_part(changes, schemas[0], key_names[0], cut, is_flattened=is_flattened)]
     indexes: dict[tuple[Any, ...], list[int]] = {}
     for at, of_event in enumerate(zip(*told, strict=True)):
         indexes.setdefault(of_event, []).append(at)
     return [
-        _part([events[at] for at in chosen], [sources[at] for at in chosen], of_event, cut)
-        for of_event, chosen in indexes.items()
+        _part(changes.at(chosen), number, keys, cut, is_flattened=is_flattened)
+        for (_, number, keys), chosen in indexes.items()
     ]
 
 
-def _part(events: Sequence[_Event], sources: Sequence[Raw], told: tuple[Any, ...], cut: CutBody) -> EventPart:
-    number: int | None
-    source, number, names = told
+def _part(
+    changes: _Changes, number: int | None, keys: tuple[str, ...] | None, cut: CutBody, *, is_flattened: bool
+) -> EventPart:
     if number is not None and not 0 <= number < len(cut.schemas):
         raise NotPlain
-    row = None if number is None else row_schema(cut.schemas[number])
-    operations = [event.op for event in events]
-    images = ([event.before for event in events], [event.after for event in events])
-    position = last_position(sources, cut.content)
-    return EventPart(source, row, names, EventColumns(operations, *images, position, sources, cut.content))
+    schema = None if number is None else cut.schemas[number]
+    read = row_members if is_flattened else block_members
+    columns = EventColumns(
+        changes.operations,
+        changes.before,
+        changes.after,
+        last_position(changes.sources, cut.content, read),
+        partial(facts_of, changes.sources, cut.content, read),
+    )
+    if not is_flattened:
+        return EventPart(changes.tables[0], row_schema(schema), keys, columns)
+    row = schema if schema is not None and schema.kind == "struct" else None
+    return EventPart(changes.tables[0], row, keys, columns, added_fields(changes.sources[0]))

@@ -27,8 +27,9 @@ from app.formats.debezium.columnar.events import EventColumns
 from app.formats.debezium.columnar.schemas import NotPlain
 from app.formats.debezium.columnar.values import ReadColumn, reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField
+from app.formats.debezium.events import may_be_event
 from app.formats.debezium.reading import DebeziumReading
-from app.formats.debezium.records import OPERATIONS
+from app.formats.debezium.table_plan import row_fields
 from app.formats.debezium.unavailable import placeholder_texts
 from app.formats.debezium.values import column_reader, field_reader
 from app.formats.json.decoder import exact_fraction
@@ -73,14 +74,26 @@ class _Images(NamedTuple):
 class EventReader:
     """Reads events whose rows have these fields, None for events without a schema, for one table."""
 
-    def __init__(self, table: Table, row: ConnectField | None, reading: DebeziumReading) -> None:
-        """Prepare. Raises ValueError if msgspec cannot have the name of a column."""
+    def __init__(
+        self,
+        table: Table,
+        row: ConnectField | None,
+        reading: DebeziumReading,
+        added: tuple[str, ...] | None = None,
+    ) -> None:
+        """Prepare; `added` are fields of flattened rows that are no columns, None for envelopes.
+
+        Raises ValueError if msgspec cannot have the name of a column, or if a row can be taken for another event.
+        """
         columns, options = table.schema.columns, table.options
         fields = {} if row is None else row.by_name
         self._names = table.schema.names
         self._all = frozenset(self._names)
         self._keys = frozenset(table.schema.key_columns)
-        self._source_columns = None if row is None else row.names
+        self._source_columns = None
+        if row is not None:
+            of_row = row_fields(row, table, is_flattened=added is not None)
+            self._source_columns = frozenset(one.name for one in of_row)
         self._key_of = pick([self._names.index(name) for name in table.schema.key_columns])
         self._key_positions = {self._names.index(name) for name in self._keys}
         self._placeholders = placeholder_texts(reading.unavailable)
@@ -100,16 +113,20 @@ class EventReader:
         usual = [Any if column.type.name in _FRACTIONS else _SCALAR for column in columns]
         mixed = [at for at, value_type in enumerate(usual) if value_type is Any]
         any_values, everywhere = [Any] * len(columns), range(len(columns))
+        self._others = [name for name in added or () if name not in self._all]
         self._decoders = [
-            _Decoder(_decoder(self._names, usual), True, mixed),
-            _Decoder(_decoder(self._names, any_values), True, everywhere),
-            _Decoder(_decoder(self._names, any_values, UNSET), False, everywhere),
+            _Decoder(_decoder(self._names, usual, self._others), True, mixed),
+            _Decoder(_decoder(self._names, any_values, self._others), True, everywhere),
         ]
+        if added is None:
+            self._decoders.append(_Decoder(_decoder(self._names, any_values, (), UNSET), False, everywhere))
+        elif may_be_event(self._names):  # a row with all columns is told apart by their names
+            raise ValueError
         self._shapes: dict[tuple[Operation, _Names | None, _Names | None], Shape] = {}
 
     def read(self, parts: Sequence[EventColumns]) -> list[ShapedChanges]:
         """Return the changes of each part. Raises NotPlain."""
-        operations = [OPERATIONS.get(written) for part in parts for written in part.operations]
+        operations = [operation for part in parts for operation in part.operations]
         count = len(operations)
         images = self._images(
             [image for part in parts for image in part.before], [image for part in parts for image in part.after]
@@ -153,7 +170,9 @@ class EventReader:
                 break
             if has_suspicious_escape(document) or not is_all_decoded(document, written_again):
                 break
-            found = map(astuple, images)
+            found: Iterator[_Row] = map(astuple, images)
+            if self._others:
+                found = (row[: len(self._names)] for row in found)
             old, new = _rows_of(before, given_before, found), _rows_of(after, given_after, found)
             has_placeholders = any(text in written_again for text in self._placeholder_bytes)
             return _Images(old, new, decoder.is_full, has_placeholders, decoder.mixed)
@@ -283,9 +302,15 @@ def _rows_of(images: Sequence[_Image], given: Sequence[_Image], found: Iterator[
     return [None if image in _NO_IMAGE else next(found) for image in images]
 
 
-def _decoder(names: Sequence[str], types: Sequence[Any], *default: Any) -> msgspec.json.Decoder[list[msgspec.Struct]]:
-    """Return a decoder of images with values of these types, all of which are required unless there is a default."""
-    renamed = {f"column_{at}": name for at, name in enumerate(names)}
-    fields = [(field, value_type, *default) for field, value_type in zip(renamed, types, strict=True)]
+def _decoder(
+    names: Sequence[str], types: Sequence[Any], others: Sequence[str], *default: Any
+) -> msgspec.json.Decoder[list[msgspec.Struct]]:
+    """Return a decoder of images with values of these types, all of which are required unless there is a default.
+
+    They can have the `others` as well.
+    """
+    renamed = {f"column_{at}": name for at, name in enumerate((*names, *others))}
+    fields: list[tuple[Any, ...]] = [(f"column_{at}", of_value, *default) for at, of_value in enumerate(types)]
+    fields += [(f"column_{at}", Any, UNSET) for at in range(len(names), len(renamed))]
     image = msgspec.defstruct("Image", fields, rename=renamed, gc=False, forbid_unknown_fields=True)
     return msgspec.json.Decoder(GenericAlias(list, (image,)), float_hook=exact_fraction)

@@ -6,7 +6,7 @@ in digits: so the first one is decoded, and the others are compared with it with
 Invariant: a block that is not decoded has the members of the first one, and names its table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -87,25 +87,38 @@ def tables_of(written: Sequence[Raw]) -> Sequence[SourceName | None]:
     return [*map(known.__getitem__, named)]
 
 
-def last_position(written: Sequence[Raw], content: bytes) -> str | None:
+SourceMembers: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""What an event says of its source: the members that make the position, and those that have the time."""
+
+ReadMembers: TypeAlias = Callable[[Sequence[Raw]], Sequence[SourceMembers]]
+"""Reads what events say of their source from their blocks, or from flattened rows. Raises NotPlain."""
+
+
+def block_members(written: Sequence[Raw]) -> Sequence[SourceMembers]:
+    """Return the members of blocks. Raises NotPlain."""
+    blocks = [*map(_given, _decoded(written))]
+    return [*zip(blocks, blocks, strict=True)]
+
+
+def last_position(written: Sequence[Raw], content: bytes, read: ReadMembers) -> str | None:
     """Return the source position of the last event that has one. Raises NotPlain if a zero may be written -0.
 
-    `content` is the body that the blocks are from.
+    `content` is the body that the events are from.
     """
-    for at in reversed(range(len(written))):
-        [members] = _members(_decoded(written[at : at + 1]), content)
-        if (position := source_position(members)) is not None:
-            return position
+    for chosen in (written[-1:], written[:-1]):  # usually, the last one has it
+        for members, _ in reversed(_with_known_zeros(read(chosen), content)):
+            if (position := source_position(members)) is not None:
+                return position
     return None
 
 
-def facts_of(written: Sequence[Raw], content: bytes) -> ChangeFacts | None:
+def facts_of(written: Sequence[Raw], content: bytes, read: ReadMembers) -> ChangeFacts | None:
     """Return the position and time of each change; None if only the exact path can read them."""
     try:
-        blocks = [*_members(_decoded(written), content)]
+        members = _with_known_zeros(read(written), content)
     except NotPlain:
         return None
-    return ChangeFacts([*map(source_position, blocks)], [*map(source_time, blocks)])
+    return ChangeFacts([source_position(each) for each, _ in members], [source_time(times) for _, times in members])
 
 
 def _decoded(written: Sequence[Raw]) -> list[_Block]:
@@ -146,12 +159,10 @@ def _table(block: _Block) -> SourceName | None:
         raise NotPlain from None
 
 
-def _members(blocks: Sequence[_Block], content: bytes) -> Iterator[Mapping[str, Any]]:
-    for block in blocks:
-        members = _given(block)
-        if 0 in members.values() and keep_minus_zeros(content) is not content:
-            raise NotPlain
-        yield members
+def _with_known_zeros(members: Sequence[SourceMembers], content: bytes) -> Sequence[SourceMembers]:
+    if any(0 in each.values() for each, _ in members) and keep_minus_zeros(content) is not content:
+        raise NotPlain
+    return members
 
 
 def _given(block: _Block) -> Mapping[str, Any]:
