@@ -1,7 +1,8 @@
 """Debezium's events on the columnar path, for tables that are as the schemas of their events need them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from app.domain.access.rights import Principal
@@ -19,7 +20,7 @@ from app.formats.debezium.reading import DebeziumReading, Tombstones
 from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, eligible_table, opened_or_why
-from app.ingest.table_cache import TableCache
+from app.ingest.table_cache import NotCached, TableCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class DebeziumRequest:
     reading: DebeziumReading
     limits: InputLimits
     principal: Principal
+    unrouted: set[SourceName] = field(default_factory=set, compare=False)
+    """Sources that fed no table when a query asked for this request, which therefore go where `?table=` says."""
 
     @staticmethod
     def open(requests: "Sequence[DebeziumRequest]", table_cache: TableCache) -> list[Opened]:
@@ -39,15 +42,33 @@ class DebeziumRequest:
 
     def _opened(self, table_cache: TableCache) -> OpenedBody:
         decoded = self._decoded()
-        requested = SourceName.address(self.requested) if self.requested else None
         parts = []
         for part in decoded.parts:
-            source = part.source or requested
-            if source is None:
-                raise Declined(Decline.TABLE)
-            table = eligible_table(source, requested, table_cache, self.principal)
+            table = self._table(part.source, table_cache)
             parts.append(TablePart(table, self._reader(table, part), part.columns))
         return OpenedBody(parts, ignored=decoded.ignored)
+
+    def _table(self, source: SourceName | None, table_cache: TableCache) -> Table:
+        """Return the table that a source feeds, or else that of `?table=`. Raises NotCached or Declined."""
+        requested = SourceName.address(self.requested) if self.requested else None
+        if source is None or source in self.unrouted:
+            source = requested
+        if source is None:
+            raise Declined(Decline.TABLE)
+        try:
+            return eligible_table(source, requested, table_cache, self.principal)
+        except NotCached:
+            if requested is None or requested == source:
+                raise
+            raise NotCached(partial(self._look_up, source, requested, table_cache)) from None
+
+    def _look_up(self, source: SourceName, requested: SourceName, table_cache: TableCache) -> Table | None:
+        """Find the tables of a source and of `?table=`; None if only the exact path can tell where the events go."""
+        if table_cache.route(source) is None:
+            if table_cache.twin(source, self.principal) is not None:
+                return None
+            self.unrouted.add(source)
+        return table_cache.route(requested)
 
     def _decoded(self) -> EventBody:
         if len(self.body) > self.limits.value_bytes:  # a value can be too long

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.errors import Code
 from app.observability.api_metrics import INGEST_PATHS
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
@@ -148,6 +149,26 @@ def test_debezium_events_are_counted_under_the_path_that_read_them(
     assert {path: count - before.get(path, 0) for path, count in counts().items() if count != before.get(path, 0)} == {
         expected: 1
     }
+
+
+def test_events_whose_own_name_leads_to_no_table_are_read_as_columns_for_the_requested_one(
+    harness: IngestHarness,
+) -> None:
+    harness.put("t", SCHEMA)
+    harness.put("s.own", SCHEMA)
+    before = counts()
+    for at in range(2):
+        assert harness.debezium(event("c", "s.other", after={"id": at, "note": "n"}), table="t").receipts
+    assert counts()["debezium", "columnar", ""] - before.get(("debezium", "columnar", ""), 0) == 2
+    harness.put("s.other", SCHEMA)
+    for own in ("s.other", "s.own"):
+        with rejected() as rejection:
+            harness.debezium(event("c", own, after={"id": 5, "note": "n"}), table="t")
+        assert rejection.code is Code.TABLE_MISMATCH
+    with rejected() as rejection:
+        harness.debezium(event("c", "s.OWN", after={"id": 5, "note": "n"}), table="s.own")
+    assert rejection.code is Code.SOURCE_CASE_MISMATCH
+    assert harness.landed("t", "id") == [[0, 0], [0, 1]]
 
 
 def test_tombstones_on_the_columnar_path_are_counted(harness: IngestHarness) -> None:
