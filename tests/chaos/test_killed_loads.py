@@ -25,6 +25,7 @@ from tests.support.small_drain import publish_pending, small_drain
 TABLE: Final = "sales.orders"
 KEYS: Final = range(300)
 PART: Final = 20
+ROUNDS: Final = 60
 COLUMNS: Final = [{"name": "id", "type": "int64", "nullable": False}, {"name": "value", "type": "int64"}]
 REGISTRATION: Final = {"columns": COLUMNS, "key_columns": ["id"], "options": {"row_images": "on", "seed_file": False}}
 
@@ -145,10 +146,10 @@ def api(database_url: str, tmp_path: Path) -> Iterator[ApiProcess]:
     process.kill()
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(60, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
 @pytest.mark.timeout(1_800)
 def test_loads_and_stream_equal_the_model_while_the_api_is_killed(
-    api: ApiProcess, engine: sa.Engine, database_url: str, tmp_path: Path, rounds: int
+    api: ApiProcess, engine: sa.Engine, database_url: str, tmp_path: Path
 ) -> None:
     ended = threading.Event()
     killer = Killer(api, random.Random(1), ended)
@@ -158,12 +159,12 @@ def test_loads_and_stream_equal_the_model_while_the_api_is_killed(
         killing = threads.submit(killer.run)
         stream = threads.submit(streamed, client, random.Random(2), ended)
         try:
-            loads = [loaded(client, engine, random.Random(seed)) for seed in range(rounds)]
+            loads = [loaded(client, engine, random.Random(seed)) for seed in range(ROUNDS)]
         finally:
             ended.set()
         killing.result()
         events = [*stream.result(), *(event for of_load, _ in loads for event in of_load)]
-    assert killer.kills >= rounds
+    assert killer.kills >= ROUNDS
     with small_drain(database_url, tmp_path / "zone", rows=500) as drain:
         publish_pending(drain)
     assert mirrored(tmp_path / "zone") == expected(events, loads[-1][1])

@@ -15,7 +15,7 @@ from tests.support.http.server import api_process
 from tests.support.postgres import sql
 
 THREADS = 16
-REQUESTS = 12
+REQUESTS = 6
 STAGED_ROWS = "SELECT coalesce(sum(row_count), 0) FROM mirrorgate.staged_blocks"
 
 

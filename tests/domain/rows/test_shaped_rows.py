@@ -19,7 +19,7 @@ from tests.support.samples.schemas import schema_of
 
 TYPES: Final = {"a": "int64", "b": "string", "c": "int64", "d": "string"}
 NAMES: Final = tuple(TYPES)
-MIN_EXAMPLES: Final = max(250, settings().max_examples)
+MIN_EXAMPLES: Final = max(100, settings().max_examples)
 OF_ORDER: Final = {Code.AMBIGUOUS_KEY_CHANGE, Code.KEY_IN_USE}
 
 

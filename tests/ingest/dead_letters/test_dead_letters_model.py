@@ -133,7 +133,7 @@ def begin_again(harness: IngestHarness) -> None:
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(written(), min_size=1, max_size=8))
 def test_letters_are_what_is_rejected_and_the_rest_lands_as_if_sent_alone(
     harness: IngestHarness, source_format: str, changes: list[Written]

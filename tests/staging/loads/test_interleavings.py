@@ -293,7 +293,7 @@ class Gateway:
     ids=["complete", "images", "filtered", "flagged"],
 )
 @given(before=TOGETHER, steps=st.lists(STEPS, min_size=10, max_size=24))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_interleavings_of_load_and_stream_equal_the_model(
     engine: sa.Engine, options: TableOptions, before: Sequence[Request], steps: Sequence[Any]
 ) -> None:
