@@ -130,7 +130,7 @@ def test_a_table_of_one_column_is_landed_like_any_other() -> None:
 def test_what_a_change_keeps_is_taken_from_its_image_before() -> None:
     names = frozenset({"id", "name", "total"})
     layout = layout_of(Shape(Operation.UPDATE, names, names, frozenset({"total"})), RowRules(SCHEMA))
-    before, after = (1, "Ada", 2), (7, "Eve", None)
+    before, after = (1, "Ada", 2), (7, "Eve", 9)
     assert layout.images(before, after) == (
         {"id": 1, "name": "Ada", "total": 2},
         {"id": 7, "name": "Eve", "total": 2},
