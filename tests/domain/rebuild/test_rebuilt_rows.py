@@ -103,10 +103,10 @@ def test_an_image_whose_columns_stay_is_not_written_again() -> None:
 def test_a_column_that_an_image_is_too_old_to_have_is_null() -> None:
     found = rebuilt_rows([b"[1]", b"[2,5,6]"], plan_for(schema_of({"id": "int64", "c": "int64"}, ["id"]), (0, 2)), 3)
     assert isinstance(found, RebuiltRows)
-    assert (found.batch.column(1).to_pylist(), found.images) == ([None, 6], [b"[1,null]", b"[2,6]"])
+    assert (found.batch.column(1).to_pylist(), found.images.to_pylist()) == ([None, 6], [b"[1,null]", b"[2,6]"])
     same = rebuilt_rows([b"[1]"], plan_for(schema_of({"id": "int64", "b": "int64"}, ["id"]), (0, 1)), 2)
     assert isinstance(same, RebuiltRows)
-    assert same.images == [b"[1,null]"]
+    assert same.images.to_pylist() == [b"[1,null]"]
 
 
 def test_what_does_not_fit_is_counted_by_column_and_reason_from_the_first_row() -> None:
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_counted_by_column_and_reason_from_the_first_row() 
 def test_no_images_are_no_rows() -> None:
     found = rebuilt_rows([], plan_for(schema_of({"id": "int64", "a": "string"}, ["id"]), (1, 0)), 2)
     assert isinstance(found, RebuiltRows)
-    assert (found.batch.num_rows, found.keys, found.images) == (0, [], [])
+    assert [len(part) for part in found] == [0, 0, 0]
 
 
 def test_findings_of_parts_add_up_by_column_and_reason() -> None:
@@ -139,7 +139,7 @@ def test_the_image_of_a_deleted_row_stays_one_in_other_columns() -> None:
     images = [encode_image([1, 2], is_deleted=True), encode_image([2, 5])]
     found = rebuilt_rows(images, plan_for(schema, (1, 0)), 2)
     assert isinstance(found, RebuiltRows)
-    assert found.images == [b'{"-2":true,"-1":2,"0":2,"1":1}', b"[5,2]"]
+    assert found.images.to_pylist() == [b'{"-2":true,"-1":2,"0":2,"1":1}', b"[5,2]"]
     assert found.deleted == [True, False]
 
 

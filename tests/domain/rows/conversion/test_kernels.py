@@ -15,6 +15,7 @@ from app.domain.rows.conversion.value_reading import PLAIN, ValueReading
 
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 ELEVEN = datetime(2023, 12, 31, 23, tzinfo=UTC)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 BERLIN = ValueReading("Europe/Berlin")
 
 
@@ -41,7 +42,7 @@ def defined(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("int16", [-(2**15), None, 7], PLAIN, [-(2**15), None, 7]),
         ("int64", [2**63 - 1, None], PLAIN, [2**63 - 1, None]),
         ("float32", ["0.1", "-2e3", "0", "0.00", None], PLAIN, [0.10000000149011612, -2000.0, 0.0, 0.0, None]),
-        ("float64", ["0.1", "-2e3", "0e5", None], PLAIN, [0.1, -2000.0, 0.0, None]),
+        ("float64", ["0.1", "-2e3", "0e5", "0E5"], PLAIN, [0.1, -2000.0, 0.0, 0.0]),
         ("float64", [None], PLAIN, [None]),
         ("decimal(9,2)", ["1.5", "-0.25", "12", None], PLAIN, [Decimal("1.5"), Decimal("-0.25"), Decimal(12), None]),
         ("decimal(38,10)", ["9" * 28, "9" * 28 + ".5"], PLAIN, [Decimal("9" * 28), Decimal("9" * 28 + ".5")]),
@@ -55,7 +56,8 @@ def defined(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("timestamp", ["2023-12-31 23:00-01:00", "2024-01-01"], PLAIN, [NEW_YEAR, NEW_YEAR]),
         ("timestamp", ["2024-01-01", "2024-01-01 00:00Z", "2024-01-01 00:00+01"], BERLIN, [ELEVEN, NEW_YEAR, ELEVEN]),
         ("timestamp", ["2037-01-01"], BERLIN, [datetime(2036, 12, 31, 23, tzinfo=UTC)]),
-        ("timestamp", ["2500-01-01"], PLAIN, [datetime(2500, 1, 1, tzinfo=UTC)]),
+        ("timestamp", ["2024-10-27 02:30"], BERLIN, [datetime(2024, 10, 27, 0, 30, tzinfo=UTC)]),
+        ("timestamp", ["0001-01-01", "9999-12-31 23:59:59.999999"], PLAIN, [FIRST, LAST]),
     ],
 )
 def test_usual_values_are_typed_by_kernels_alone(
@@ -76,6 +78,7 @@ def test_usual_values_are_typed_by_kernels_alone(
         ("float64", "1e-400"),
         ("float32", "-0.1e-60"),
         ("decimal(38,10)", "1" + "0" * 28),
+        ("decimal(38,10)", "1" + "0" * 28 + ".5"),
         ("decimal(9,2)", "1e2"),
         ("decimal(9,2)", "1E2"),
         ("date", "-0001-01-01"),
