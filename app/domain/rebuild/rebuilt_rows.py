@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from app.domain.model.change import Operation
 from app.domain.model.table import Table
+from app.domain.rebuild.plain_images import PlainValues, depends_on_quotes, plain_values
 from app.domain.rebuild.plan import RebuildPlan
-from app.domain.rebuild.text_images import images_of_texts, text_columns
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.projection.row_facts import operation_column, with_deleted, with_operations
@@ -135,12 +135,21 @@ def _values(images: Sequence[bytes], plan: RebuildPlan, width: int) -> _Values:
     columns, and columns that they are too old for are NULL.
     """
     are_kept = plan.places == tuple(range(width))
-    texts = text_columns(images, width)
-    if texts is not None:
-        columns = [texts[place] for place in plan.places]
-        return _Values(columns, pa.array(images, pa.binary()) if are_kept else images_of_texts(columns))
+    plain = _plain(images, plan, width)
+    if plain is not None:
+        return _Values(plain.columns, pa.array(images, pa.binary()) if are_kept else plain.images())
     values, written = _decoded(images, plan, width, are_kept=are_kept)
     return _Values(values, pa.array(written, pa.binary()))
+
+
+def _plain(images: Sequence[bytes], plan: RebuildPlan, width: int) -> PlainValues | None:
+    """Return the values by new column, or None if Arrow cannot read them exactly."""
+    found = plain_values(images, width)
+    if found is None:
+        return None
+    taken = found.taken(plan.places)
+    depend = [at for at, column in enumerate(plan.schema.columns) if depends_on_quotes(column.type)]
+    return taken if taken.are_texts[:, depend].all() else None
 
 
 def _decoded(

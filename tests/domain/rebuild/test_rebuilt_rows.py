@@ -14,6 +14,7 @@ from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
+from app.domain.model.written_number import fraction
 from app.domain.rebuild.plan import RebuildPlan, plan_rebuild
 from app.domain.rebuild.rebuilt_rows import Finding, RebuiltRows, deletes_of, landing_batch, merged, rebuilt_rows
 from app.domain.rows.landing_rows import landing_rows
@@ -24,8 +25,25 @@ from app.errors import Code, RejectedInput
 from tests.support.samples.schemas import schema_of
 
 OPTIONS: Final = TableOptions.parse({"partial_updates": "complete"})
-TYPES: Final = ["int16", "int64", "float64", "decimal(9,2)", "decimal(18,4)", "string", "date", "timestamp", "boolean"]
+TYPES: Final = [
+    *(
+        "int16",
+        "int64",
+        "float32",
+        "float64",
+        "decimal(9,2)",
+        "decimal(18,4)",
+        "decimal(38,0)",
+        "string",
+        "binary",
+        "json",
+    ),
+    *("date", "timestamp", "boolean"),
+]
 VALUES: Final = st.one_of(
+    st.sampled_from(["1e5", "-1E+3", "1e-7", "0e99999", "0.0000001", "12345678901234567890123", "-0.0e-0000000"]).map(
+        fraction
+    ),
     st.none(),
     st.integers(-(2**40), 2**40),
     st.decimals(-99_999, 99_999, places=3),
