@@ -7,16 +7,20 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
+from app.domain.loads.load_mode import LoadMode
+from app.domain.loads.load_session import LoadId
 from app.errors import Code, Misconfigured
 from app.landing.adls.retries import Retries, TransientStorageError
 from app.observability.drain_metrics import RESOURCE_LOW, DrainView, serve_metrics
 from app.observability.metrics_port import MetricsAddress
 from app.observability.resource_watch import ResourceWatch
+from app.staging.loads.sessions import begin_load
 from spark_jobs import lease_keeper, maintenance
 from spark_jobs.drain import view_of
 from spark_jobs.spark.health import SparkPing
@@ -25,6 +29,7 @@ from tests.support.expositions import check_recorded
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.retention import WEEK
+from tests.support.samples.images import COMPLETE
 from tests.support.samples.schemas import schema_of
 
 
@@ -52,6 +57,10 @@ def test_a_drain_serves_what_it_does_on_loopback(
     for table in (good, bad):
         stage_keys(engine, table, [1, 2])
     sql.run(engine, "UPDATE mirrorgate.block_payloads SET payload = 'x' WHERE table_id = :id", id=bad.table_id)
+    loaded = registered(engine, "loaded", schema_of({"id": "int64"}, ["id"]), COMPLETE)
+    with engine.begin() as connection:
+        begin_load(connection, loaded.name, LoadId(str(uuid4())), LoadMode.FULL, 0.001, "test")
+    maintenance.try_maintenance(worker, WEEK)
     drain(worker)
 
     def fails(*_: Any, **__: Any) -> None:
@@ -74,7 +83,7 @@ def test_a_drain_serves_what_it_does_on_loopback(
     assert grown["mirrorgate_drain_published_rows_total"] == 2
     assert grown["mirrorgate_drain_publish_seconds_count"] >= 1
     assert grown['mirrorgate_drain_failed_attempts_total{code="payload_corrupt"}'] == 1
-    assert grown["mirrorgate_drain_maintenance_failures_total"] == 1
+    assert grown["mirrorgate_drain_maintenance_failures_total"] == grown["mirrorgate_drain_stale_loads_total"] == 1
     assert grown["mirrorgate_drain_storage_retries_total"] >= 1
     assert grown["mirrorgate_drain_storage_failures_total"] == 1
     assert grown["mirrorgate_drain_lease_failures_total"] == 1
