@@ -40,6 +40,7 @@ NAMES: Final = (
     "rows",
     "projection",
     "kafka",
+    "objects",
     *MIRROR,
     "costs",
 )

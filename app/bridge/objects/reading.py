@@ -70,7 +70,8 @@ class HashedStream:
 
     def _advance(self, end: int) -> None:
         count = end - self._hashed
-        self._hash.update(self._ahead[:count])
+        with memoryview(self._ahead) as ahead:
+            self._hash.update(ahead[:count])
         del self._ahead[:count]
         self._hashed = end
 

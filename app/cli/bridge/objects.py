@@ -216,7 +216,10 @@ def _run(settings: "ObjectsSettings", status: "BridgeStatus", stop: threading.Ev
     from app.bridge.objects.engine import run
     from app.bridge.objects.status import registry_of
     from app.bridge.objects.store import ObjectStore
+    from app.process_memory import collect_seldom, keep_freed_memory
 
+    keep_freed_memory()
+    collect_seldom()
     stores = {source.name: ObjectStore(source.url, source.options) for source in settings.sources}
     health = Health(registry_of(status), status.to_json, status.reasons, lambda: True)
     with settings.gateway.client() as client, serving(health, settings.health) as port, showing(status, ERRORS):

@@ -15,6 +15,7 @@ from app.errors import Code, RejectedInput
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _BLANK: Final = re.compile(rb"[ \t\r\n]*+")
+_BETWEEN: Final = re.compile(rb"[ \t\r\n,]*+")
 _REST_OF_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _OBJECTS: Final = msgspec.json.Decoder(msgspec.Raw)
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -120,8 +121,9 @@ def _values(decode: Callable[[bytes], list[msgspec.Raw]], block: bytes) -> list[
     positions: list[tuple[int, int]] = []
     end = int(block.startswith(b"["))
     for value in values:
-        begin = block.index(value, end)
-        end = begin + len(value)
+        between = _BETWEEN.match(block, end)  # a search of the value itself would first analyze it, for microseconds
+        assert between is not None
+        begin, end = between.end(), between.end() + len(value)
         positions.append((begin, end))
     return positions
 

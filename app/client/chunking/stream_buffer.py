@@ -51,7 +51,8 @@ class StreamBuffer:
 
     def text(self, start: int, end: int) -> bytes:
         """Return the bytes between two positions."""
-        return bytes(self.data[start - self.start : end - self.start])
+        with memoryview(self.data) as held:
+            return bytes(held[start - self.start : end - self.start])
 
     def match(self, pattern: re.Pattern[bytes], position: int) -> int | None:
         """Return the end of a match that starts exactly at `position`; None if there is none."""
