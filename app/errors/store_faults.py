@@ -1,4 +1,4 @@
-"""Recognizes what an error of an object store means, by the text of Rust's crate `object_store`.
+"""Recognize what an error of an object store means, by the text of Rust's crate `object_store`, and hide its secrets.
 
 deltalake and obstore both build on that crate, and give one exception for most of its errors, so the text decides.
 """
@@ -37,6 +37,14 @@ _PATTERNS: Final = {
         r"|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AuthenticationFailed"
     ),
 }
+
+
+_QUERY: Final = re.compile(r"(https?://[^\s?]+)\?\S*?(?=:?(?:\s|$))")
+
+
+def without_queries(text: str) -> str:
+    """Return a text without the queries of its addresses, such as a signature, whose times have colons."""
+    return _QUERY.sub(r"\1", text)
 
 
 def store_fault(text: str) -> StoreFault | None:

@@ -3,7 +3,6 @@
 Invariant: no text of an error has a secret. Of an address only the part before the query is shown.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from obstore.store import LocalStore, from_url
 
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.errors.store_faults import StoreFault, store_fault
+from app.errors.store_faults import StoreFault, store_fault, without_queries
 
 _BLOCK_BYTES: Final = 2**18
 _WHOLE_BYTES: Final = 8 * 2**20
@@ -28,7 +27,6 @@ _GROWING: Final = ("az", "azure", "abfs", "abfss", "adl", "https", "file", "")
 """Schemes of stores that can show an object while it is written: Data Lake Storage Gen2 and folders."""
 _RETRY: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}
 _TIMEOUTS: Final = {"connect_timeout": "10s", "timeout": "300s"}
-_QUERY: Final = re.compile(r"(https?://[^\s?]+)\?[^\s:]*")
 _CREDENTIALS: Final = (
     "Give `options` in the bridge's file, or the environment variables of the service: AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_NAME with a key or token. Reading "
@@ -124,7 +122,7 @@ class ObjectStore:
     def error(self, error: Exception) -> MirrorgateError:
         """Return the error to raise for one of obstore."""
         text = str(error)
-        shown = _QUERY.sub(r"\1", text.partition("\n")[0])[:_MAX_TEXT]
+        shown = without_queries(text.partition("\n")[0])[:_MAX_TEXT]
         fault = store_fault(text)
         if fault is None and isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
             fault = StoreFault.REJECTED

@@ -10,14 +10,13 @@ from typing import Final
 from deltalake.exceptions import DeltaError
 
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.errors.store_faults import StoreFault, store_fault
+from app.errors.store_faults import StoreFault, store_fault, without_queries
 
 _MAX_TEXT: Final = 400
 _COLOR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _OF_STORE: Final = re.compile(r"Kernel error|Generic \w+ error|Error performing |The operation lacked |Unknown scheme")
 _ATTEMPT: Final = re.compile(r"Error performing (\w+) (\S+) in [\d.]+\S*?,?(?: after \d+ retries.*?)? - ")
 _REQUEST: Final = re.compile(r"\b(?:GET|PUT|POST|HEAD|DELETE) \S+(?<!:)")
-_QUERY: Final = re.compile(r"(https?://[^\s?]+)\?\S*")
 _NOISE: Final = re.compile(r"Kernel error -> |Generic \w+ error: |Error performing (?:list|token) request: ")
 
 _CREDENTIALS: Final = (
@@ -62,7 +61,7 @@ def shown(error: Exception) -> str:
     joined = ""
     for line in filter(None, lines):  # deltalake wraps long lines: only a capital or a status begins a new reason
         joined += f"{': ' if joined and not joined.endswith(' -') else ' '}{line}"
-    joined = _ATTEMPT.sub(r"\1 \2: ", _QUERY.sub(r"\1", joined.strip()))
+    joined = _ATTEMPT.sub(r"\1 \2: ", without_queries(joined.strip()))
     if code is not None:
         request = _REQUEST.search(joined)
         where = f"{request[0]}: " if request else ""
