@@ -145,7 +145,7 @@ def faults_of_tables(scene: Scene) -> Iterator[tuple[str, str]]:
 
     scene.post("2")
     sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at - interval '20 minutes'")
-    yield "lag", scene.metrics()
+    yield "lag", scene.wait_for('mirrorgate_backlog_limit_ratio{table="sales.orders"}', 0.1)
     sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at + interval '80 minutes'")
     yield "future", scene.metrics()
     sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at - interval '60 minutes'")
