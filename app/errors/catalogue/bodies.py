@@ -109,7 +109,8 @@ BODIES: Final[Mapping[Code, Entry]] = {
     ),
     Code.BAD_SEQUENCE: Entry(
         Kind.INVALID,
-        "The table enforces the source order, and a change has no valid changeSequence.",
-        "Send the headers exactly as Replicate wrote them, or set the table option source_order=arrival.",
+        "The table enforces the source order, and a change has no valid changeSequence, which only Replicate writes.",
+        "Send the headers exactly as Replicate wrote them. For another source, set the table option "
+        "source_order=arrival; with reload=upsert and insert_marker=upsert, a repeated change replaces its row.",
     ),
 }
