@@ -1,10 +1,7 @@
 """`mirrorgate send`: post files of changes to a running gateway, in requests of a bounded size."""
 
 import json
-import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,47 +10,20 @@ import typer
 from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, with_connection
-from app.client.file_paths import UNFINISHED_NAMES, FileNames, FileOrder, PathTemplate
+from app.cli.send.usage import Usage, given_options, parameters, path_templates, readable
+from app.client.file_paths import UNFINISHED_NAMES, FileNames, FileOrder
 from app.client.send.source import Source, SourceFormat
 from app.domain.loads.load_mode import LoadMode
-from app.errors import MirrorgateError, Misconfigured
+from app.errors import MirrorgateError
 from app.formats.arcion.csv_layout import CsvMode
 from app.formats.rows.operations import RowOperation
+from app.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from app.client.send.job import SendJob
 
 _STATE_DIR: Final = DEFAULT_DATA_DIR / "send"
-_STANDARD_INPUT: Final = Path("-")
-_PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _UNFINISHED: Final = ", ".join(f"`{pattern}`" for pattern in UNFINISHED_NAMES)
-_SIGN_FORMATS: Final = (SourceFormat.CSV, SourceFormat.ROWS_CSV)
-_FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
-    "override": (SourceFormat.ARCION,),
-    "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
-    "mode": (SourceFormat.CSV, SourceFormat.ARCION),
-    "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
-    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.DEBEZIUM),
-    "layout": (SourceFormat.REPLICATE,),
-    "table_from": (SourceFormat.REPLICATE,),
-    "header": (SourceFormat.CSV,),
-    "delimiter": _SIGN_FORMATS,
-    "quote": _SIGN_FORMATS,
-    "escape": _SIGN_FORMATS,
-}
-"""The formats that an option is for."""
-_FOLLOW_OPTIONS: Final = (
-    "once",
-    "recursive",
-    "table_from_path",
-    "order",
-    "only",
-    "ignored",
-    "settle",
-    "done_marker",
-    "done_dir",
-    "poll",
-)
 
 
 @with_connection
@@ -218,7 +188,7 @@ def send(
     Examples: `mirrorgate send orders.ndjson --format rows --table shop.orders`,
     `mirrorgate send changes.json --format arcion --producer nightly-load`
     """
-    parameters = _parameters(
+    given = parameters(
         source_format,
         override="true" if override else None,
         op=operation,
@@ -232,26 +202,26 @@ def send(
         quote=quote,
         escape=escape,
     )
-    templates = _templates(table_from_path or [], source_format)
-    if source_format is SourceFormat.CSV and not _has_table_and_mode(table, mode, table_from_path or []):
-        raise typer.BadParameter("--format csv requires --table and --mode")
-    if source_format.is_rows and table is None and not templates:
-        raise typer.BadParameter(f"--format {source_format} requires --table")
-    if table is not None and templates:
-        raise typer.BadParameter("give either --table or --table-from-path")
-    if (file is None) == (follow is None):
-        raise typer.BadParameter("give either a FILE or --follow DIR")
-    _check_combination(context, follow, producer, done_marker, from_message, load)
-    if load is not None and table is None:
-        raise typer.BadParameter("--load requires --table")
-    if producer is not None and not _PRODUCER.fullmatch(producer):
-        raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
-    source = Source(source_format, table, parameters)
+    templates = path_templates(table_from_path or (), source_format)
+    Usage(
+        given=given_options(context),
+        source_format=source_format,
+        file=file,
+        follow=follow,
+        table=table,
+        mode=mode,
+        templates=templates,
+        producer=producer,
+        load=load,
+        from_message=from_message,
+    ).check()
     from app.client.chunking.chunks import Limits
     from app.client.send.folder import WatchedFolder
     from app.client.send.job import Following, SendJob
     from app.client.send.progress_display import ProgressDisplay
 
+    keep_freed_memory()
+    source = Source(source_format, table, given)
     job = SendJob(source, Limits(max_bytes, batch), give_up_after, ProgressDisplay(ERRORS))
     client = connection.client()
     end: MirrorgateError | KeyboardInterrupt | None = None
@@ -263,73 +233,14 @@ def send(
                 following = Following(folder, settle, order, poll, templates, done_dir)
                 job.follow(client, following, producer, state_dir, once=once)
             elif file is not None and load is not None:
-                job.load(client, _readable(file), load.value, state_dir)
+                job.load(client, readable(file), load.value, state_dir)
             elif file is not None and producer is not None:
-                job.send_numbered(client, _readable(file), from_message, producer, state_dir)
+                job.send_numbered(client, readable(file), from_message, producer, state_dir)
             elif file is not None:
-                job.send(client, _readable(file), from_message)
+                job.send(client, readable(file), from_message)
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
     _report(job, end, as_json=as_json, of_files=follow is not None)
-
-
-def _check_combination(
-    context: typer.Context,
-    follow: Path | None,
-    producer: str | None,
-    done_marker: str | None,
-    from_message: int,
-    load: LoadMode | None,
-) -> None:
-    """Raise BadParameter for options without the option they belong to, or that exclude each other."""
-    if follow is None and any(_is_given(context, name) for name in _FOLLOW_OPTIONS):
-        names = "--once, --recursive, --table-from-path, --sort, --only, --ignore, --settle, --done-marker, --done-dir"
-        raise typer.BadParameter(f"{names} and --poll are for --follow")
-    if done_marker is not None and _is_given(context, "settle"):
-        raise typer.BadParameter("give either --settle or --done-marker")
-    if producer is None and load is None and _is_given(context, "state_dir"):
-        raise typer.BadParameter("--state-dir is for --producer and --load")
-    if load is not None and (follow is not None or producer is not None or from_message):
-        raise typer.BadParameter("--load does not take --follow, --producer or --from-message")
-    if follow is not None and (producer is None or from_message):
-        raise typer.BadParameter("--follow requires --producer and does not take --from-message")
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _parameters(source_format: SourceFormat, **given: str | None) -> dict[str, str]:
-    """Return the given request parameters. Raises BadParameter for one that the format does not have."""
-    parameters = {name: str(value) for name, value in given.items() if value is not None}
-    for name in parameters:
-        formats = _FORMATS_OF[name]
-        if source_format not in formats:
-            raise typer.BadParameter(f"--{name.replace('_', '-')} is for --format {' and '.join(formats)}")
-    return parameters
-
-
-def _has_table_and_mode(table: str | None, mode: CsvMode | None, templates: list[str]) -> bool:
-    has_mode = mode is not None or (bool(templates) and all("{mode}" in template for template in templates))
-    return has_mode and (table is not None or bool(templates))
-
-
-def _templates(texts: list[str], source_format: SourceFormat) -> list[PathTemplate]:
-    for name in ("mode", "op"):
-        if source_format not in _FORMATS_OF[name] and any(f"{{{name}}}" in text for text in texts):
-            raise typer.BadParameter(f"{{{name}}} is for --format {' and '.join(_FORMATS_OF[name])}")
-    try:
-        return [PathTemplate.parse(text) for text in texts]
-    except Misconfigured as error:
-        raise typer.BadParameter(f"{error.detail}. {error.remedy}") from error
-
-
-def _readable(file: Path) -> Path:
-    if file != _STANDARD_INPUT and not os.access(file, os.R_OK):
-        reason = "Permission denied" if file.exists() else "No such file or directory"
-        raise typer.BadParameter(f"{file} cannot be read: {reason}")
-    return file
 
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
