@@ -34,12 +34,21 @@ EXPORT_SNAPSHOT = sa.text("SELECT pg_export_snapshot()")
 SET_SNAPSHOT: Final = "SET TRANSACTION SNAPSHOT '{snapshot}'"
 """Let this transaction read what the exporting one sees; Postgres takes no parameter here."""
 
-SELECT_BOUNDS = sa.text("""
-    SELECT row_key, row FROM (
-        SELECT row_key, row_number() OVER (ORDER BY row_key) AS row, count(*) OVER () AS rows
-        FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation) numbered
-    WHERE row % :size = 0 OR row = rows ORDER BY row""")
-"""Read the last key of each part of a generation's row images, and its position."""
+_AFTER: Final = """
+    FROM mirrorgate.row_images
+    WHERE table_id = :table_id AND generation = :generation AND (CAST(:after AS bytea) IS NULL OR row_key > :after)"""
+
+SELECT_BOUND = sa.text(f"SELECT row_key {_AFTER} ORDER BY row_key OFFSET :rows - 1 LIMIT 1")
+"""Read the last key of a part of so many row images. Numbering all of them takes Postgres twice as long."""
+
+SELECT_REST = sa.text(f"SELECT row_key, count(*) OVER () {_AFTER} ORDER BY row_key DESC LIMIT 1")
+"""Read the last key of a generation's row images, and how many the last part has."""
+
+SELECT_IMAGE_BYTES = sa.text("""
+    SELECT CAST(coalesce(avg(octet_length(image)), 0) AS double precision) FROM (
+        SELECT image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation
+        ORDER BY row_key LIMIT 1000) first""")
+"""Read how long the first row images are."""
 
 SELECT_PART: Final = """
     SELECT image FROM mirrorgate.row_images
@@ -55,6 +64,9 @@ COUNT_PARTS = sa.text("""
     SELECT count(*) FROM mirrorgate.staged_blocks
     WHERE table_id = :table_id AND generation = :generation AND schema_version = 1 AND first_sequence <= :parts""")
 """Count the blocks of a generation that are the first parts of a copy, and none of its corrections."""
+
+MAX_PART_BYTES: Final = 64 * 2**20
+"""Bytes of the row images of a part, if they are as long as the first ones; a task holds them several times."""
 
 _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _COPY_END: Final = struct.pack(">h", -1)
@@ -115,14 +127,20 @@ def reading_snapshot(engine: sa.Engine, source: CopySource) -> Iterator[sa.Conne
 
 
 def parts_of(reader: sa.Connection, source: CopySource, *, size: int) -> list[Part]:
-    """Return the parts of `size` rows each that the row images of the snapshot have."""
-    keys = {"table_id": source.table_id, "generation": source.generation, "size": size}
+    """Return the parts of `size` rows each, or fewer if images are long, that the row images of the snapshot have."""
+    keys = {"table_id": source.table_id, "generation": source.generation}
+    image_bytes = reader.execute(SELECT_IMAGE_BYTES, keys).scalar_one()
+    size = max(1, min(size, int(MAX_PART_BYTES / (image_bytes or 1))))
     parts: list[Part] = []
-    for through, row in reader.execute(SELECT_BOUNDS, keys):
-        before = parts[-1] if parts else None
-        first = before.first_row + before.rows if before else 1
-        parts.append(Part(len(parts) + 1, before and before.through, bytes(through), first, row - first + 1))
-    return parts
+    after, first_row = None, 1
+    while True:
+        bounds = {**keys, "after": after, "rows": size}
+        through = reader.execute(SELECT_BOUND, bounds).scalar()
+        if through is None:
+            rest = reader.execute(SELECT_REST, bounds).one_or_none()
+            return [*parts, Part(len(parts) + 1, after, bytes(rest[0]), first_row, rest[1])] if rest else parts
+        parts.append(Part(len(parts) + 1, after, bytes(through), first_row, size))
+        after, first_row = parts[-1].through, first_row + size
 
 
 def read_part(connection: sa.Connection, source: CopySource, part: Part) -> list[bytes]:

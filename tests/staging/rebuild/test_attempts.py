@@ -1,6 +1,7 @@
 """An attempt to rebuild a table that another one has replaced changes nothing any more."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.publication.drain_plan import FileLimits
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
-from app.staging.rebuild.copies import CopySource, image_snapshot, stored_parts
+from app.staging.rebuild.copies import CopySource, image_snapshot, parts_of, read_part, stored_parts
 from app.staging.rebuild.progress import AttemptIsOver, Rebuild, begin_rebuild, fail_rebuild, start_attempt
 from app.staging.rebuild.touched_rows import count_touched
 from spark_jobs.build_files import BuildConfig
@@ -107,3 +108,17 @@ def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, m
     source = CopySource(table_id(engine), Generation(1), "")
     with engine.begin() as connection:
         assert [stored_parts(connection, source, parts) for parts in (1, 2)] == [1, 1]
+
+
+@pytest.mark.parametrize(("most_bytes", "size"), [(10**6, 2), (20, 5)], ids=["rows", "long images"])
+def test_parts_have_all_rows_once_and_fewer_of_long_images(
+    engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch, most_bytes: int, size: int
+) -> None:
+    monkeypatch.setattr("app.staging.rebuild.copies.MAX_PART_BYTES", most_bytes)
+    with image_snapshot(engine, attempt(engine)) as (source, reader):
+        parts = parts_of(reader, source, size=size)
+        assert [(part.number, part.first_row, part.rows) for part in parts] == [(1, 1, 2), (2, 3, 1)]
+        assert [len(read_part(reader, source, part)) for part in parts] == [2, 1]
+        exactly = [(part.rows, len(read_part(reader, source, part))) for part in parts_of(reader, source, size=1)]
+        assert exactly == [(1, 1)] * 3
+        assert parts_of(reader, replace(source, generation=Generation(9)), size=1) == []
