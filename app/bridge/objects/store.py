@@ -104,10 +104,8 @@ class ObjectStore:
 
     def _blocks(self, found: Any) -> Iterator[bytes]:
         with self._errors():
-            if found.meta["size"] <= _WHOLE_BYTES:
-                yield bytes(found.bytes())
-                return
-            for block in found.stream(min_chunk_size=_BLOCK_BYTES):
+            is_small = found.meta["size"] <= _WHOLE_BYTES
+            for block in _cut(found.bytes()) if is_small else found.stream(min_chunk_size=_BLOCK_BYTES):
                 yield bytes(block)
 
     @contextmanager
@@ -148,6 +146,11 @@ def _folders_of(key: str) -> Iterator[str]:
     while "/" in key:
         key = key.rpartition("/")[0]
         yield key
+
+
+def _cut(content: Any) -> Iterator[memoryview]:
+    view = memoryview(content)
+    return (view[at : at + _BLOCK_BYTES] for at in range(0, len(view), _BLOCK_BYTES))
 
 
 def _etag_of(meta: Any) -> str:
