@@ -32,7 +32,7 @@ def measure(bench: Bench) -> list[Figure]:
 
     Each run has a bridge of another name, so that it reads all files again.
     """
-    workload, objects = find_workload(f"tables-{TABLES}"), bench.scaled(OBJECTS, least=2)
+    workload, objects = find_workload(f"tables-{TABLES}"), bench.scaled(OBJECTS, least=4)
     title = f"Object-storage bridge: durable changes of {TABLES} tables in a folder, {PER_OBJECT:,} of 1.47 kB per file"
     with bench.gateway() as gateway:
         api, folder = gateway.start_api(), gateway.folder / "objects"

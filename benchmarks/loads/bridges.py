@@ -26,7 +26,10 @@ _RATE: Final = """
         FROM mirrorgate.staged_blocks WHERE staged_at > :began)
     SELECT (max(so_far) - min(so_far)) / extract(epoch FROM max(staged_at) - min(staged_at))
     FROM block WHERE so_far <= 0.9 * total"""
-"""Without the end, where some partitions or tables have nothing left and the others wait for records."""
+"""Without the end, where some partitions or tables have nothing left and the others wait for records.
+
+So a run needs several requests of each partition or table.
+"""
 _LOOK_SECONDS: Final = 0.1
 """At 50 queries a second, Postgres would spend more on them than on the changes."""
 
