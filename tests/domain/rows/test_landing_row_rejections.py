@@ -116,6 +116,21 @@ def test_a_change_is_rejected_as_a_whole_where_no_column_is_at_fault() -> None:
     assert rejection.details == ["a snapshot row for a table that already has other changes"]
 
 
+def test_a_change_is_judged_by_its_own_columns_and_by_the_changes_before_it() -> None:
+    with rejected() as rejection:
+        landing_rows([update({"id": 1}, FULL), update({"name": "x"}, FULL, 1)], SCHEMA)
+    assert rejection.places == [(Code.OLD_KEY_MISSING, 1, "/before/id", "id")]
+    with rejected() as rejection:
+        landing_rows([insert(FULL), change(Operation.SNAPSHOT, None, FULL, 1)], SCHEMA)
+    assert rejection.places == [(Code.RELOAD_REQUIRES_RECREATE, 1, None, None)]
+
+
+def test_columns_are_named_as_they_are_written() -> None:
+    with rejected() as rejection:
+        landing_rows([insert({"z": 1, **FULL, "b": 1, "a": 1})], SCHEMA)
+    assert [place[3] for place in rejection.places] == ["z", "b", "a"]
+
+
 @pytest.mark.parametrize("given", [update(FULL, FULL), delete(FULL)])
 def test_a_load_takes_rows_but_no_changes_of_rows(given: Change) -> None:
     rules = RowRules(SCHEMA, cdc_started=True, in_load=True)

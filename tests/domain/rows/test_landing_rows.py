@@ -31,6 +31,7 @@ def rows_of(changes: Sequence[Change], schema: Any = SCHEMA) -> list[tuple[Any, 
         (upsert(ADA), [(*ADA_ROW, 4)]),
         (update(ADA, ADA), [(*ADA_ROW, 1)]),
         (update({"id": "1"}, ADA), [(*ADA_ROW, 1)]),
+        (update({"id": "1"}, {"name": "Ada", "total": "1.5"}), [(*ADA_ROW, 1)]),
         (update(None, ADA), [(*ADA_ROW, 1)]),
         (delete(ADA), [(1, None, None, 2)]),
         (delete({"id": "1"}), [(1, None, None, 2)]),
@@ -46,6 +47,7 @@ def rows_of(changes: Sequence[Change], schema: Any = SCHEMA) -> list[tuple[Any, 
         "upsert",
         "update with full images",
         "update with the key before",
+        "update with the key before only",
         "update without a before image",
         "delete with a full image",
         "delete with the key",
@@ -63,6 +65,18 @@ def test_a_change_becomes_these_rows(given: Change, rows: list[tuple[Any, ...]])
 def test_rows_keep_the_order_of_their_changes_and_nothing_is_collapsed() -> None:
     changes = [insert(ADA), update(ADA, {**ADA, "id": "2"}), delete({"id": "2"}), insert(ADA), insert(ADA)]
     assert [(row[0], row[-1]) for row in rows_of(changes)] == [(1, 0), (1, 2), (2, 0), (2, 2), (1, 0), (1, 0)]
+
+
+def test_rows_tell_whether_snapshot_rows_or_other_changes_are_among_them() -> None:
+    snapshot = change(Operation.SNAPSHOT, None, ADA)
+    for changes, told in (
+        ([], (False, False)),
+        ([snapshot], (True, False)),
+        ([insert(ADA)], (False, True)),
+        ([snapshot, insert(ADA)], (True, True)),
+    ):
+        landed = landing_rows(changes, SCHEMA)
+        assert (landed.has_snapshots, landed.starts_cdc) == told
 
 
 def test_changes_and_rows_are_counted_apart() -> None:

@@ -130,6 +130,7 @@ def test_a_partial_update_without_an_image_is_rejected_by_column(
     with rejected() as rejection:
         landed(changes, after=[insert(ADA), insert(BOB)])
     assert rejection.places == [(Code.INCOMPLETE_UPDATE, index, f"/after/{column}", column) for column in columns]
+    assert {*rejection.details} == {"the new value is not given, and no row image has the old one"}
 
 
 def test_every_incomplete_message_of_a_batch_is_named_and_leaves_nothing() -> None:

@@ -23,11 +23,15 @@ from app.domain.rows.row_image import (
     Known,
     MissingColumns,
     TooMuchTogether,
+    are_deleted,
     by_position,
     completion,
     decode_image,
+    deleted_image,
     encode_image,
     encode_images,
+    is_deleted,
+    key_column,
     known_lists,
     known_values,
     list_images,
@@ -71,6 +75,7 @@ def test_row_keys_are_equal_exactly_for_equal_typed_keys(keys: tuple[list[pa.Arr
     assert len(found) == len(rows)
     assert len(set(found)) == len(set(rows)) == len(set(zip(rows, found, strict=True)))
     assert all(len(key) <= MAX_KEY_BYTES for key in found)
+    assert key_column(columns).equals(pa.array(found, pa.binary()))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +144,8 @@ def test_null_is_known_and_a_column_that_was_added_later_is_not() -> None:
     ],
 )
 def test_row_keys_are_those_under_which_images_are_stored(declared: str, value: SourceValue, key: bytes) -> None:
-    assert row_keys([convert([value], ColumnType.parse(declared))]) == [key]
+    columns = [convert([value], ColumnType.parse(declared))]
+    assert row_keys(columns) == key_column(columns).to_pylist() == [key]
 
 
 def test_keys_of_several_columns_and_images_are_stored_as_json() -> None:
@@ -194,6 +200,21 @@ def test_the_image_of_a_moved_row_is_looked_up_under_its_old_key() -> None:
     images = ImageRows([b"a", b"b", b"c", b"d"], [None] * 4, {0: rows[0], 2: rows[1]}, [1], [change])
     assert images.wanted() == {b"a", b"b"}
     assert images.asked() == {b"b", b"c", b"d"}
+    assert (images.deletes, images.flagged()) == ([1, 3], {b"b", b"d"})
+    assert ImageRows(
+        [b"a", b"b", b"c"], [b"[1]", None, b"[1]"], key_changes=[KeyChange(1, {}, {}, 0, "")]
+    ).flagged() == {
+        b"b",
+        b"c",
+    }
+
+
+def test_an_image_of_a_deleted_row_says_so_and_keeps_what_it_knew() -> None:
+    whole, parts = deleted_image(WHOLE), deleted_image(IN_PARTS)
+    assert (whole, parts) == (b'{"-2":true,"-1":2,"0":1,"1":"a"}', b'{"-2":true,"-1":2,"1":"a"}')
+    assert deleted_image(known_values(whole)) == whole
+    assert [is_deleted(image) for image in (whole, parts, b'[1,"a"]')] == [True, True, False]
+    assert are_deleted(pa.array([whole, b'{"-1":2,"1":"a"}', parts])) == [True, False, True]
 
 
 def test_completed_rows_are_bounded_alone_and_together() -> None:
