@@ -79,7 +79,7 @@ conformance: .venv-run ## Prove in a tenant's WORKSPACE that Fabric reads what M
 	@test -n "$(WORKSPACE)" || { echo 'error: Name a workspace: make conformance WORKSPACE=Sales' >&2; exit 2; }
 	@$(RUN) tools.conformance --workspace "$(WORKSPACE)" $(ARGS)
 
-mutants: .venv ## Change protocol, rules and access in small ways, and list what no test notices (30 minutes)
+mutants: .venv ## Change the pure rules in small ways, and list what no test notices (2 hours)
 	@$(BIN)/mutmut run $(ARGS); $(BIN)/mutmut results
 
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app

@@ -137,6 +137,14 @@ def test_what_does_not_fit_is_counted_by_column_and_reason_from_the_first_row() 
     ]
 
 
+def test_escapes_in_texts_are_read_as_what_they_mean() -> None:
+    plan = plan_for(schema_of({"t": "string", "id": "int64"}, ["id"]), (0, 1))
+    for texts in (["x\ny", "\\", "\u00e9\u0001", "plain"], ["\\"], ["\n"]):
+        found = rebuilt_rows([encode_image([text, "1"]) for text in texts], plan, 2)
+        assert isinstance(found, RebuiltRows)
+        assert found.batch.column(0).to_pylist() == texts
+
+
 def test_no_images_are_no_rows() -> None:
     found = rebuilt_rows([], plan_for(schema_of({"id": "int64", "a": "string"}, ["id"]), (1, 0)), 2)
     assert isinstance(found, RebuiltRows)
