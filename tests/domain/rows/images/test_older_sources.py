@@ -67,3 +67,12 @@ def test_typed_values_tell_a_row_that_moves_twice_from_two_rows(total: str, orde
     rows = landed(moves)
     assert [row[0] for row in rows] == order
     assert [row[-1] for row in rows] == ([2, 0, 2, 0] if total == "1.50" else [2, 2, 0, 0])
+
+
+def test_a_move_that_cannot_be_completed_leaves_the_row_that_has_its_old_key_now() -> None:
+    images = {b"1": b'{"0":1,"1":"Ada"}', b"2": b'[2,"Bob",7]'}
+    overlay = ImageOverlay(table_with(), {key: StoredImage(image, BatchSequence(1)) for key, image in images.items()})
+    swap = [update({"id": 2}, {"id": 1}, 0), update({"id": 1}, {"id": 2, "name": "x"}, 1)]
+    with rejected() as rejection:
+        complete(overlay, [*swap, update(None, {"id": 1, "name": "y"}, 2)])
+    assert [(index, column) for _, index, _, column in rejection.places] == [(1, "total")]
