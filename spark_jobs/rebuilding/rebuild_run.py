@@ -18,10 +18,9 @@ from app.domain.rebuild.rebuilt_rows import Finding, merged
 from app.errors import Code
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import answer_within
-from app.staging.rebuild.copies import CopySource, Part, image_snapshot, parts_of, stored_parts
+from app.staging.rebuild.copies import image_snapshot, parts_of, require_parts
 from app.staging.rebuild.corrections import correct_copies
 from app.staging.rebuild.progress import (
-    AttemptIsOver,
     Rebuild,
     end_check,
     fail_rebuild,
@@ -85,7 +84,7 @@ class RebuildRun:
             self._fail(rebuild, [], "the table's columns, options or generation have changed; rebuild it again")
             return
         started = time.monotonic()
-        findings = self._copy(rebuild, table)
+        findings, parts = self._copy(rebuild, table)
         seconds = time.monotonic() - started
         if rebuild.phase is RebuildPhase.CHECKING:
             with self.context.engine.begin() as connection:
@@ -94,11 +93,11 @@ class RebuildRun:
         elif findings:
             self._fail(rebuild, findings, "rows cannot be rebuilt under this plan; a dry run counts all of them")
         else:
-            self._switch(rebuild)
+            self._switch(rebuild, parts)
             log.info("table_rebuilt", table=str(table.name), generation=rebuild.next_generation)
 
-    def _copy(self, rebuild: Rebuild, table: Table) -> list[Finding]:
-        """Copy or check all parts of a snapshot; return what does not fit."""
+    def _copy(self, rebuild: Rebuild, table: Table) -> tuple[list[Finding], int]:
+        """Copy or check all parts of a snapshot; return what does not fit, and the number of parts."""
         is_check = rebuild.phase is RebuildPhase.CHECKING
         engine = self.context.engine
         with (
@@ -119,11 +118,7 @@ class RebuildRun:
                 done += sum(order.part.rows for order in orders)
                 self._note(rebuild, total, done)
             findings = merged(finding for result in results for finding in result.findings)
-            if is_check:
-                return findings + _duplicates(results)
-            if not findings:
-                self._require_all(source, parts)
-            return findings
+            return findings + _duplicates(results) if is_check else findings, len(parts)
 
     def _run_tasks(self, orders: Sequence[PartOrder]) -> list[PartResult]:
         """Copy parts at the same time: in Spark tasks, or in this thread if there is one."""
@@ -135,26 +130,21 @@ class RebuildRun:
         with self.builder.calls.running():
             return list(job.collect())
 
-    def _require_all(self, source: CopySource, parts: Sequence[Part]) -> None:
-        """Check that each part is stored: those that were left out belong to another attempt. Raises AttemptIsOver."""
-        with self.context.engine.begin() as connection:
-            if stored_parts(connection, source, len(parts)) != len(parts):
-                raise AttemptIsOver
-
-    def _switch(self, rebuild: Rebuild) -> None:
+    def _switch(self, rebuild: Rebuild, parts: int) -> None:
         """Correct what changed while the images were copied, and switch; fail if that is not possible.
 
-        Raises AttemptIsOver: another attempt goes on with the copies, and this one must change none of them.
+        Raises AttemptIsOver: another attempt goes on with the copies, and this one must change none of them, or one of
+        the parts is not there, because it was left out for another attempt or Postgres has lost it.
         """
         try:
-            self._correct(rebuild)
+            self._correct(rebuild, parts)
             with answer_within(TRANSACTION_SECONDS), self.context.engine.begin() as connection:
                 marker_first = self.context.config.layout.marker_first
-                switch_generation(connection, rebuild, marker_first=marker_first)
+                switch_generation(connection, rebuild, parts, marker_first=marker_first)
         except RefusedSwitch as refused:
             self._fail(rebuild, refused.findings, refused.detail)
 
-    def _correct(self, rebuild: Rebuild) -> None:
+    def _correct(self, rebuild: Rebuild, parts: int) -> None:
         """Correct copies in rounds until few are left for the switch. Requests wait for one round at most.
 
         A round that finds something leaves the rest to the switch, which sees all corrections together.
@@ -165,6 +155,7 @@ class RebuildRun:
                     return
                 lock_counters(connection, [rebuild.table_id])
                 require_attempt(connection, rebuild)
+                require_parts(connection, rebuild, parts)
                 table = find_table_by_id(connection, rebuild.table_id)
                 if table is None or not is_planned_for(connection, rebuild, table):
                     return

@@ -22,7 +22,7 @@ from app.domain.rebuild.rebuilt_rows import RebuiltRows
 from app.staging.batches.block_insert import NewBlock, insert_block
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.raw_sql import driver_of
-from app.staging.rebuild.progress import Rebuild, require_attempt
+from app.staging.rebuild.progress import AttemptIsOver, Rebuild, require_attempt
 from app.staging.rebuild.touched_rows import clear_touched
 
 NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -67,6 +67,9 @@ COUNT_PARTS = sa.text("""
 
 MAX_PART_BYTES: Final = 64 * 2**20
 """Bytes of the row images of a part, if they are as long as the first ones; a task holds them several times."""
+
+NO_FLUSH: Final = "SET LOCAL synchronous_commit = off"
+"""Let COMMIT not wait for the disk: if Postgres dies it can lose the last parts, so the switch counts them."""
 
 _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _COPY_END: Final = struct.pack(">h", -1)
@@ -160,9 +163,10 @@ def store_part(
 ) -> None:
     """Stage the rows of a part, as they land, as a block of the next generation, and store their images.
 
-    Dying before COMMIT leaves nothing of the part. Raises DuplicateKeys, also if a row of another part has the key, and
-    PartIsStored.
+    Dying before COMMIT leaves nothing of the part, and so can Postgres until the next COMMIT that waits for the disk.
+    Raises DuplicateKeys, also if a row of another part has the key, and PartIsStored.
     """
+    connection.exec_driver_sql(NO_FLUSH)
     next_generation = Generation(source.generation + 1)
     sequence = BatchSequence(part.number)
     count = rows.batch.num_rows
@@ -213,7 +217,8 @@ def _lengths(values: pa.BinaryArray) -> pa.BinaryArray:
     return pc.cast(pa.Array.from_buffers(pa.binary(4), len(values), [None, pa.py_buffer(lengths)]), pa.binary())
 
 
-def stored_parts(connection: sa.Connection, source: CopySource, parts: int) -> int:
-    """Return how many of so many parts the next generation has."""
-    keys = {"table_id": source.table_id, "generation": source.generation + 1, "parts": parts}
-    return int(connection.execute(COUNT_PARTS, keys).scalar_one())
+def require_parts(connection: sa.Connection, rebuild: Rebuild, parts: int) -> None:
+    """Raise AttemptIsOver unless the next generation has all parts of the copy."""
+    keys = {"table_id": rebuild.table_id, "generation": rebuild.next_generation, "parts": parts}
+    if connection.execute(COUNT_PARTS, keys).scalar_one() != parts:
+        raise AttemptIsOver

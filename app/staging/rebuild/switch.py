@@ -19,6 +19,7 @@ from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import installation_id
 from app.staging.ledger.leases import LOCK_LEASE
 from app.staging.ledger.metadata_chain import append_block
+from app.staging.rebuild.copies import require_parts
 from app.staging.rebuild.corrections import LAST_SEQUENCE, correct_copies
 from app.staging.rebuild.progress import Rebuild, is_planned_for, require_attempt
 from app.staging.rebuild.touched_rows import clear_touched
@@ -64,18 +65,20 @@ class RefusedSwitch(Exception):
     detail: str
 
 
-def switch_generation(connection: sa.Connection, rebuild: Rebuild, *, marker_first: bool) -> None:
+def switch_generation(connection: sa.Connection, rebuild: Rebuild, parts: int, *, marker_first: bool) -> None:
     """Correct the last copies and make the rebuilt generation current.
 
     One transaction, under the lease and the sequence lock of the table: a process that dies before the commit leaves
     the present generation and an attempt that the next one replaces; after it, the old owner's plan is void, and the
-    next owner deletes the old folder. Raises AttemptIsOver, RefusedSwitch if the table has changed or rows do not fit,
-    and RejectedInput if the table is being dropped.
+    next owner deletes the old folder. Its COMMIT waits for the disk, and so for all parts. Raises AttemptIsOver, also
+    if Postgres has died and lost one of the `parts`, RefusedSwitch if the table has changed or rows do not fit, and
+    RejectedInput if the table is being dropped.
     """
     keys = {"table_id": rebuild.table_id}
     connection.execute(LOCK_LEASE, keys)
     lock_counters(connection, [rebuild.table_id])
     require_attempt(connection, rebuild)
+    require_parts(connection, rebuild, parts)
     table = find_table_by_id(connection, rebuild.table_id)
     if table is None or not is_planned_for(connection, rebuild, table):
         raise RefusedSwitch([], "the table's columns, options or generation changed meanwhile; rebuild it again")

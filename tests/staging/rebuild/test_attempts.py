@@ -14,11 +14,19 @@ from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.publication.drain_plan import FileLimits
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
-from app.staging.rebuild.copies import CopySource, image_snapshot, parts_of, read_part, stored_parts
-from app.staging.rebuild.progress import AttemptIsOver, Rebuild, begin_rebuild, fail_rebuild, start_attempt
+from app.staging.rebuild.copies import image_snapshot, parts_of, read_part, require_parts
+from app.staging.rebuild.progress import (
+    AttemptIsOver,
+    Rebuild,
+    begin_rebuild,
+    fail_rebuild,
+    find_rebuild,
+    start_attempt,
+)
 from app.staging.rebuild.touched_rows import count_touched
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import open_cycle
+from spark_jobs.rebuilding.parts import copy_part
 from spark_jobs.rebuilding.rebuild_run import RebuildRun
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
@@ -105,9 +113,34 @@ def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, m
     monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", changed_then_counted)
     run.run(table_id(engine))
     assert sql.rows(engine, BLOCKS) == [(1, 1, 3), (2, 2, 2)]
-    source = CopySource(table_id(engine), Generation(1), "")
     with engine.begin() as connection:
-        assert [stored_parts(connection, source, parts) for parts in (1, 2)] == [1, 1]
+        rebuild = find_rebuild(connection, table_id(engine))
+        assert rebuild is not None
+        require_parts(connection, rebuild, 1)
+        with pytest.raises(AttemptIsOver):
+            require_parts(connection, rebuild, 2)
+
+
+@pytest.mark.parametrize("corrects", [True, False], ids=["before a correction", "before the switch"])
+def test_an_attempt_is_over_if_postgres_has_lost_one_of_its_parts(
+    engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch, *, corrects: bool
+) -> None:
+    def lost_then_counted(connection: sa.Connection, table: TableId) -> int:
+        sql.run(engine, "DELETE FROM mirrorgate.block_payloads WHERE generation = 2")
+        sql.run(engine, "DELETE FROM mirrorgate.staged_blocks WHERE generation = 2 AND first_sequence = 2")
+        if corrects:
+            change(engine)
+        return count_touched(connection, table)
+
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", lost_then_counted)
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.MAX_LAST_CORRECTIONS", 0)
+    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.ROWS_PER_PART", 2)
+    copy_all = lambda run, orders: [copy_part(run.builder.config, order) for order in orders]  # noqa: E731
+    monkeypatch.setattr(RebuildRun, "_run_tasks", copy_all)
+    with pytest.raises(AttemptIsOver):
+        run.run(table_id(engine))
+    assert current(engine, "t").generation == 1
+    assert sql.rows(engine, BLOCKS) == [(1, 1, 2)]
 
 
 @pytest.mark.parametrize(("most_bytes", "size"), [(10**6, 2), (20, 5)], ids=["rows", "long images"])
