@@ -140,7 +140,8 @@ TABLES: Final[Mapping[Code, Entry]] = {
     ),
     Code.BACKFILL_STOPPED: Entry(
         Kind.CONFLICT,
-        "A backfill of row images was cancelled, or another process continues it.",
+        "A backfill of row images was cancelled or its images were discarded, or another process continues or has "
+        "completed it.",
         "Read its progress in the table's status. Run `mirrorgate tables backfill-images` again to continue it.",
     ),
     Code.MIRROR_DUPLICATE_KEYS: Entry(

@@ -198,10 +198,7 @@ def _change(
         advance_version(connection, table, schema, marker_first=marker_first)
     if outcome is RegistrationOutcome.UNCHANGED:
         return Registration(table, outcome)
-    changed = _must_find(connection, name)
-    if options.flags_deletes:
-        changed.require_images()
-    return Registration(changed, outcome, before=table)
+    return Registration(_must_find(connection, name), outcome, before=table)
 
 
 def _lock(connection: sa.Connection, name: TableName, options: TableOptions) -> tuple[Table, BatchSequence]:
@@ -235,6 +232,8 @@ def _set_rules(
     connection.execute(UPDATE_RULES, parameters)
     if options.sources != table.options.sources:
         set_sources(connection, table.table_id, name, options)
+    if options.flags_deletes:
+        _must_find(connection, name).require_images()
     _discard_images(connection, table, options)
 
 

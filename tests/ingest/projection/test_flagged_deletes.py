@@ -89,13 +89,19 @@ def test_what_flags_cannot_be_combined_with_is_rejected(
 
 
 def test_a_table_begins_to_flag_once_each_row_has_an_image_and_does_so_until_it_is_recreated(
-    harness: IngestHarness,
+    harness: IngestHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.put("t", SCHEMA)
     harness.arcion(arcion("t", None, ADA))
     with rejected() as rejection:
         harness.put("t", **FLAG)
     assert (rejection.code, harness.table("t").options.flags_deletes) == (Code.NO_ROW_IMAGES, False)
+    monkeypatch.setattr("app.staging.batches.row_images.MAX_DISCARDED_AT_ONCE", 1)
+    harness.put("t", row_images="on")
+    harness.arcion(arcion("t", None, BOB), arcion("t", None, ADA | {"id": 3}))
+    with rejected() as rejection:
+        harness.put("t", **FLAG)
+    assert rejection.code is Code.NO_ROW_IMAGES, "too many images to discard do not matter"
     harness.put("u", SCHEMA, row_images="on")
     harness.arcion(arcion("u", None, ADA))
     harness.put("u", **FLAG)

@@ -198,6 +198,25 @@ def test_a_backfill_begins_anew_after_its_images_are_deleted(engine: sa.Engine, 
     assert len(stored_images(engine, table)) == 6
 
 
+def test_a_backfill_whose_images_were_deleted_cannot_continue_the_one_begun_after_it(
+    engine: sa.Engine, three: Table
+) -> None:
+    def discarded(progress: Backfill) -> None:
+        if (progress.attempt, progress.batches_done) == (1, 1):
+            registered(engine, "three", None, TableOptions())
+            registered(engine, "three", None, KEEP)
+            with pytest.raises(Died):
+                backfill_images(engine, three.name, dies_after(0, []))
+
+    with rejected() as rejection:
+        backfill_images(engine, three.name, discarded)
+    assert rejection.code is Code.BACKFILL_STOPPED
+    left = progress_of(engine, three)
+    assert (left.state, left.attempt, left.batches_done) == (BackfillState.RUNNING, 1, 0)
+    backfill_images(engine, three.name, lambda _: None)
+    assert len(stored_images(engine, three)) == 6
+
+
 def test_a_table_whose_payloads_are_purged_cannot_be_backfilled(engine: sa.Engine, table: Table) -> None:
     sql.run(engine, "DELETE FROM mirrorgate.block_payloads")
     with rejected() as rejection:

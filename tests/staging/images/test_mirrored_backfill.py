@@ -11,10 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change
+from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
+from app.mirror.typed_rows import VersionRows
 from app.staging.batches.batch import Batch
 from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep, find_backfill
 from app.staging.images.backfill.run import backfill_images
@@ -163,6 +165,45 @@ def test_what_a_backfill_from_purged_payloads_has_left_is_no_row(engine: sa.Engi
     found.mirror()
     assert backfill_images(engine, table.name, lambda _: None, found.reader).images_complete
     assert names(engine) == {2: "old"}
+
+
+def test_a_backfill_that_ends_while_another_one_opens_the_mirror_is_not_repeated(
+    engine: sa.Engine, mirrored: MirroredTable
+) -> None:
+    table = keep(engine)
+
+    def opened(name: TableName, version: int | None) -> VersionRows:
+        backfill_images(engine, table.name, lambda _: None, mirrored.reader)
+        send(engine, delete({"id": 3}))
+        return mirrored.reader(name, version)
+
+    with rejected() as rejection:
+        backfill_images(engine, table.name, lambda _: None, opened)
+    assert rejection.code is Code.BACKFILL_STOPPED
+    assert (current(engine, "t").images_complete, sorted(names(engine))) == (True, [1, 2, 4, 5])
+    with engine.begin() as connection:
+        done = find_backfill(connection, table)
+    assert done is not None
+    assert (done.state, done.attempt) == (BackfillState.DONE, 1)
+
+
+def test_a_place_whose_images_were_discarded_while_the_mirror_was_opened_is_not_continued(
+    engine: sa.Engine, mirrored: MirroredTable
+) -> None:
+    table = keep(engine)
+    with pytest.raises(Died):
+        backfill_images(engine, table.name, dies_at(0), mirrored.reader)
+
+    def opened(name: TableName, version: int | None) -> VersionRows:
+        registered(engine, "t", None, TableOptions())
+        keep(engine)
+        return mirrored.reader(name, version)
+
+    with rejected() as rejection:
+        backfill_images(engine, table.name, lambda _: None, opened)
+    assert rejection.code is Code.BACKFILL_STOPPED
+    assert backfill_images(engine, table.name, lambda _: None, mirrored.reader).images_complete
+    assert len(names(engine)) == 5
 
 
 @pytest.mark.parametrize("gone", ["mirror_version = 99", "mirror_id = 'of a target that was emptied'"])

@@ -1,7 +1,8 @@
 """How far the backfill of a table's row images is: stored with each step, continued by another process, and shown.
 
 Invariant: only the newest attempt moves the place. A process whose attempt is over, because another one has begun or
-the backfill was cancelled, cannot commit a step any more.
+the backfill was cancelled, cannot commit a step any more. Its number and its start identify an attempt: numbers begin
+at 1 again after an option has discarded the images and the place.
 """
 
 from collections.abc import Callable, Collection
@@ -41,13 +42,14 @@ STORE_PLACE = sa.text("""
     UPDATE mirrorgate.image_backfills
     SET step = :step, mirror_rows = :mirror_rows, through_key = :through_key, through_sequence = :through_sequence,
         rows_done = :rows_done, batches_total = :batches_total, updated_at = clock_timestamp()
-    WHERE table_id = :table_id AND attempt = :attempt AND state = 'running'""")
+    WHERE table_id = :table_id AND attempt = :attempt AND started_at = :started_at AND state = 'running'""")
 """Store how far an attempt is."""
 
 END_BACKFILL = sa.text("""
     UPDATE mirrorgate.image_backfills
     SET state = :state, detail = :detail, updated_at = clock_timestamp(), finished_at = clock_timestamp()
-    WHERE table_id = :table_id AND state = 'running' AND attempt = coalesce(:attempt, attempt)""")
+    WHERE table_id = :table_id AND state = 'running' AND attempt = coalesce(:attempt, attempt)
+      AND started_at = coalesce(:started_at, started_at)""")
 """End a running backfill, of a certain attempt or of any."""
 
 
@@ -150,6 +152,13 @@ def find_backfills(connection: sa.Connection, table_ids: Collection[TableId]) ->
     return {TableId(row["table_id"]): _backfill(row) for row in rows}
 
 
+def is_same_attempt(one: Backfill | None, other: Backfill | None) -> bool:
+    """Tell whether two backfills of a generation are one attempt, or both are none."""
+    if one is None or other is None:
+        return one is other
+    return (one.attempt, one.started_at) == (other.attempt, other.started_at)
+
+
 def begin_attempt(connection: sa.Connection, table: Table, place: Place) -> Backfill:
     """Begin at a place, under the sequence lock; an attempt of before cannot commit a step any more.
 
@@ -181,6 +190,7 @@ def store_place(connection: sa.Connection, backfill: Backfill) -> None:
     parameters = {
         "table_id": backfill.table_id,
         "attempt": backfill.attempt,
+        "started_at": backfill.started_at,
         "step": backfill.step,
         "mirror_rows": backfill.mirror_rows,
         "through_key": backfill.through_key,
@@ -196,7 +206,7 @@ def end_backfill(
     connection: sa.Connection, backfill: Backfill, state: BackfillState, detail: str | None = None
 ) -> None:
     """End an attempt; nothing happens if it is over already."""
-    _end(connection, backfill.table_id, backfill.attempt, state, detail)
+    _end(connection, backfill.table_id, backfill, state, detail)
 
 
 def cancel_backfill(connection: sa.Connection, table: Table) -> bool:
@@ -209,9 +219,15 @@ def cancel_backfill(connection: sa.Connection, table: Table) -> bool:
 
 
 def _end(
-    connection: sa.Connection, table_id: TableId, attempt: int | None, state: BackfillState, detail: str | None
+    connection: sa.Connection, table_id: TableId, attempt: Backfill | None, state: BackfillState, detail: str | None
 ) -> bool:
-    ended = {"table_id": table_id, "attempt": attempt, "state": state, "detail": detail}
+    ended = {
+        "table_id": table_id,
+        "attempt": attempt and attempt.attempt,
+        "started_at": attempt and attempt.started_at,
+        "state": state,
+        "detail": detail,
+    }
     return connection.execute(END_BACKFILL, ended).rowcount > 0
 
 

@@ -36,12 +36,18 @@ def found_table(connection: sa.Connection, name: TableName) -> Table:
 
 
 def locked_table(connection: sa.Connection, table: Table) -> tuple[Table, Counters]:
-    """Return the table under its sequence lock, and its counters. Raises RejectedInput if it has changed too much."""
+    """Return the table under its sequence lock, and its counters.
+
+    Raises RejectedInput if the table has changed too much, or `backfill_stopped` if its images are complete: a step of
+    an older place would give images to rows that were deleted since.
+    """
     counters = lock_counters(connection, [table.table_id])[table.table_id]
     present = find_table_by_id(connection, table.table_id)
     if present is None or present.generation != table.generation:
         raise RejectedInput(Code.UNKNOWN_TABLE, f"{table.name} has been dropped or recreated")
     check_table(connection, present)
+    if present.images_complete:
+        raise RejectedInput(Code.BACKFILL_STOPPED, "another process has completed the backfill")
     return present, counters
 
 

@@ -23,6 +23,7 @@ from app.staging.images.backfill.progress import (
     cancel_backfill,
     end_backfill,
     find_backfill,
+    is_same_attempt,
     store_place,
 )
 from app.staging.images.backfill.rules import check_table, found_table, locked_table
@@ -68,7 +69,11 @@ def cancel(engine: Engine, name: TableName) -> bool:
 
 
 def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[Backfill, MirroredRows | None]:
-    """Begin or continue a backfill, and return it with the Delta version whose rows it still has to copy."""
+    """Begin or continue a backfill, and return it with the Delta version whose rows it still has to copy.
+
+    Opening the version takes up to minutes without a lock. Raises RejectedInput `backfill_stopped` if another process
+    has begun or completed a backfill in that time, or the images were discarded: the place found before is then wrong.
+    """
     with translated_errors(), engine.begin() as connection:
         present = find_backfill(connection, table)
         whole = what_is_left(connection, table, _BEGINNING)
@@ -88,6 +93,8 @@ def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[B
         place = _place_before(engine, table, mirrored)
     with translated_errors(), engine.begin() as connection:
         locked, _ = locked_table(connection, table)
+        if not is_same_attempt(find_backfill(connection, locked), present):
+            raise RejectedInput(Code.BACKFILL_STOPPED, "the backfill was begun anew, or its images were discarded")
         return begin_attempt(connection, locked, place), mirrored
 
 
