@@ -16,7 +16,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rebuild.plan import RebuiltColumn
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.rebuild.progress import begin_rebuild
+from app.staging.rebuild.progress import ColumnsOf, begin_checked_rebuild, begin_rebuild
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
 from app.staging.tables.quarantine_release import release
 
@@ -80,13 +80,17 @@ class TableOperation:
         return self._run(begin_drop, plan, self._actor)
 
     def rebuild(
-        self, columns: Sequence[RebuiltColumn] | None, key_columns: Sequence[str] | None, *, dry_run: bool
+        self, columns: Sequence[RebuiltColumn] | ColumnsOf | None, key_columns: Sequence[str] | None, *, dry_run: bool
     ) -> TableModel:
         """Begin to rebuild the table from its row images, or a dry run of that; None keeps columns or keys.
 
         Raises RejectedInput `no_row_images`, `bad_schema`, `bad_name` or `bad_option`.
         """
         return self._run(begin_rebuild, columns, key_columns, self._actor, dry_run=dry_run)
+
+    def rebuild_as_checked(self, fingerprint: str) -> TableModel:
+        """Begin to rebuild the table by the plan of the last dry run, if that is the one with this fingerprint."""
+        return self._run(begin_checked_rebuild, fingerprint, self._actor)
 
     @property
     def _actor(self) -> str:

@@ -1,16 +1,17 @@
 """The rebuild of a table: asked for by an administrator, carried out by a drain, shown in the table's status."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Final
 
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId
-from app.domain.model.table_schema import SchemaVersion
+from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rebuild.plan import RebuildPhase, RebuildPlan, RebuiltColumn, plan_rebuild
 from app.domain.rebuild.rebuilt_rows import Finding
 from app.errors import Code, RejectedInput
@@ -68,6 +69,10 @@ DISCARD_COPIES: Final = tuple(
 """Delete what an attempt has copied into the next generation."""
 
 
+ColumnsOf = Callable[[TableSchema], Sequence[RebuiltColumn]]
+"""Returns the columns of the next generation for the present ones, which it is given under the lock of the table."""
+
+
 class AttemptIsOver(Exception):
     """Another attempt has replaced this one, or the rebuild has ended."""
 
@@ -97,12 +102,23 @@ class Rebuild:
         """The generation that gets the rows."""
         return Generation(self.generation + 1)
 
+    @property
+    def fits(self) -> bool:
+        """True after a dry run that has found no row that does not fit."""
+        return self.phase is RebuildPhase.CHECKED and not self.findings
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the plan, for the columns and options that it was made for, from every other plan."""
+        facts = [self.generation, self.revision, self.schema_version, self.plan.to_json()]
+        return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
 
 def begin_rebuild(
     connection: sa.Connection,
     name: TableName,
     generation: Generation,
-    columns: Sequence[RebuiltColumn] | None,
+    columns: Sequence[RebuiltColumn] | ColumnsOf | None,
     key_columns: Sequence[str] | None,
     actor: str,
     *,
@@ -114,22 +130,53 @@ def begin_rebuild(
     was. Raises RejectedInput `unknown_table`, `generation_mismatch`, `wrong_table_state`, `load_open`, or like
     `plan_rebuild`.
     """
-    table = locked_table(connection, name, generation)
-    if table.state.deletes_folder:
-        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is {table.state}")
-    load = open_loads(connection, [table.table_id]).get(table.table_id)
-    if load is not None:
-        raise RejectedInput(Code.LOAD_OPEN, f"the table has the open load {load.load_id}")
-    plan = plan_rebuild(table, columns, key_columns)
+    table = _locked_for_rebuild(connection, name, generation)
+    plan = plan_rebuild(table, columns(table.schema) if callable(columns) else columns, key_columns)
     phase = RebuildPhase.CHECKING if dry_run else RebuildPhase.COPYING
     present = find_rebuild(connection, table.table_id)
     if table.rebuild_due and present is not None:
         if (present.plan, present.phase) == (plan, phase):
             return table
         raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is already being rebuilt or checked")
+    return _begin(connection, table, plan, phase, actor)
+
+
+def begin_checked_rebuild(
+    connection: sa.Connection, name: TableName, generation: Generation, fingerprint: str, actor: str
+) -> Table:
+    """Ask the drain to rebuild a table by the plan of the last dry run. Repeating it changes nothing.
+
+    `fingerprint` is that of the plan that was shown: if another one is stored by now, or the table has other columns,
+    nothing begins. A process that dies before the commit leaves the dry run. Raises RejectedInput like `begin_rebuild`.
+    """
+    table = _locked_for_rebuild(connection, name, generation)
+    shown = find_rebuild(connection, table.table_id)
+    if shown is not None and shown.fingerprint == fingerprint:
+        if shown.phase is RebuildPhase.COPYING:
+            return table
+        if shown.fits and is_planned_for(connection, shown, table):
+            plan = plan_rebuild(table, shown.plan.columns_from(table.schema), shown.plan.schema.key_columns)
+            return _begin(connection, table, plan, RebuildPhase.COPYING, actor)
+    detail = f"the plan that was shown is not the last one that was checked for table {table.name}, or it does not fit"
+    raise RejectedInput(
+        Code.WRONG_TABLE_STATE, detail, remedy="Read the plan on the page of the table, or check it again."
+    )
+
+
+def _locked_for_rebuild(connection: sa.Connection, name: TableName, generation: Generation) -> Table:
+    table = locked_table(connection, name, generation)
+    if table.state.deletes_folder:
+        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is {table.state}")
+    load = open_loads(connection, [table.table_id]).get(table.table_id)
+    if load is not None:
+        raise RejectedInput(Code.LOAD_OPEN, f"the table has the open load {load.load_id}")
+    return table
+
+
+def _begin(connection: sa.Connection, table: Table, plan: RebuildPlan, phase: RebuildPhase, actor: str) -> Table:
     parameters = {
         "table_id": table.table_id,
-        "generation": generation,
+        "generation": table.generation,
         "phase": phase,
         "plan": json.dumps(plan.to_json()),
         "revision": table.revision,
@@ -138,7 +185,8 @@ def begin_rebuild(
     connection.execute(UPSERT_REBUILD, parameters)
     connection.execute(SET_REBUILD_DUE, {"table_id": table.table_id, "due": True})
     details = {"schema": plan.schema.to_json(), "places": list(plan.places)}
-    record_event(connection, table, actor, "rebuild dry run" if dry_run else "rebuild", details=details)
+    action = "rebuild dry run" if phase is RebuildPhase.CHECKING else "rebuild"
+    record_event(connection, table, actor, action, details=details)
     return replace(table, rebuild_due=True)
 
 

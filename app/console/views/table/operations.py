@@ -1,13 +1,14 @@
 """What an administrator can do with a table: buttons, the consequences of what cannot be undone, and what was done."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from app.console import text
 from app.console.views.notice import NoticeView
 from app.console.views.table.head import TableHead
+from app.console.views.table.plan_fields import PlanFields
 from app.domain.model.table import Table, TableState
 from app.staging.tables.status import TableCounts
 
@@ -102,6 +103,10 @@ class ConfirmView:
     path: str
     consequences: tuple[str, ...]
     is_danger: bool
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the form that the page does not show."""
+    plan: PlanFields | None = None
+    """The plan of a rebuild."""
     asks_generation: bool = True
     asks_reason: bool = False
     reason: str = ""

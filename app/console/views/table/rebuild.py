@@ -84,7 +84,6 @@ def rebuild_view(
     is_present = rebuild.generation == table.generation
     if not is_present and rebuild.next_generation != table.generation:
         return None
-    is_ready = rebuild.phase is RebuildPhase.CHECKED and is_planned and not rebuild.findings
     is_dry_run = rebuild.phase in {RebuildPhase.CHECKING, RebuildPhase.CHECKED}
     return RebuildView(
         rebuild=rebuild,
@@ -97,7 +96,7 @@ def rebuild_view(
             for found in rebuild.findings
         ),
         plan=PlanFields.of(rebuild.plan, table.schema) if is_present else None,
-        ask=confirm_path(head) if is_ready and is_admin else None,
+        ask=confirm_path(head) if rebuild.fits and is_planned and is_admin else None,
     )
 
 
@@ -139,6 +138,8 @@ def confirm_rebuild(
         path=confirm_path(head),
         consequences=tuple(_consequences(table, rebuild, counts)),
         is_danger=True,
+        hidden={"plan": rebuild.fingerprint},
+        plan=PlanFields.of(rebuild.plan, table.schema),
         notice=notice,
     )
 

@@ -1,5 +1,7 @@
 """A rebuild in the console: a plan as a form, its dry run, the page that asks, the progress, and a refused rebuild."""
 
+import re
+
 import pytest
 import sqlalchemy as sa
 
@@ -41,6 +43,13 @@ def checked_by_a_drain(engine: sa.Engine, *findings: Finding) -> None:
         end_check(connection, rebuild, findings, estimated_seconds=61)
 
 
+def shown_plan(browser: Browser) -> str:
+    """Return what tells the plan on the page that asks from others."""
+    found = re.search(r'name="plan" value="([0-9a-f]{64})"', browser.page(f"{ORDERS}/rebuild/confirm"))
+    assert found is not None
+    return found[1]
+
+
 def test_a_checked_plan_is_carried_out_after_the_generation_is_typed_in(
     browser: Browser, orders: Gateway, api_engine: sa.Engine
 ) -> None:
@@ -66,12 +75,17 @@ def test_a_checked_plan_is_carried_out_after_the_generation_is_typed_in(
         "\n&lt;b&gt;old<",
     ):
         assert typed in page_text, "the form has the plan that was checked"
-    check_markup(browser.page(f"{ORDERS}/rebuild/confirm"))
-    wrong = browser.submit(f"{ORDERS}/rebuild/confirm", generation=2)
+    question = browser.page(f"{ORDERS}/rebuild/confirm")
+    check_markup(question)
+    assert "<bdi>amount: decimal(12,2) required, note: binary</bdi>" in question
+    assert "<bdi>&lt;b&gt;old</bdi>" in question
+    shown = shown_plan(browser)
+    wrong = browser.submit(f"{ORDERS}/rebuild/confirm", generation=2, plan=shown)
     assert (wrong.status_code, "generation_mismatch" in wrong.text) == (409, True)
-    begun = browser.submit(f"{ORDERS}/rebuild/confirm", generation=1)
-    check_markup(begun.text)
-    assert ("The table is being rebuilt." in begun.text, ">copying<" in begun.text) == (True, True)
+    for _ in range(2):
+        begun = browser.submit(f"{ORDERS}/rebuild/confirm", generation=1, plan=shown)
+        check_markup(begun.text)
+        assert ("The table is being rebuilt." in begun.text, ">copying<" in begun.text) == (True, True)
     plans = sql.rows(api_engine, "SELECT details FROM mirrorgate.table_events WHERE action LIKE 'rebuild%'")
     assert len(plans) == 2
     assert plans[0] == plans[1]
@@ -82,6 +96,24 @@ def test_a_checked_plan_is_carried_out_after_the_generation_is_typed_in(
         "amount": ("decimal(12,2)", False),
         "note": ("binary", True),
     }
+
+
+def test_only_the_plan_that_the_page_showed_is_carried_out(
+    browser: Browser, orders: Gateway, api_engine: sa.Engine
+) -> None:
+    browser.submit(f"{ORDERS}/rebuild", generation=1, keys="id").raise_for_status()
+    checked_by_a_drain(api_engine)
+    shown = shown_plan(browser)
+    browser.submit(f"{ORDERS}/rebuild", generation=1, keys="id", dropped="note").raise_for_status()
+    checked_by_a_drain(api_engine)
+    refused = browser.submit(f"{ORDERS}/rebuild/confirm", generation=1, plan=shown)
+    check_markup(refused.text)
+    assert (refused.status_code, "not the last one that was checked" in refused.text) == (409, True)
+    assert "<bdi>note</bdi>" in refused.text, "the page shows the other plan"
+    assert orders.status("sales.orders")["rebuild"]["phase"] == "checked"
+    assert shown_plan(browser) != shown
+    browser.submit(f"{ORDERS}/rebuild/confirm", generation=1, plan=shown_plan(browser)).raise_for_status()
+    assert orders.status("sales.orders")["rebuild"]["phase"] == "copying"
 
 
 def test_the_progress_of_a_rebuild_and_why_it_was_refused_are_on_the_page_of_the_table(

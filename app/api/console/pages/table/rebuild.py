@@ -1,6 +1,7 @@
 """Rebuilds a table: a plan is checked by a dry run first, and the checked plan is carried out after the page that asks.
 
-The drain reads the rows; the gateway stores the plan, so the second form needs no more than the generation.
+The drain reads the rows, and the gateway stores the plan. The second form has the fingerprint of the plan that its page
+shows, so that no other plan is carried out.
 """
 
 from fastapi import APIRouter, Request, Response
@@ -46,11 +47,9 @@ def check(submission: SubmissionDep) -> Response:
     """Begin the dry run of a plan, which the page then shows."""
     visit, form = submission.visit, submission.form
     typed = PlanFields(form.raw("keys"), form.raw("types"), form.raw("renames"), form.raw("dropped"))
-    with translated_errors(), visit.gateway.engine.begin() as connection:
-        present = visit.administered(connection).table.schema
 
     def act(operation: TableOperation) -> object:
-        return operation.rebuild(typed.columns(present), typed.key_columns, dry_run=True)
+        return operation.rebuild(typed.columns, typed.key_columns, dry_run=True)
 
     found = submission.attempt(act)
     return _plan_page(visit, typed, found) if found is not None else see_other(f"{address(visit.table)}/rebuild")
@@ -65,17 +64,8 @@ def ask(visit: VisitDep) -> Response:
 @router.post(PATH + "/rebuild/confirm")
 def rebuild(submission: SubmissionDep) -> Response:
     """Begin to rebuild the table by the checked plan."""
-    visit = submission.visit
-    with translated_errors(), visit.gateway.engine.begin() as connection:
-        seen = visit.administered(connection)
-        checked = _checked(connection, seen)
-
-    def act(operation: TableOperation) -> object:
-        plan = checked.plan
-        return operation.rebuild(plan.columns_from(seen.table.schema), plan.schema.key_columns, dry_run=False)
-
-    found = submission.attempt(act)
-    return submission.done(Action.REBUILD) if found is None else _ask(visit, found)
+    found = submission.attempt(lambda operation: operation.rebuild_as_checked(submission.form.text("plan")))
+    return submission.done(Action.REBUILD) if found is None else _ask(submission.visit, found)
 
 
 def live_rebuild(connection: Connection, seen: SeenTable) -> RebuildView | None:
@@ -104,9 +94,9 @@ def _ask(visit: Visit, found: Rejected | None = None) -> Response:
 
 def _checked(connection: Connection, seen: SeenTable) -> Rebuild:
     """Return the dry run whose plan can be carried out. Raises RejectedInput `wrong_table_state` if there is none."""
-    found, live = find_rebuild(connection, seen.table.table_id), live_rebuild(connection, seen)
-    if found is None or live is None or live.ask is None:
+    live = live_rebuild(connection, seen)
+    if live is None or live.ask is None:
         detail = f"table {seen.table.name} has no dry run whose plan fits"
         remedy = "Check a plan on the page of the table first."
         raise RejectedInput(Code.WRONG_TABLE_STATE, detail, remedy=remedy)
-    return found
+    return live.rebuild
