@@ -53,8 +53,8 @@ COPY_POSITIONS = sa.text("""
     ON CONFLICT DO NOTHING""")
 """Keep the positions of the sources: they do not begin again."""
 
-MARK_REPLACING = sa.text("UPDATE mirrorgate.rebuilds SET phase = :phase WHERE table_id = :table_id")
-"""Store that the rows are copied, and that the old folder is deleted next."""
+MARK_REPLACING = sa.text("UPDATE mirrorgate.rebuilds SET phase = :phase, detail = NULL WHERE table_id = :table_id")
+"""Store that the rows are copied, whatever attempts failed before, and that the old folder is deleted next."""
 
 
 @dataclass(frozen=True, slots=True)

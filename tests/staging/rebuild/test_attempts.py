@@ -12,6 +12,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId
 from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.publication.drain_plan import FileLimits
+from app.domain.rebuild.plan import RebuildPhase
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from app.staging.rebuild.copies import image_snapshot, parts_of, read_part, require_parts
@@ -21,6 +22,7 @@ from app.staging.rebuild.progress import (
     begin_rebuild,
     fail_rebuild,
     find_rebuild,
+    note_detail,
     start_attempt,
 )
 from app.staging.rebuild.touched_rows import count_touched
@@ -102,6 +104,17 @@ def test_a_replaced_attempt_takes_no_snapshot_and_forgets_no_changed_row(engine:
         with pytest.raises(AttemptIsOver), image_snapshot(engine, replaced):
             pytest.fail("a replaced attempt takes no snapshot")
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.rebuild_touched") == 1
+
+
+def test_a_rebuild_that_succeeds_keeps_no_error_of_an_earlier_attempt(engine: sa.Engine, run: RebuildRun) -> None:
+    failed = attempt(engine)
+    with engine.begin() as connection:
+        note_detail(connection, failed, "worker lost; tried again")
+    run.run(table_id(engine))
+    with engine.begin() as connection:
+        found = find_rebuild(connection, table_id(engine))
+    assert found is not None
+    assert (found.phase, found.detail) == (RebuildPhase.REPLACING, None)
 
 
 def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch) -> None:
