@@ -80,9 +80,10 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
     """Return the rows of each request in order, typed together: most of the cost of a small request is fixed.
 
     The rows equal those of `landing_rows` for each request alone. None if a change cannot land, a value does not fit,
-    the requests have more than MAX_CELLS values together, or a request has snapshot rows beside other changes. Of
-    several requests, type each alone then: one may be at fault. `landing_rows` names what is wrong with one. Messages
-    are numbered by request, and errors of later steps name the image of all rows `/after`.
+    the requests have more than MAX_CELLS values together, a request has snapshot rows beside other changes, or several
+    updates change keys of rows that a format types. Of several requests, type each alone then: one may be at fault.
+    `landing_rows` names what is wrong with one. Messages are numbered by request, and errors of later steps name the
+    image of all rows `/after`.
     """
     if sum(len(request.shapes) for request in requests) * len(rules.schema.columns) > MAX_CELLS:
         return None

@@ -64,5 +64,5 @@ class ShapedChanges:
     """How columns are typed whose values are no source values, by position.
 
     Keys are never among them, and no column is if the table keeps row images. Requests that are typed together have the
-    same.
+    same, and only the exact path can land them if several updates change keys.
     """

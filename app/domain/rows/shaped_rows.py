@@ -122,7 +122,8 @@ class _Filler:
                 self._outcomes[-kind] = layout.changed
                 for at in changed:
                     self._kinds[at] = -kind
-        return True
+        # Key changes are told apart by source values, which columns of `typed_by` do not have.
+        return len(self._moves) < 2 or not self._requests[0].typed_by
 
     def filled(self, has_snapshots: Sequence[bool]) -> ShapedRows:
         """Return the rows of changes that can all land."""
