@@ -4,10 +4,12 @@ import re
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, check_markup
+from tests.support.postgres import sql
 
 PRICES = "/console/tables/sales.prices"
 
@@ -61,12 +63,19 @@ def test_a_load_is_aborted_after_a_page_that_says_what_stays(sign_in: SignIn, ga
     assert sender.get(f"{PRICES}/loads/none/abort").status_code in {400, 404, 422}
 
 
+def test_a_load_that_has_expired_is_not_called_aborted(browser: Browser, api_engine: sa.Engine, load: str) -> None:
+    sql.run(api_engine, "UPDATE mirrorgate.loads SET expires_at = clock_timestamp()")
+    for late in (browser.get(f"{PRICES}/loads/{load}/abort"), browser.submit(f"{PRICES}/loads/{load}/abort")):
+        assert late.status_code == 409
+        assert ("expired, because no request" in late.text, "is aborted" in late.text) == (True, False)
+
+
 def test_a_load_that_was_completed_meanwhile_is_not_aborted(browser: Browser, gateway: Gateway, load: str) -> None:
     gateway.post(f"/v1/tables/sales.prices/loads/{load}/complete").raise_for_status()
-    late = browser.submit(f"{PRICES}/loads/{load}/abort")
-    check_markup(late.text)
-    assert late.status_code == 409
-    assert ("load_ended: " in late.text, ">completed<" in late.text) == (True, True)
+    for late in (browser.get(f"{PRICES}/loads/{load}/abort"), browser.submit(f"{PRICES}/loads/{load}/abort")):
+        check_markup(late.text)
+        assert late.status_code == 409
+        assert ("load_ended: " in late.text, ">completed<" in late.text) == (True, True)
     gateway.register("sales.plain", {"id": "int64"}, ["id"]).raise_for_status()
     plain = browser.page("/console/tables/sales.plain")
     assert ("Load sessions" in plain, "Row images" in plain) == (False, False)
