@@ -30,9 +30,11 @@ def planned(fields: PlanFields) -> RebuildPlan:
 @pytest.mark.parametrize(
     "fields",
     [
-        PlanFields("id"),
-        PlanFields("id", types="a:b: binary\nx: int32 optional\ny: decimal(9,2) required"),
-        PlanFields("id", renames="x = y\ny = x"),
+        PlanFields(),
+        PlanFields(types="a:b: binary\nx: int32 optional\ny: decimal(9,2) required"),
+        PlanFields(renames="x = y\ny = x"),
+        PlanFields(renames="id = order"),
+        PlanFields("x", renames="id = order"),
         PlanFields("new\nid", types="id: string", renames="a:b = new", dropped="x\ny"),
     ],
 )
@@ -43,4 +45,4 @@ def test_the_fields_of_a_plan_are_those_that_asked_for_it(fields: PlanFields) ->
 def test_fields_say_nothing_of_what_stays_as_it_is() -> None:
     wordy = PlanFields(" id \n", " x : int32\nx: int32 required\n\nid: int64 optional ", "x = x")
     assert planned(wordy) == plan_rebuild(TABLE)
-    assert PlanFields.of(planned(wordy), SCHEMA) == PlanFields("id")
+    assert PlanFields.of(planned(wordy), SCHEMA) == PlanFields()

@@ -15,8 +15,8 @@ _NULLABLE: Final = {"required": False, "optional": True}
 class PlanFields:
     """What a rebuild changes. Columns are named as they are now, except in `keys`."""
 
-    keys: str
-    """The key columns in the order of the key, by their new names."""
+    keys: str = ""
+    """Other key columns in the order of the key, by their new names."""
     types: str = ""
     """`column: type`, with `required` or `optional` behind it if that changes."""
     renames: str = ""
@@ -28,9 +28,10 @@ class PlanFields:
     def of(cls, plan: RebuildPlan, present: TableSchema) -> "PlanFields":
         """Return the fields that ask for a plan; the order of its columns is not in them."""
         columns = plan.columns_from(present)
-        kept = {entry.source for entry in columns}
+        kept = {entry.source: entry.column.name for entry in columns}
+        same_key = tuple(kept.get(name) for name in present.key_columns)
         return cls(
-            keys="\n".join(plan.schema.key_columns),
+            keys="" if plan.schema.key_columns == same_key else "\n".join(plan.schema.key_columns),
             types="\n".join(_types(columns, present, plan.schema.key_set)),
             renames="\n".join(
                 f"{entry.source} = {entry.column.name}" for entry in columns if entry.column.name != entry.source
@@ -39,9 +40,14 @@ class PlanFields:
         )
 
     @property
-    def key_columns(self) -> list[str]:
-        """The key columns that the fields ask for."""
-        return [*_lines(self.keys)]
+    def key_columns(self) -> list[str] | None:
+        """The key columns that the fields ask for; None for the present ones, whatever they are called then."""
+        return [*_lines(self.keys)] or None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """True if the fields ask for the same columns and key."""
+        return self == PlanFields()
 
     def columns(self, present: TableSchema) -> list[RebuiltColumn]:
         """Return the columns that the fields ask for. Raises RejectedInput `bad_schema` or `bad_type` with the line."""

@@ -108,8 +108,8 @@ def rebuild_page(
     typed: PlanFields | None = None,
     notice: NoticeView | None = None,
 ) -> RebuildPageView:
-    """Return the page of the plan. The form has what was typed in, the last plan, or the present key."""
-    fields = typed or (live.plan if live is not None else None) or PlanFields("\n".join(table.schema.key_columns))
+    """Return the page of the plan. The form has what was typed in, or the last plan."""
+    fields = typed or (live.plan if live is not None else None) or PlanFields()
     return RebuildPageView(
         head=head,
         live=live,
