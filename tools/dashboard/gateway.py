@@ -132,10 +132,10 @@ TABLES: Final = Section(
         ),
         Graph(
             "Ended load sessions",
-            "Completed and aborted ones, and those that a drain ended because nobody continued them.",
+            "Those that requests ended, by state, and those that a drain ended because nobody continued them.",
             {
                 "{{state}}": "sum by (state) (increase(mirrorgate_ended_loads_total[$__rate_interval]))",
-                "expired": "sum(increase(mirrorgate_drain_stale_loads_total[$__rate_interval]))",
+                "stale": "sum(increase(mirrorgate_drain_stale_loads_total[$__rate_interval]))",
             },
         ),
         Graph(

@@ -186,7 +186,7 @@ def end_stale_loads(connection: sa.Connection) -> int:
             [present] = find_loads(connection, [stale.load_id])
             if present.ended_at is not None or not present.state.has_ended:
                 continue  # a request has used it, or somebody has aborted it, before the lock was granted
-            _end(connection, find_table_by_id(connection, stale.table_id), present, present.state, "drain")
+            _store_end(connection, find_table_by_id(connection, stale.table_id), present, present.state, "drain")
             return 1
     return 0
 
@@ -220,16 +220,21 @@ def _stored_open(connection: sa.Connection, table_ids: Collection[TableId] | Non
     return find_loads(connection, stored) if stored else []
 
 
-def _end(
-    connection: sa.Connection, table: Table | None, load: LoadSession, state: LoadState, actor: str
-) -> LoadSession:
-    """End a load under the sequence lock of its table; the event of a dropped table is left out.
+def _end(connection: sa.Connection, table: Table, load: LoadSession, state: LoadState, actor: str) -> LoadSession:
+    """End a load by a request, under the sequence lock of its table.
 
     The metric counts it before COMMIT, so a COMMIT that fails is counted too.
     """
+    ENDED_LOADS.labels(state).inc()
+    return _store_end(connection, table, load, state, actor)
+
+
+def _store_end(
+    connection: sa.Connection, table: Table | None, load: LoadSession, state: LoadState, actor: str
+) -> LoadSession:
+    """End a load under the sequence lock of its table; the event of a dropped table is left out."""
     connection.execute(END_LOAD, {"table_id": load.table_id, "load_id": load.load_id, "state": state})
     [over] = find_loads(connection, [load.load_id])
-    ENDED_LOADS.labels(state).inc()
     counts = {"rows": over.rows, "superseded": over.superseded, "deletes": over.deletes}
     if table is not None:
         record_event(connection, table, actor, f"load {state}", details={"load": load.load_id, **counts})
