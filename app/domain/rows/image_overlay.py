@@ -133,7 +133,7 @@ class ImageOverlay:
 
     def _flags(self, images: ImageRows) -> bool:
         """Tell whether rows are deleted, and stay in the mirror."""
-        return self.table.options.flags_deletes and None in images.images
+        return self.table.options.flags_deletes and images.has_deletes
 
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
         batch = rows.batch
@@ -195,7 +195,7 @@ class _Walk:
         images, overlay, width = self.images, self.overlay, len(self.overlay.table.schema.names)
         if images.key_changes or overlay.table.returned_columns or len({*images.keys}) < len(images.keys):
             return False
-        if overlay.table.options.flags_deletes and images.deletes:
+        if overlay.table.options.flags_deletes and images.has_deletes:
             return False
         entries = images.incomplete.values()
         if any(entry.unknown or entry.missing.optional for entry in entries):

@@ -102,6 +102,11 @@ class ImageRows:
         return {self.keys[row - 1 if entry.missing.moved else row] for row, entry in self.incomplete.items()}
 
     @property
+    def has_deletes(self) -> bool:
+        """True if a row is deleted."""
+        return self.images.count(None) > len(self.incomplete)
+
+    @property
     def deletes(self) -> Sequence[int]:
         """The rows that are deleted."""
         return [row for row, image in enumerate(self.images) if image is None and row not in self.incomplete]
@@ -230,7 +235,7 @@ class CompletedBytes:
     def check(self, size: int) -> None:
         """Check that this many more bytes fit. Raises RejectedInput `body_too_large`, or TooMuchTogether."""
         if self.size + size > MAX_COMPLETED_BYTES:
-            detail = f"the rows completed from the request's partial updates take more than {MAX_COMPLETED_BYTES} bytes"
+            detail = f"the row images that the request's changes leave take more than {MAX_COMPLETED_BYTES} bytes"
             rejection = RejectedInput if size > MAX_COMPLETED_BYTES else TooMuchTogether
             raise rejection(Code.BODY_TOO_LARGE, detail)
 

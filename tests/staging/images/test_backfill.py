@@ -282,6 +282,14 @@ def test_rows_that_masks_or_a_filter_change_give_no_images(engine: sa.Engine, ru
     assert (stored_images(engine, table), current(engine, "t").images_complete) == ({}, False)
 
 
+def test_a_mask_that_is_set_during_a_backfill_stops_it(engine: sa.Engine, three: Table) -> None:
+    masked = TableOptions.parse({"row_images": "on", "masks": {"name": {"method": "null"}}})
+    with rejected() as rejection:
+        backfill_images(engine, three.name, lambda _: registered(engine, "three", None, masked))
+    assert (rejection.code, progress_of(engine, three).batches_done) == (Code.BAD_OPTION, 0)
+    assert not current(engine, "three").images_complete
+
+
 def test_rows_that_a_former_filter_left_out_are_not_taken_for_complete(engine: sa.Engine) -> None:
     table = registered(engine, "t", SCHEMA, TableOptions.parse({"filter": FILTER}))
     stage(engine, [typed(table, [insert({"id": 1, "name": "Ada"}), insert({"id": 2, "name": "Bob"}, 1)])])

@@ -200,6 +200,8 @@ def test_the_image_of_a_moved_row_is_looked_up_under_its_old_key() -> None:
     images = ImageRows([b"a", b"b", b"c", b"d"], [None] * 4, {0: rows[0], 2: rows[1]}, [1], [change])
     assert images.wanted() == {b"a", b"b"}
     assert images.asked() == {b"b", b"c", b"d"}
+    assert images.has_deletes
+    assert not ImageRows([b"a", b"b"], [None, b"[1]"], {0: rows[0]}).has_deletes, "an incomplete row is not deleted"
     assert (images.deletes, images.flagged()) == ([1, 3], {b"b", b"d"})
     assert ImageRows(
         [b"a", b"b", b"c"], [b"[1]", None, b"[1]"], key_changes=[KeyChange(1, {}, {}, 0, "")]
