@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
+from app.domain.rows.projection.source_rows import landed_columns
 from app.errors import RejectedInput
 from app.ingest.loads import ArrowLoad
 from app.ingest.moved_tables import retry_moved
@@ -145,7 +146,7 @@ def _withheld(batch: Batch, landed: int) -> list[WithheldColumns]:
     images, schema, options = batch.rows.images, batch.table.schema, batch.table.options
     if images is None:
         return []
-    names = [options.rename.get(name, name) for name in schema.names]
+    names = [column.name for column in landed_columns(schema.columns, options)]
     hidden = {row: [names[at] for at in entry.missing.ordinals] for row, entry in images.incomplete.items()}
     if options.flags_deletes:
         values = [names[at] for at, name in enumerate(schema.names) if name not in schema.key_set]

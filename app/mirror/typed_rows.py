@@ -27,10 +27,7 @@ def typed_rows(
     RejectedInput `not_mirrored`, and TemporarilyUnavailable `mirror_away`.
     """
     with readable(table):
-        delta = target.open(table)
-        if delta is None:
-            raise RejectedInput(Code.NOT_MIRRORED, f"the mirror's target has no Delta table for {table}")
-        dataset = arrow_dataset(delta)
+        dataset = arrow_dataset(open_version(target, table, None))
         present = [column.name for column in columns if column.name in dataset.schema.names]
         chosen = None
         if flag in dataset.schema.names:

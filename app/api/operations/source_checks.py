@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from app.api.gateway import Gateway
@@ -16,6 +15,7 @@ from app.api.schemas.recovery.source_checks import (
 from app.domain.access.rights import Principal
 from app.domain.model.table import Table
 from app.domain.model.table_schema import Column
+from app.domain.rows.projection.source_rows import landed_columns
 from app.domain.rows.typed_images import typed_images
 from app.domain.source_checks.canonical import canonical_rows
 from app.domain.source_checks.columns import compared_columns
@@ -75,11 +75,6 @@ def _check(wanted: SourceCheckModel) -> None:
         raise RejectedInput(Code.BAD_CHECK, f"a check can have {MAX_ROWS:,} rows of the source")
 
 
-def _as_landed(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """Return the columns under the names that they have in the landing files."""
-    return [replace(column, name=table.options.rename.get(column.name, column.name)) for column in columns]
-
-
 @contextmanager
 def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: str) -> Iterator[_Rows]:
     if against == "mirror":
@@ -88,7 +83,7 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
                 Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
             )
         flag = table.options.audit_columns.deleted if table.options.flags_deletes else None
-        yield _Rows(None, gateway.mirror_rows.typed(table.name, _as_landed(table, columns), flag))
+        yield _Rows(None, gateway.mirror_rows.typed(table.name, landed_columns(columns, table.options), flag))
         return
     names = [column.name for column in columns]
     with image_snapshot(gateway.engine, table) as snapshot:

@@ -14,16 +14,16 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, TableSchema
 
 
-def landed_columns(schema: TableSchema, options: TableOptions) -> list[Column]:
-    """Return the columns of a source under the names that they have in landing files."""
-    return [replace(column, name=options.rename.get(column.name, column.name)) for column in schema.columns]
+def landed_columns(columns: Sequence[Column], options: TableOptions) -> list[Column]:
+    """Return columns of a source under the names that they have in landing files."""
+    return [replace(column, name=options.rename.get(column.name, column.name)) for column in columns]
 
 
 def source_rows_of(landed: pa.RecordBatch, schema: TableSchema, options: TableOptions) -> pa.RecordBatch:
     """Return staged rows, which are as landing files have them, as `TableSchema.arrow` has them."""
     if schema.lands_as is None:
         return landed
-    arrays = [landed.column(column.name) for column in landed_columns(schema, options)]
+    arrays = [landed.column(column.name) for column in landed_columns(schema.columns, options)]
     return pa.RecordBatch.from_arrays([*arrays, landed.column(landed.num_columns - 1)], schema=schema.arrow)
 
 
@@ -44,7 +44,7 @@ def lost_in_landing(schema: TableSchema, options: TableOptions, versions: Iterab
 
 def _taken_names(schema: TableSchema, options: TableOptions, versions: Iterable[TableSchema]) -> Sequence[str]:
     """Return the landing columns that were there before the source's column whose values they have now."""
-    landed = landed_columns(schema, options)
+    landed = landed_columns(schema.columns, options)
     return [
         landing.name
         for version in versions

@@ -120,7 +120,7 @@ def copy_rows(engine: Engine, table: Table, mirrored: MirroredRows, backfill: Ba
     Call `progress` after each step. A process that dies leaves a place behind which the next one continues.
     Raises RejectedInput `mirror_duplicate_keys`.
     """
-    for arrays in mirrored.batches(landed_columns(table.schema, table.options), backfill.mirror_rows):
+    for arrays in mirrored.batches(landed_columns(table.schema.columns, table.options), backfill.mirror_rows):
         batch = pa.RecordBatch.from_arrays(arrays, names=table.schema.names)
         for start in range(0, batch.num_rows, KEYS_PER_STEP):
             rows = batch.slice(start, KEYS_PER_STEP)
