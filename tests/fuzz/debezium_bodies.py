@@ -81,7 +81,14 @@ SOURCES: Final = (
     *('"lsn":24023128,"xmin":null', '"gtid":null,"file":"bin.3","pos":154,"row":0', '"scn":"12","snapshot":"last"'),
     *('"lsn":0', '"lsn":-0', '"snapshot":true', '"sequence":"[\\"1\\",\\"2\\"]"', '"lsn":1,"lsn":2', '"unknown":1'),
     *('"lsn":7,"xmin":null', '"lsn7":24023128,"xmin":null', '"lsn":24023128,"xmin":null,"db1":"s"'),
-    *('"lsn":1.0', '"file":"\\u0000"', '"lsn":{}', '"schema":{"a":1}'),
+    *(
+        '"lsn":1.0',
+        '"file":"\\u0000"',
+        '"lsn":{}',
+        '"schema":{"a":1}',
+        '"connector":"mongodb"',
+        '"connector":"mongodb1"',
+    ),
 )
 
 
@@ -187,9 +194,10 @@ def _source(table: str, dice: Dice) -> str:
     schema, _, name = table.partition(".")
     if dice.chance(0.02):
         name = dice.of((name.upper(), "", "a.b", "unknown", f"{name}1"))
-    named = f'"connector":"postgresql","ts_ms":1767605400000,"db":"{schema}","schema":"{schema}","table":"{name}"'
+    named = f'"ts_ms":1767605400000,"db":"{schema}","schema":"{schema}","table":"{name}"'
     position = dice.of(SOURCES) if dice.chance(0.06) else SOURCES[0]
-    return "{" + named + "," + position + "}"
+    connector = "" if position.startswith('"connector"') else '"connector":"postgresql",'
+    return "{" + connector + named + "," + position + "}"
 
 
 def _image(table: str, dice: Dice) -> Pairs:

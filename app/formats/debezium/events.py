@@ -41,6 +41,9 @@ IGNORED_SCHEMAS: Final = (
     "io.debezium.connector.common.Notification",
     "SchemaChangeValue",
 )
+MONGODB: Final = "mongodb"
+"""The connector whose events have documents."""
+
 _IMAGES: Final = frozenset({"before", "after"})
 _MONGODB: Final = frozenset({"updateDescription", "patch", "filter"})
 _MONGODB_DETAIL: Final = (
@@ -122,6 +125,6 @@ def may_be_event(columns: Collection[str]) -> bool:
 
 def _check_documents(event: Mapping[str, Any]) -> None:
     source = event.get("source")
-    of_mongodb = isinstance(source, dict) and (source.get("connector") == "mongodb" or "collection" in source)
+    of_mongodb = isinstance(source, dict) and (source.get("connector") == MONGODB or "collection" in source)
     if of_mongodb or isinstance(event.get("after"), str) or not _MONGODB.isdisjoint(event):
         raise WrongEvent(Code.MALFORMED_MESSAGE, _MONGODB_DETAIL)

@@ -167,14 +167,14 @@ def decode_events(body: bytes, keyed: bool | None) -> EventBody:
     if form.is_keyed:
         if None in elements:
             raise NotPlain
-        key_names, numbers = _key_names([element.key for element in elements])
+        key_names, numbers = _key_names([element.key for element in elements], cut)
         events = [element.value for element in elements]
     schemas: list[int | None] = [None] * len(events)
     if form.has_schema:
         schemas = [None if event is None else event.schema for event in events]
         events = [None if event is None else event.payload for event in events]
     if numbers + sum(number is not None for number in schemas) != cut.cuts:
-        raise NotPlain  # a number was written, or a schema is in another place
+        raise NotPlain  # a schema is in another place
     if form.is_flattened:
         events = [None if event == _NULL else event for event in events]
     found = [at for at, event in enumerate(events) if event is not None]
@@ -212,7 +212,7 @@ def _decoded(content: bytes, keyed: bool | None) -> tuple[list[Any], _Form]:
     raise NotPlain
 
 
-def _key_names(written: Sequence[Raw]) -> tuple[list[tuple[str, ...] | None], int]:
+def _key_names(written: Sequence[Raw], cut: CutBody) -> tuple[list[tuple[str, ...] | None], int]:
     """Return the columns that each key names, and how many keys have a schema."""
     document = b"[" + b",".join(written) + b"]"
     if has_suspicious_escape(document):
@@ -226,6 +226,8 @@ def _key_names(written: Sequence[Raw]) -> tuple[list[tuple[str, ...] | None], in
         raise NotPlain
     numbers = 0
     if has_schema:
+        for number in {key.schema for key in keys}:
+            cut.schema_of(number)
         numbers = sum(key.schema is not None for key in keys)
         keys = [key.payload for key in keys]
     names = [() if key is None else tuple(key) for key in keys]
@@ -259,9 +261,7 @@ def _parts(
 def _part(
     changes: _Changes, number: int | None, keys: tuple[str, ...] | None, cut: CutBody, *, is_flattened: bool
 ) -> EventPart:
-    if number is not None and not 0 <= number < len(cut.schemas):
-        raise NotPlain
-    schema = None if number is None else cut.schemas[number]
+    schema = cut.schema_of(number)
     read = row_members if is_flattened else block_members
     columns = EventColumns(
         changes.operations,

@@ -18,6 +18,7 @@ from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.shaped_changes import ChangeFacts
 from app.errors import RejectedInput
 from app.formats.debezium.columnar.schemas import NotPlain
+from app.formats.debezium.events import MONGODB
 from app.formats.debezium.source_block import source_position, source_table, source_time
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
@@ -127,7 +128,7 @@ def _decoded(written: Sequence[Raw]) -> list[_Block]:
         blocks = _DECODER.decode(document)
     except DECODE_ERRORS:
         raise NotPlain from None
-    if not is_all_decoded(document, _ENCODER.encode(blocks)):
+    if not is_all_decoded(document, _ENCODER.encode(blocks)) or any(block.connector == MONGODB for block in blocks):
         raise NotPlain
     return blocks
 
@@ -141,6 +142,8 @@ def _are_alike(written: Sequence[Raw], first: _Block) -> bool:
     template = bytes(written[0]).translate(None, _DIGITS)
     if b"\\u" in template:
         return False  # without its digits, an escape can mean anything
+    if _ENCODER.encode(MONGODB) in template:
+        return False  # another block can have the connector of the first one without its digits
     document = b",".join(written)
     if document.translate(None, _DIGITS) != b",".join([template] * len(written)):
         return False
