@@ -1,13 +1,15 @@
 """Write docs/performance.md and the tables of docs/sizing.md from the committed results.
 
 Run it as `python -m benchmarks.reports.report`. Given files, it first copies them to the committed results: a run of
-the suite with --results, a later run of some of its figures with --later, growth with --growth, and a run with the
+the suite with --results, later runs of some of its figures with --later, growth with --growth, and a run with the
 figure `costs`, for the sizing, with --sizing.
 """
 
 import argparse
 import shutil
 import sys
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +32,9 @@ from benchmarks.reports.results import (
 from benchmarks.reports.sizing import find_costs, sizing_tables
 
 REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
-REFERENCE_LATER: Final = REPOSITORY / "benchmarks" / "results" / "reference-goals.json"
+LATER_RUNS: Final = REPOSITORY / "benchmarks" / "results" / "later"
+"""The folder of runs whose figures replace those of REFERENCE; the newest run counts."""
+
 REFERENCE_GROWTH: Final = REPOSITORY / "benchmarks" / "results" / "reference-growth.json"
 REFERENCE_SIZING: Final = REPOSITORY / "benchmarks" / "results" / "reference-sizing.json"
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
@@ -86,12 +90,12 @@ does not grow, 1 that it grows in proportion. `make bench-plots` measures it.
 """
 
 
-def page(results: Results, growth: Growth | None, later: Results | None = None) -> str:
-    """Return the whole performance page. The figures of a `later` run replace those of `results`."""
-    shown = results if later is None else replace_figures(results, later)
+def page(results: Results, growth: Growth | None, later: Sequence[Results] = ()) -> str:
+    """Return the whole performance page. The figures of `later` runs, oldest first, replace those of `results`."""
+    shown = reduce(replace_figures, later, results)
     parts = [
         _BEFORE,
-        *([] if later is None else _later_setting(later)),
+        *_later_settings(later),
         "".join(f"- {line}\n" for line in setting_lines(results)),
         *filter(None, [caveats(results)]),
         _GOALS,
@@ -109,14 +113,19 @@ def page(results: Results, growth: Growth | None, later: Results | None = None) 
     return "\n".join(parts)
 
 
-def _later_setting(later: Results) -> list[str]:
-    names = ", ".join(f"`{figure.name}`" for figure in later.figures)
-    return [
-        f"The figures {names} were measured in this run:\n",
-        "".join(f"- {line}\n" for line in setting_lines(later)),
-        *filter(None, [caveats(later)]),
-        "All other figures were measured in an earlier run:\n",
-    ]
+def _later_settings(later: Sequence[Results]) -> list[str]:
+    """Describe the setting of each later run, newest first, with the figures that no run after it has."""
+    parts, told = [], set[str]()
+    for run in reversed(later):
+        names = [figure.name for figure in run.figures if figure.name not in told]
+        told.update(names)
+        if names:
+            parts += [
+                f"The figures {', '.join(f'`{name}`' for name in names)} were measured in this run:\n",
+                "".join(f"- {line}\n" for line in setting_lines(run)),
+                *filter(None, [caveats(run)]),
+            ]
+    return [*parts, "All other figures were measured in an earlier run:\n"] if parts else []
 
 
 def _growth_line(series: Series) -> str:
@@ -130,7 +139,7 @@ def committed_page() -> str | None:
     if not REFERENCE.exists():
         return None
     growth = read_growth(REFERENCE_GROWTH) if REFERENCE_GROWTH.exists() else None
-    later = read_results(REFERENCE_LATER) if REFERENCE_LATER.exists() else None
+    later = sorted(map(read_results, LATER_RUNS.glob("*.json")), key=lambda run: run.taken_at)
     return page(read_results(REFERENCE), growth, later)
 
 
@@ -166,10 +175,12 @@ def main() -> int:
         if arguments.results:
             _require_publishable(read_results(arguments.results), busy=arguments.busy)
             shutil.copyfile(arguments.results, REFERENCE)
-            REFERENCE_LATER.unlink(missing_ok=True)
+            shutil.rmtree(LATER_RUNS, ignore_errors=True)
         if arguments.later:
-            _require_publishable(read_results(arguments.later), busy=arguments.busy)
-            shutil.copyfile(arguments.later, REFERENCE_LATER)
+            later = read_results(arguments.later)
+            _require_publishable(later, busy=arguments.busy)
+            LATER_RUNS.mkdir(exist_ok=True)
+            shutil.copyfile(arguments.later, LATER_RUNS / f"{later.taken_at[:19].replace(':', '')}.json")
         if arguments.growth:
             draw(arguments.growth)
             shutil.copyfile(arguments.growth, REFERENCE_GROWTH)

@@ -177,7 +177,7 @@ def test_rough_results_are_not_published(
         tmp_path / "r.json",
         msgspec.structs.replace(sound, **(changed | {"machine": busy} if "machine" in changed else changed)),
     )
-    for name in ("REFERENCE", "REFERENCE_LATER", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
+    for name in ("REFERENCE", "LATER_RUNS", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
         monkeypatch.setattr(report, name, tmp_path / "published" / name)
     monkeypatch.setattr(sys, "argv", ["report", "--results", str(tmp_path / "r.json")])
     errors = io.StringIO()
@@ -190,21 +190,24 @@ def test_rough_results_are_not_published(
 
 def test_rough_results_are_published_with_the_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_results(tmp_path / "r.json", results(figure(), seconds=1.0))
-    for name in ("REFERENCE", "REFERENCE_LATER", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
+    for name in ("REFERENCE", "LATER_RUNS", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
         monkeypatch.setattr(report, name, tmp_path / name)
     monkeypatch.setattr(sys, "argv", ["report", "--busy", "--results", str(tmp_path / "r.json")])
     assert report.main() == 0
     assert "**Accuracy.**" in report.PAGE.read_text(encoding="utf-8")
 
 
-def test_figures_of_a_later_run_replace_those_of_the_first_and_the_page_names_both_runs() -> None:
+def test_figures_of_later_runs_replace_those_of_the_first_and_the_page_names_each_run() -> None:
     first = results(figure("bulk", value=(10, 20, 30)), figure("drain", value=(40, 50, 60)))
     later = msgspec.structs.replace(results(figure("bulk", value=(70, 80, 90)), figure("small")), taken_at="later")
-    text = page(first, growth=None, later=later)
+    newest = msgspec.structs.replace(results(figure("small", value=(1, 2, 3))), taken_at="last")
+    text = page(first, growth=None, later=[later, newest])
     assert "| Title of bulk | changes/s | 80 (70 to 90) |" in text
     assert "| Title of drain | changes/s | 50 (40 to 60) |" in text
     assert text.count("| Title of bulk |") == text.count("| Title of small |") == 1
-    assert "The figures `bulk`, `small` were measured in this run" in text
+    assert "| Title of small | changes/s | 2 (1 to 3) |" in text
+    assert text.index("The figures `small` were measured in this run") < text.index("taken last")
+    assert text.index("taken last") < text.index("The figures `bulk` were measured in this run")
     assert "taken later" in text
     assert f"taken {first.taken_at}" in text
 
