@@ -7,6 +7,7 @@ from typing import NewType, TypeAlias
 
 from app.domain.model.drop_plan import DropPlan
 from app.domain.model.names import TableName
+from app.domain.model.projection.audit_columns import History
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, RejectedInput
@@ -102,6 +103,15 @@ class Table:
     def has_images(self) -> bool:
         """True if every row of the table has a row image."""
         return self.options.keeps_images and self.images_complete
+
+    @property
+    def can_land_again(self) -> bool:
+        """True if the row images are the rows that the table landed, so that they can land again.
+
+        Incomplete images lack rows, or are older than these where a backfill died, and a history has more than the
+        newest row of a key.
+        """
+        return self.has_images and self.options.history is History.OFF
 
     def require_images(self) -> None:
         """Raise RejectedInput `no_row_images` unless every row of the table has a row image."""

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.projection.audit_columns import History
 from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Epoch, Generation, Table, TableState, former_generation
 from app.domain.model.table_options import InitialLoad
@@ -111,7 +110,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
         connection.execute(DELETE_SOURCES, keys)
     else:
         renewed = _begin_generation(connection, table, plan, marker_first=marker_first)
-        if plan.action is DropAction.RENAME and _lands_images(table):
+        if plan.action is DropAction.RENAME and table.can_land_again:
             landed_again = _stage_from_images(connection, table.generation, renewed)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
     record_event(connection, table, "drain", COMPLETIONS[plan.action], details=asdict(finished))
@@ -155,15 +154,6 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
     renewed = find_table_by_id(connection, table.table_id)
     assert renewed is not None
     return renewed
-
-
-def _lands_images(table: Table) -> bool:
-    """Tell whether row images are the rows that the table landed.
-
-    Incomplete images lack rows, or are older than these where a backfill died, and a history has more than the newest
-    row of a key.
-    """
-    return table.has_images and table.options.history is History.OFF
 
 
 def _stage_from_images(connection: sa.Connection, old: Generation, table: Table) -> int:

@@ -125,7 +125,7 @@ def buttons_of(head: TableHead, table: Table) -> tuple[ButtonView, ...]:
             action in (Action.RECREATE, Action.DROP),
         )
         for action, states in _OPEN_TO.items()
-        if table.state in states and (action is not Action.REBUILD or table.has_images)
+        if table.state in states and (action is not Action.REBUILD or table.can_land_again)
     )
 
 

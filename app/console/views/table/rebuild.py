@@ -65,7 +65,7 @@ class RebuildPageView:
     live: RebuildView | None
     refresh: str
     fields: PlanFields | None
-    """What the form begins with; None while the table is being rebuilt or checked, which takes no other plan."""
+    """What the form begins with; None while the table is being rebuilt, checked or dropped, and takes no plan."""
     columns: tuple[Column, ...]
     """The first present columns."""
     column_count: int
@@ -114,7 +114,7 @@ def rebuild_page(
         head=head,
         live=live,
         refresh=FRAGMENTS + head.path.removeprefix("/console") + "/rebuild",
-        fields=None if table.rebuild_due else fields,
+        fields=None if table.rebuild_due or table.state.deletes_folder else fields,
         columns=table.schema.columns[:MAX_LISTED_COLUMNS],
         column_count=len(table.schema.columns),
         notice=notice,
@@ -147,8 +147,8 @@ def confirm_rebuild(
 def _consequences(table: Table, rebuild: Rebuild, counts: TableCounts) -> Iterator[str]:
     """Yield what happens, in the order in which it happens."""
     yield (
-        f"A drain copies {text.amount(rebuild.rows_total or 0, 'row')} into generation {rebuild.next_generation}, by "
-        f"the plan of the dry run. That takes about {text.duration(rebuild.estimated_seconds)}."
+        f"A drain copies {text.amount(rebuild.rows_total or 0, 'row image')} into generation {rebuild.next_generation},"
+        f" by the plan of the dry run. That takes about {text.duration(rebuild.estimated_seconds)}."
     )
     yield "Meanwhile changes are accepted and published as before. If a row does not fit, nothing else changes."
     yield (
@@ -160,7 +160,7 @@ def _consequences(table: Table, rebuild: Rebuild, counts: TableCounts) -> Iterat
 
 
 def _text(rebuild: Rebuild, *, is_planned: bool) -> str:
-    copied = text.amount(rebuild.rows_done, "row")
+    images = text.amount(rebuild.rows_done, "row image")
     match rebuild.phase:
         case RebuildPhase.CHECKING:
             return "A drain reads the row images and finds out what would not fit. Nothing changes."
@@ -169,7 +169,7 @@ def _text(rebuild: Rebuild, *, is_planned: bool) -> str:
         case RebuildPhase.CHECKED if not is_planned:
             return "The columns or options of the table have changed since. Check the plan again."
         case RebuildPhase.CHECKED:
-            return f"The plan fits: {copied}. Copying takes about {text.duration(rebuild.estimated_seconds)}."
+            return f"The plan fits {images}. Copying takes about {text.duration(rebuild.estimated_seconds)}."
         case RebuildPhase.COPYING:
             return (
                 f"A drain copies the row images into generation {rebuild.next_generation}. Changes are accepted by the "
@@ -177,10 +177,10 @@ def _text(rebuild: Rebuild, *, is_planned: bool) -> str:
             )
         case RebuildPhase.REPLACING:
             return (
-                f"{copied} are copied. The drain deletes the former landing folder; then it publishes them, and behind "
-                "them the changes that are accepted now."
+                f"The rows of {images} are copied. The drain deletes the former landing folder; then it publishes them,"
+                " and behind them the changes that are accepted now."
             )
         case RebuildPhase.DONE:
-            return f"Generation {rebuild.next_generation} began with {copied}."
+            return f"Generation {rebuild.next_generation} has the rows of {images}, and all changes since."
         case RebuildPhase.FAILED:
             return "The table was not rebuilt and goes on as it was."

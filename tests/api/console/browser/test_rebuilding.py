@@ -42,7 +42,7 @@ def test_a_key_and_a_type_are_changed_by_the_forms_alone(chromium: Browser, tmp_
                 page.get_by_role("link", name="Rebuild by this plan…").click(timeout=SECONDS)
             page.get_by_label("Type the generation").fill("1")
             visitor.submit("Rebuild the table")
-            expect(page.get_by_text("Generation 2 began with 200 rows.")).to_be_visible(timeout=SECONDS)
+            expect(page.get_by_text("Generation 2 has the rows of 200 row images")).to_be_visible(timeout=SECONDS)
         found = site.gateway.status("sales.orders")
         assert (found["generation"], found["key_columns"]) == (2, ["region", "order_id"])
         assert found["published"]["rows"] == 200

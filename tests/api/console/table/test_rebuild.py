@@ -67,7 +67,7 @@ def test_a_checked_plan_is_carried_out_after_the_generation_is_typed_in(
     checked_by_a_drain(api_engine)
     page_text = browser.page(f"{ORDERS}/rebuild")
     check_markup(page_text)
-    assert "The plan fits: 5,000 rows. Copying takes about 1 min 1 s." in page_text
+    assert "The plan fits 5,000 row images. Copying takes about 1 min 1 s." in page_text
     for typed in (
         "\narea\nid<",
         "\namount: decimal(12,2) required\nnote: binary<",
@@ -106,6 +106,27 @@ def test_empty_fields_change_nothing(
     assert page.status_code == 200
     assert ("Columns and key stay as they are." in page.text) == (not fields)
     assert sql.value(api_engine, "SELECT plan FROM mirrorgate.rebuilds")["schema"]["key_columns"] == [key]
+
+
+def test_what_a_rebuild_has_read_is_not_called_landed(orders: Gateway, browser: Browser, api_engine: sa.Engine) -> None:
+    orders.post("/v1/tables/sales.orders/rebuild", params={"generation": 1}).raise_for_status()
+    read_by_a_drain(api_engine, 5_000)
+    for phase, ended, words in (
+        ("replacing", "NULL", "The rows of 5,000 row images are copied."),
+        ("done", "now()", "has the rows of 5,000 row images"),
+    ):
+        sql.run(api_engine, f"UPDATE mirrorgate.rebuilds SET phase = '{phase}', finished_at = {ended}")
+        assert words in browser.page(ORDERS)
+
+
+def test_a_plan_is_offered_to_tables_that_take_one(browser: Browser, orders: Gateway) -> None:
+    versions = {"row_images": "on", "history": "append_only"}
+    orders.register("sales.versions", {"id": "int64"}, ["id"], **versions).raise_for_status()
+    page = browser.page("/console/tables/sales.versions")
+    assert ("/recreate" in page, "/rebuild" in page) == (True, False)
+    assert 'name="keys"' in browser.page(f"{ORDERS}/rebuild")
+    orders.post("/v1/tables/sales.orders/recreate", params={"generation": 1}).raise_for_status()
+    assert 'name="keys"' not in browser.page(f"{ORDERS}/rebuild")
 
 
 def test_only_the_plan_that_the_page_showed_is_carried_out(
