@@ -51,7 +51,7 @@ MAX_CORRECTION_ROUNDS: Final = 100
 """Rounds of corrections before the switch, for a source that changes rows faster than they are corrected."""
 
 COPY_SECONDS_PER_CHECK: Final = 1.5
-"""How much longer copying takes than checking (decision 0068)."""
+"""How much longer copying takes than checking: 5.5 µs of a core for a row with publication, and 3.1 (decision 0068)."""
 
 TRANSACTION_SECONDS: Final = 600.0
 """Deleting what an attempt copied of a large table takes far longer than any other transaction."""
