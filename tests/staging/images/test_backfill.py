@@ -162,6 +162,15 @@ def test_a_backfill_continues_behind_the_block_that_it_had_done(engine: sa.Engin
     assert len(stored_images(engine, three)) == 6
 
 
+def test_a_backfill_that_died_before_its_first_row_is_continued_with_its_start(engine: sa.Engine, three: Table) -> None:
+    with pytest.raises(Died):
+        backfill_images(engine, three.name, dies_after(0, []))
+    left = progress_of(engine, three)
+    assert left.rows_done == 0
+    backfill_images(engine, three.name, lambda _: None)
+    assert progress_of(engine, three).started_at == left.started_at
+
+
 def test_only_one_process_runs_a_backfill_and_anyone_can_cancel_it(engine: sa.Engine, three: Table) -> None:
     def overtaken(progress: Backfill) -> None:
         if (progress.attempt, progress.batches_done) == (1, 1):

@@ -6,7 +6,7 @@ at 1 again after an option has discarded the images and the place.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Self, TypeAlias
@@ -128,15 +128,15 @@ class Place:
     def of(cls, backfill: Backfill, rows_left: int, batches_total: int) -> Self:
         """Return the place where a backfill has ended."""
         return cls(
-            backfill.step,
-            backfill.through_sequence,
-            backfill.rows_done + rows_left,
-            batches_total,
-            backfill.mirror_id,
-            backfill.mirror_version,
-            backfill.mirror_rows,
-            backfill.through_key,
-            backfill.rows_done,
+            step=backfill.step,
+            through_sequence=backfill.through_sequence,
+            rows_total=backfill.rows_done + rows_left,
+            batches_total=batches_total,
+            mirror_id=backfill.mirror_id,
+            mirror_version=backfill.mirror_version,
+            mirror_rows=backfill.mirror_rows,
+            through_key=backfill.through_key,
+            rows_done=backfill.rows_done,
         )
 
 
@@ -159,26 +159,13 @@ def is_same_attempt(one: Backfill | None, other: Backfill | None) -> bool:
     return (one.attempt, one.started_at) == (other.attempt, other.started_at)
 
 
-def begin_attempt(connection: sa.Connection, table: Table, place: Place) -> Backfill:
+def begin_attempt(connection: sa.Connection, table: Table, place: Place, *, is_new: bool) -> Backfill:
     """Begin at a place, under the sequence lock; an attempt of before cannot commit a step any more.
 
+    A backfill that is not new keeps the start of the one that it continues.
     A process that dies before the commit leaves the attempt of before.
     """
-    is_new = place.rows_done == 0
-    parameters = {
-        "table_id": table.table_id,
-        "generation": table.generation,
-        "is_new": is_new,
-        "step": place.step,
-        "mirror_id": place.mirror_id,
-        "mirror_version": place.mirror_version,
-        "mirror_rows": place.mirror_rows,
-        "through_key": place.through_key,
-        "through_sequence": place.through_sequence,
-        "rows_done": place.rows_done,
-        "rows_total": place.rows_total,
-        "batches_total": place.batches_total,
-    }
+    parameters = {"table_id": table.table_id, "generation": table.generation, "is_new": is_new, **asdict(place)}
     connection.execute(BEGIN_ATTEMPT, parameters)
     found = find_backfill(connection, table)
     assert found is not None

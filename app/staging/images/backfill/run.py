@@ -81,7 +81,9 @@ def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[B
     mirrored = None
     if present is not None and present.step is BackfillStep.MIRROR and behind.is_there:
         mirrored = _reopened(present, table, mirror)
+    is_new = True
     if present is not None and behind.is_there and (mirrored or present.step is not BackfillStep.MIRROR):
+        is_new = False
         to_copy = 0 if mirrored is None else mirrored.rows - present.mirror_rows
         place = Place.of(present, to_copy + behind.rows, behind.last)
     elif whole.is_there:
@@ -95,7 +97,7 @@ def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[B
         locked, _ = locked_table(connection, table)
         if not is_same_attempt(find_backfill(connection, locked), present):
             raise RejectedInput(Code.BACKFILL_STOPPED, "the backfill was begun anew, or its images were discarded")
-        return begin_attempt(connection, locked, place), mirrored
+        return begin_attempt(connection, locked, place, is_new=is_new), mirrored
 
 
 def _reopened(present: Backfill, table: Table, mirror: MirrorReader | None) -> MirroredRows | None:
