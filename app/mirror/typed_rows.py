@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from app.domain.model.table_schema import Column
 from app.errors import Code, RejectedInput
@@ -64,7 +65,9 @@ class VersionRows:
             if position is None:
                 raise RejectedInput(Code.NOT_MIRRORED, f"the target has a Delta table {table} of another writer")
             fragments = sorted(arrow_dataset(delta).get_fragments(), key=lambda fragment: fragment.path)
-            files = [(fragment, fragment.count_rows()) for fragment in fragments]
+            # An older version is looked at file by file, because a vacuum may have deleted some.
+            recorded = _recorded_rows(delta) if version is None else {}
+            files = [(one, recorded[one.path] if one.path in recorded else one.count_rows()) for one in fragments]
         rows = sum(rows for _, rows in files)
         return cls(
             table, str(delta.metadata().id), delta.version(), position.generation, position.file_number, rows, files
@@ -92,6 +95,15 @@ class VersionRows:
             batch, skip = read.slice(skip), max(0, skip - read.num_rows)
             if batch.num_rows:
                 yield _typed(batch, columns)
+
+
+def _recorded_rows(delta: DeltaTable) -> dict[str, int]:
+    """Return the numbers of rows that the log has, by the path of the data file; a writer may leave them out."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    if "num_records" not in actions.column_names:
+        return {}
+    numbers = zip(actions.column("path").to_pylist(), actions.column("num_records").to_pylist(), strict=True)
+    return {path: rows for path, rows in numbers if rows is not None}
 
 
 def _typed(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[pa.Array]:

@@ -218,6 +218,20 @@ def test_a_version_that_is_gone_is_replaced_by_the_newest(
     assert len(names(engine)) == 5
 
 
+def test_the_newest_version_is_opened_without_reading_its_files_and_an_older_one_with_them(
+    engine: sa.Engine, mirrored: MirroredTable
+) -> None:
+    name = current(engine, "t").name
+    opened = mirrored.reader(name, None)
+    assert (opened.rows, mirrored.reader(name, opened.version).rows) == (5, 5)
+    for data in Path(mirrored.target.location).rglob("part-*.parquet"):
+        data.unlink()
+    assert mirrored.reader(name, None).rows == 5
+    with rejected() as rejection:
+        mirrored.reader(name, opened.version)
+    assert rejection.code is Code.UNKNOWN_VERSION
+
+
 def test_a_table_that_no_mirror_has_reported_in_this_generation_is_rejected(
     engine: sa.Engine, mirrored: MirroredTable
 ) -> None:
