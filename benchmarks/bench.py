@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from benchmarks.gateway import Gateway, running_gateway
@@ -24,9 +25,9 @@ class Bench:
     show_status: Callable[[str], None]
     """Shows the step that is running."""
 
-    def scaled(self, size: int, *, least: int) -> int:
-        """Return `size`, which is meant for scale 1, at this scale."""
-        return max(least, round(size * self.scale))
+    def scaled(self, size: int, *, least: int, most: float = inf) -> int:
+        """Return `size`, which is meant for scale 1, at this scale, within these limits."""
+        return int(min(most, max(least, round(size * self.scale))))
 
     def each_run(self, what: str) -> Iterator[int]:
         """Yield the numbers of the runs, from 1, and show each as it begins."""

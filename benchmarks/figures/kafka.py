@@ -26,7 +26,8 @@ _Answer = TypeVar("_Answer", int, str)
 def measure(bench: Bench) -> list[Figure]:
     """Measure one bridge and the load generator on one API process, in turn, and a consumer that only reads."""
     title = f"Kafka bridge: durable changes of {TOPICS * PARTITIONS} partitions, messages of 1.47 kB"
-    with bench.gateway() as gateway, _topics(bench.scaled(PER_PARTITION, least=15_000)) as cluster:
+    per_partition = bench.scaled(PER_PARTITION, least=15_000, most=PER_PARTITION)
+    with bench.gateway() as gateway, _topics(per_partition) as cluster:
         api, goal = gateway.start_api(), Goal(0.7, at_least=True)
         return [measure_bridge(bench, gateway, api, "kafka", title, cluster.prepare, goal)]
 

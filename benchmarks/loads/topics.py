@@ -22,7 +22,7 @@ TOPICS: Final = 2
 PARTITIONS: Final = 4
 """Of a topic that the mock cluster creates."""
 PER_PARTITION: Final = 30_000
-"""Messages of a run at scale 1."""
+"""Messages of a run at scale 1 and above: of more, the cluster would drop the first ones."""
 _MESSAGES: Final = 1_000
 
 

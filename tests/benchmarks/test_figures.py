@@ -1,7 +1,10 @@
 """The arithmetic of figures: medians, ratios run by run, goals."""
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks.bench import Bench
 from benchmarks.loads.driver import percentile
 from benchmarks.reports.figure import Figure, Goal, Measured, Of, readable
 from tests.benchmarks.results_samples import figure
@@ -82,3 +85,9 @@ def test_a_percentile_is_one_of_the_values(share: float, expected: float) -> Non
 )
 def test_values_are_shown_in_one_notation(number: float, text: str) -> None:
     assert readable(number) == text
+
+
+@pytest.mark.parametrize(("scale", "size"), [(0.1, 15_000), (0.8, 24_000), (1, 30_000), (3, 30_000)])
+def test_a_backlog_grows_with_the_scale_within_its_limits(tmp_path: Path, scale: float, size: int) -> None:
+    bench = Bench(1, 1, scale, tmp_path, print)
+    assert bench.scaled(30_000, least=15_000, most=30_000) == size

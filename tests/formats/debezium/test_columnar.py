@@ -12,18 +12,23 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from app.domain.model.change import Operation
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import BinaryEncoding
-from app.domain.model.table_schema import Column, ColumnType
+from app.domain.model.table_schema import Column, ColumnType, SchemaVersion
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_reading import ValueReading
 from app.formats.debezium.columnar.events import EventBody, decode_events
+from app.formats.debezium.columnar.images import EventReader
 from app.formats.debezium.columnar.schemas import NotPlain, cut_schemas
 from app.formats.debezium.columnar.values import reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField, read_schema
 from app.formats.debezium.events import Form, form_of, may_be_event, unwrap
+from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.values import field_reader
 from app.formats.json.keyed import is_record
 from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
+from tests.support.samples.schemas import schema_of
 
 ROW = {"id": 1, "note": 'a "schema":{} "payload":'}
 COLUMNS = {"id": "int64", "note": "string"}
@@ -105,6 +110,31 @@ def test_flattened_rows_say_their_table_and_operation() -> None:
     assert facts.positions == ["lsn=7", "lsn=7", "lsn=9"]
 
 
+def test_a_time_that_may_be_minus_zero_is_left_to_the_exact_path() -> None:
+    times = {"__source_ts_us": 0, "__ts_us": 7, "__source_ts_ms": 1767605400000}
+    plain = body(ROW | times | {"__op": "c", "__table": "t"})
+    facts = decode_events(plain, None).parts[0].columns.facts()
+    assert facts is not None
+    assert facts.times == [0]
+    with pytest.raises(NotPlain):
+        decode_events(plain.replace(b'"__source_ts_us":0', b'"__source_ts_us":-0'), None)
+
+
+@pytest.mark.parametrize("added", [[], [[]], {}, 1.5])
+def test_an_added_field_that_is_no_scalar_is_left_to_the_exact_path(added: Any) -> None:
+    place = (TableId(1), TableName.parse("s.t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    table = Table(*place, schema_of(COLUMNS, ("id",)))
+    told = {"__op": "c", "__table": "t"}
+
+    def read(value: Any) -> Sequence[Any]:
+        [part] = decoded(ROW | told | {"__source_x": value}).parts
+        return EventReader(table, None, DebeziumReading(), part.added).read([part.columns])
+
+    assert len(read("x")[0].shapes) == 1
+    with pytest.raises(NotPlain):
+        read(added)
+
+
 TELLING_KEYS = ["op", "before", "source", "ts_ms", "ddl", "databaseName", "status", "id", "type", "aggregate_type"]
 OTHER_KEYS = ["specversion", "data", "schema", "payload", "key", "value", "__op", "timestamp", "name"]
 
@@ -164,6 +194,7 @@ def test_no_written_number_makes_up_for_a_schema_in_an_image(number: int) -> Non
         body(keyed({"schema": number, "payload": {"id": 2}}, {"schema": None, "payload": changed})),
         body(keyed({"schema": number, "payload": {"id": 2}}, changed)),
         body({"schema": number, "payload": ROW_WITH_SCHEMA | {"__table": "t"}}),
+        body({"schema": number, "payload": None}, {"schema": None, "payload": changed}),
     ):
         with pytest.raises(NotPlain):
             decode_events(written, None)
@@ -233,6 +264,20 @@ def test_a_column_is_read_as_its_values_are(field: ConnectField, declared: str, 
             one_by_one if one_by_one == "rejected" else _answer(lambda: convert(source_values, column.type, reading))
         )
         assert _answer(lambda: type_column(values)) == typed
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1_024, ["0.00", None]), (1_025, "rejected")])
+def test_a_decimal_has_as_many_bytes_as_values_alone_may_have(size: int, expected: Any) -> None:
+    field = _field("org.apache.kafka.connect.data.Decimal", "bytes", scale="2")
+    column = Column("x", ColumnType.parse("decimal(12,2)"), True)
+    read = field_reader(field, column, BinaryEncoding.HEX)
+    assert read is not None
+    type_column = typing_of_columns(field, column, read, ValueReading("UTC"))
+    assert type_column is not None
+    values = [b64encode(bytes(size)).decode(), None]
+    assert _answer(lambda: reader_of_columns(field, read)(values)) == expected
+    typed = _answer(lambda: type_column(values).cast("string").to_pylist())
+    assert typed == expected
 
 
 def _answer(call: Any) -> Any:

@@ -173,7 +173,7 @@ def decode_events(body: bytes, keyed: bool | None) -> EventBody:
     if form.has_schema:
         schemas = [None if event is None else event.schema for event in events]
         events = [None if event is None else event.payload for event in events]
-    if numbers + sum(number is not None for number in schemas) != cut.cuts:
+    if numbers + cut.count(schemas) != cut.cuts:
         raise NotPlain  # a schema is in another place
     if form.is_flattened:
         events = [None if event == _NULL else event for event in events]
@@ -226,9 +226,7 @@ def _key_names(written: Sequence[Raw], cut: CutBody) -> tuple[list[tuple[str, ..
         raise NotPlain
     numbers = 0
     if has_schema:
-        for number in {key.schema for key in keys}:
-            cut.schema_of(number)
-        numbers = sum(key.schema is not None for key in keys)
+        numbers = cut.count([key.schema for key in keys])
         keys = [key.payload for key in keys]
     names = [() if key is None else tuple(key) for key in keys]
     if any(name.startswith(INTERNAL_KEYS) for distinct in {*names} for name in distinct):

@@ -307,10 +307,10 @@ def _decoder(
 ) -> msgspec.json.Decoder[list[msgspec.Struct]]:
     """Return a decoder of images with values of these types, all of which are required unless there is a default.
 
-    They can have the `others` as well.
+    They can have the `others` as well, as texts, integers or booleans: the exact path bounds nested values.
     """
     renamed = {f"column_{at}": name for at, name in enumerate((*names, *others))}
     fields: list[tuple[Any, ...]] = [(f"column_{at}", of_value, *default) for at, of_value in enumerate(types)]
-    fields += [(f"column_{at}", Any, UNSET) for at in range(len(names), len(renamed))]
+    fields += [(f"column_{at}", _SCALAR | UnsetType, UNSET) for at in range(len(names), len(renamed))]
     image = msgspec.defstruct("Image", fields, rename=renamed, gc=False, forbid_unknown_fields=True)
     return msgspec.json.Decoder(GenericAlias(list, (image,)), float_hook=exact_fraction)

@@ -55,6 +55,12 @@ class CutBody(NamedTuple):
             raise NotPlain
         return self.schemas[number - _FIRST]
 
+    def count(self, numbers: Sequence[int | None]) -> int:
+        """Return how many schemas were replaced by these numbers. Raises NotPlain for another number."""
+        for number in {*numbers}:
+            self.schema_of(number)
+        return len(numbers) - numbers.count(None)
+
 
 class _Known(NamedTuple):
     """A schema of a body, as it is written and as it is replaced."""

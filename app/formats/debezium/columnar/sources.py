@@ -163,7 +163,7 @@ def _table(block: _Block) -> SourceName | None:
 
 
 def _with_known_zeros(members: Sequence[SourceMembers], content: bytes) -> Sequence[SourceMembers]:
-    if any(0 in each.values() for each, _ in members) and keep_minus_zeros(content) is not content:
+    if any(0 in part.values() for each in members for part in each) and keep_minus_zeros(content) is not content:
         raise NotPlain
     return members
 

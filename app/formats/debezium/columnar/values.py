@@ -21,7 +21,7 @@ from app.domain.rows.conversion.value_reading import ValueReading
 from app.domain.rows.shaped_changes import TypeColumn
 from app.formats.debezium.connect_schema import DECIMAL, ConnectField
 from app.formats.debezium.times import READERS
-from app.formats.debezium.values import ReadValue
+from app.formats.debezium.values import MAX_DECIMAL_BYTES, ReadValue
 
 ReadColumn: TypeAlias = Callable[[Sequence[Any]], Sequence[SourceValue]]
 """Reads the values of a column, None for NULL. Raises ValueError, as a reader of values does."""
@@ -152,8 +152,9 @@ def _decimal_numbers(values: Sequence[Any], scale: int) -> pa.Decimal128Array | 
         contents = [None if value is None else binascii.a2b_base64(value, strict_mode=True) for value in values]
     except ValueError:
         return None
-    unscaled = [None if content is None else int.from_bytes(content, "big", signed=True) for content in contents]
-    numbers = None if b"" in contents else _integers(unscaled)
+    if b"" in contents or max(map(len, filter(None, contents)), default=1) > MAX_DECIMAL_BYTES:
+        return None
+    numbers = _integers([None if content is None else int.from_bytes(content, signed=True) for content in contents])
     if numbers is None:
         return None
     digits = pc.cast(numbers, pa.decimal128(_MAX_DIGITS, 0))
