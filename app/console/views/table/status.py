@@ -20,6 +20,7 @@ from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableState
 from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, remedy_in
+from app.staging.images.backfill.progress import Backfill
 from app.staging.images.size import ImagesSize
 from app.staging.ledger.fabric_status import FabricStatus
 from app.staging.ledger.failures import TableFailure
@@ -62,6 +63,8 @@ class TableFacts:
     """The newest load sessions, the newest first."""
     images: ImagesSize | None
     """The row images, if the table keeps any."""
+    backfill: Backfill | None
+    """The last backfill of the present generation's row images."""
 
 
 @dataclass(frozen=True, slots=True)

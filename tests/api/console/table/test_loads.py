@@ -1,4 +1,4 @@
-"""Load sessions and row images on the page of a table: how far they are, and how a load is aborted."""
+"""Load sessions, row images and their backfill on the page of a table: how far they are, and how a load is aborted."""
 
 import re
 from uuid import uuid4
@@ -6,9 +6,19 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
+from app.domain.model.table import BatchSequence
+from app.staging.images.backfill.progress import (
+    BackfillState,
+    BackfillStep,
+    Place,
+    begin_attempt,
+    end_backfill,
+    find_backfill,
+)
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, check_markup
+from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 
 PRICES = "/console/tables/sales.prices"
@@ -43,6 +53,22 @@ def test_the_open_load_is_shown_with_its_rows_and_expiry(browser: Browser, sign_
     assert "/abort" not in reader.page(PRICES)
     assert reader.get(f"{PRICES}/loads/{load}/abort").status_code == 403
     assert reader.submit(f"{PRICES}/loads/{load}/abort").status_code == 403
+
+
+def test_the_backfill_of_row_images_is_shown(sign_in: SignIn, api_engine: sa.Engine, load: str) -> None:
+    reader, table = sign_in("read"), current(api_engine, "sales.prices")
+    assert "Backfill of row images" not in reader.page(PRICES)
+    with api_engine.begin() as connection:
+        begin_attempt(connection, table, Place(BackfillStep.PAYLOADS, BatchSequence(7), 5_000, 9, rows_done=1_200))
+    page = reader.page(PRICES)
+    check_markup(page)
+    for words in (">running<", "1,200 of 5,000", "7 of 9", "backfill-images</code> again"):
+        assert words in page
+    with api_engine.begin() as connection:
+        backfill = find_backfill(connection, table)
+        assert backfill is not None
+        end_backfill(connection, backfill, BackfillState.FAILED, "the mirror is <gone>")
+    assert "<bdi>the mirror is &lt;gone&gt;</bdi>" in reader.page("/console/fragments/tables/sales.prices")
 
 
 def test_a_load_is_aborted_after_a_page_that_says_what_stays(sign_in: SignIn, gateway: Gateway, load: str) -> None:

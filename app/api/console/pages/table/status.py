@@ -18,6 +18,7 @@ from app.console.views.table.operations import buttons_of, notice_of
 from app.console.views.table.status import StatusPageView, StatusView, TableFacts, fragment_of, status_of
 from app.domain.fabric.trouble import fabric_trouble
 from app.staging.connection.database import Connection, translated_errors
+from app.staging.images.backfill.progress import find_backfill
 from app.staging.images.size import image_sizes
 from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.ledger.fabric_status import fabric_statuses
@@ -81,6 +82,7 @@ def _live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> S
         backlog_share=0.0 if backlog is None else backlog.share_of(seen.table),
         loads=list_loads(connection, seen.table)[:MAX_LOADS],
         images=image_sizes(connection, [table_id] if seen.table.options.keeps_images else []).get(table_id),
+        backfill=find_backfill(connection, seen.table),
     )
     buttons = buttons_of(seen.head, seen.table) if seen.is_admin else ()
     return status_of(seen.head, facts, buttons, live_rebuild(connection, seen), may_send=seen.may_send)
