@@ -252,6 +252,8 @@ class KafkaBridge:
                 self._flow(consumer.pause, partition)
             else:
                 self._begin(partition)
+                # librdkafka keeps a partition paused that this process had paused before it was revoked.
+                self._flow(consumer.resume, partition)
         self.log.info("partitions_assigned", partitions=_names(assigned))
 
     def _on_revoke(self, _: Consumer, revoked: list[TopicPartition]) -> None:

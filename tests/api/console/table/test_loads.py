@@ -59,7 +59,8 @@ def test_the_backfill_of_row_images_is_shown(sign_in: SignIn, api_engine: sa.Eng
     reader, table = sign_in("read"), current(api_engine, "sales.prices")
     assert "Backfill of row images" not in reader.page(PRICES)
     with api_engine.begin() as connection:
-        begin_attempt(connection, table, Place(BackfillStep.PAYLOADS, BatchSequence(7), 5_000, 9, rows_done=1_200))
+        place = Place(BackfillStep.PAYLOADS, BatchSequence(7), 5_000, 9, rows_done=1_200)
+        begin_attempt(connection, table, place, is_new=True)
     page = reader.page(PRICES)
     check_markup(page)
     for words in (">running<", "1,200 of 5,000", "7 of 9", "backfill-images</code> again"):
