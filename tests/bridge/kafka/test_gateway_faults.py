@@ -75,6 +75,23 @@ def test_while_the_gateway_is_away_the_bridge_waits_with_bounded_memory_and_few_
     assert ids(api_engine, "g.away") == [*range(1_001)]
 
 
+def test_a_partition_that_comes_back_while_it_was_paused_is_read(
+    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "g.back")
+    cluster.create_topic("g_back", partitions=2)
+    for number in range(2):
+        cluster.produce("g_back", [Record(row(number), partition=number)])
+    topic = {"topic": "g_back", "format": "rows", "table": "g.back"}
+    with door(api_address) as opened, run(topic, group="back", url=opened.url) as bridge:
+        bridge.wait(lambda: len(bridge.bridge.reasons()) == 2)
+        with run(topic, group="back") as other:
+            bridge.wait(lambda: bridge.events("partitions_revoked"))
+            opened.is_open = True
+            bridge.wait(lambda: len(bridge.events("partitions_assigned")) > 1)
+            other.wait(lambda: sorted(ids(api_engine, "g.back")) == [0, 1])
+
+
 def test_requests_whose_answers_are_lost_land_once(
     cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
 ) -> None:
