@@ -132,7 +132,7 @@ TABLES: Final = Section(
         ),
         Graph(
             "Ended load sessions",
-            "Those that requests ended, by state, and those that a drain ended because nobody continued them.",
+            "Load sessions that requests ended, by state, and idle or expired ones that a drain ended.",
             {
                 "{{state}}": "sum by (state) (increase(mirrorgate_ended_loads_total[$__rate_interval]))",
                 "stale": "sum(increase(mirrorgate_drain_stale_loads_total[$__rate_interval]))",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MAX_NAMED: Final = 20
 _ABOUT_STOPPING: Final = (
-    "Fabric stops replication and keeps the Delta tables. A later start begins anew: Fabric reads every table "
+    "Fabric stops replication and keeps the Delta tables. A later start copies everything: Fabric reads every table "
     "from its first file again, and it has purged the files that it processed more than 7 days ago."
 )
 _ABOUT_PAUSED: Final = (

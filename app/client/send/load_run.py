@@ -1,9 +1,10 @@
 """Send one file as a load session: begin, send, complete; continue after a crash.
 
 The state folder has a file for each table with an unfinished load: its id, the file that is loaded, and how many of its
-messages are durable. It is on disk before the load begins. A load that the gateway does not know begins anew, with all
-messages. Messages that are sent again are upserts of the same values in the same order, so the count may lag behind;
-each request has an idempotency key made of the load, its place and its body, so most are recognized.
+messages are durable. It is on disk before the load begins. If the gateway does not know the load, the command begins
+another one and sends all messages. Messages that are sent again are upserts of the same values in the same order, so
+the count may lag behind; each request has an idempotency key made of the load, its place and its body, so most are
+recognized.
 """
 
 import os

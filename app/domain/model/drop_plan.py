@@ -31,7 +31,7 @@ class DropPlan:
     options: TableOptions | None = None
     new_name: TableName | None = None
     stays_paused: bool = False
-    """True if a rebuilt table was paused and is to be paused again."""
+    """True if the table was paused before its rebuild; the rebuild then pauses it again."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as it is stored."""

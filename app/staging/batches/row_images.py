@@ -212,7 +212,8 @@ def move_row_images(
 def discard_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> bool:
     """Delete at most MAX_DISCARDED_AT_ONCE row images of a generation, under the sequence lock; return if none is left.
 
-    Retention deletes those that are left, once the table keeps none. A backfill ends, and the next one begins anew.
+    Retention deletes those that are left, once the table keeps none. A running backfill ends; the next
+    one starts from its first row.
     """
     keys = {"table_id": table_id, "generation": generation}
     connection.execute(FORGET_BACKFILL, {"table_id": table_id})

@@ -253,7 +253,7 @@ def _discard_images(connection: sa.Connection, table: Table, options: TableOptio
     if table.options.keeps_images:
         raise RejectedInput(
             Code.OLD_ROW_IMAGES,
-            f"the row images of {table.name} are not complete, and are too many to begin anew in one request",
+            f"the row images of {table.name} are not complete, and are too many to delete in one request",
             remedy=f"Complete them with `mirrorgate tables backfill-images {table.name}`. Or set row_images=off, and "
             "set partial_updates=complete when the drain has deleted them.",
         )

@@ -3,7 +3,7 @@
 It comes from a fork server that has imported everything, so a killed one is replaced within a moment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -109,7 +109,10 @@ def _serve(pipe: Connection, database_url: str, zone: str, worker_id: UUID) -> N
     config = BuildConfig(database_url, ZoneAddress(zone), FileLayout(False, "zstd"))
     with ExitStack() as stack:
         stack.enter_context(builds_in_process())
-        run_tasks = lambda _, orders: [rebuild_run.copy_part(config, order) for order in orders]  # noqa: E731
+
+        def run_tasks(_: RebuildRun, orders: Sequence[parts.PartOrder]) -> list[parts.PartResult]:
+            return [rebuild_run.copy_part(config, order) for order in orders]
+
         stack.enter_context(patch.object(RebuildRun, "_run_tasks", run_tasks))
         stack.enter_context(patch.multiple(rebuild_run, ROWS_PER_PART=4, MAX_LAST_CORRECTIONS=2, PARTS_PER_TASK=2))
         for step, (owner, name) in _STEPS.items():

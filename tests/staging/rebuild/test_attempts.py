@@ -1,6 +1,6 @@
 """An attempt to rebuild a table that another one has replaced changes nothing any more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -28,7 +28,7 @@ from app.staging.rebuild.progress import (
 from app.staging.rebuild.touched_rows import count_touched
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import open_cycle
-from spark_jobs.rebuilding.parts import copy_part
+from spark_jobs.rebuilding.parts import PartOrder, PartResult, copy_part
 from spark_jobs.rebuilding.rebuild_run import RebuildRun
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
@@ -148,7 +148,10 @@ def test_an_attempt_is_over_if_postgres_has_lost_one_of_its_parts(
     monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", lost_then_counted)
     monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.MAX_LAST_CORRECTIONS", 0)
     monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.ROWS_PER_PART", 2)
-    copy_all = lambda run, orders: [copy_part(run.builder.config, order) for order in orders]  # noqa: E731
+
+    def copy_all(run: RebuildRun, orders: Sequence[PartOrder]) -> list[PartResult]:
+        return [copy_part(run.builder.config, order) for order in orders]
+
     monkeypatch.setattr(RebuildRun, "_run_tasks", copy_all)
     with pytest.raises(AttemptIsOver):
         run.run(table_id(engine))

@@ -183,4 +183,4 @@ def _text(rebuild: Rebuild, *, is_planned: bool) -> str:
         case RebuildPhase.DONE:
             return f"Generation {rebuild.next_generation} has the rows of {images}, and all changes since."
         case RebuildPhase.FAILED:
-            return "The table was not rebuilt and goes on as it was."
+            return "The table was not rebuilt. Nothing changed."

@@ -96,7 +96,10 @@ def _document(written: Sequence[Raw]) -> bytes:
 
 
 def _operation(row: _Added) -> Operation | None:
-    operation = Operation.MERGE if row.op is UNSET or row.op is None else OPERATIONS.get(row.op)  # type: ignore[arg-type]
+    if isinstance(row.op, str):
+        operation = OPERATIONS.get(row.op)
+    else:
+        operation = Operation.MERGE if row.op is UNSET or row.op is None else None
     return Operation.DELETE if operation is not None and row.deleted in (True, "true") else operation
 
 

@@ -54,7 +54,7 @@ END_BACKFILL = sa.text("""
 
 
 class BackfillState(StrEnum):
-    """Whether a backfill goes on. A running one can be that of a process that died."""
+    """The state of a backfill. A running one can belong to a process that died."""
 
     RUNNING = "running"
     DONE = "done"

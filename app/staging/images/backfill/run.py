@@ -96,7 +96,9 @@ def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[B
     with translated_errors(), engine.begin() as connection:
         locked, _ = locked_table(connection, table)
         if not is_same_attempt(find_backfill(connection, locked), present):
-            raise RejectedInput(Code.BACKFILL_STOPPED, "the backfill was begun anew, or its images were discarded")
+            raise RejectedInput(
+                Code.BACKFILL_STOPPED, "another process began the backfill again, or its images were deleted"
+            )
         return begin_attempt(connection, locked, place, is_new=is_new), mirrored
 
 
