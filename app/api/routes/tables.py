@@ -19,7 +19,7 @@ from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import count_row_images
 from app.staging.batches.staged_blocks import find_batch
-from app.staging.connection.database import translated_errors
+from app.staging.connection.database import read_snapshot, translated_errors
 from app.staging.ledger.files import list_files
 from app.staging.tables.registration import RegistrationOutcome, register_table
 from app.staging.tables.registration_events import record_registration
@@ -71,7 +71,7 @@ def put_table(
 )
 def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
     """Return the status of each table, and of the mirrored database."""
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), read_snapshot(gateway.engine) as connection:
         visible = [table for table in list_tables(connection) if principal.may_touch(table.name)]
         return TablesModel(tables=table_statuses(connection, visible), fabric=fabric_model(connection))
 
@@ -85,7 +85,7 @@ def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
 )
 def get_table(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableModel:
     """Return the status of a table."""
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), read_snapshot(gateway.engine) as connection:
         return table_statuses(connection, [visible_table(connection, table, principal)])[0]
 
 

@@ -12,6 +12,7 @@ from app.api.schemas.operations import RebuildModel
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.model.table import TableState
 from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep
+from app.staging.images.size import ImagesSize
 
 
 class LagModel(Model):
@@ -90,6 +91,11 @@ class RowImagesSizeModel(Model):
     rows: int
     exact: bool = Field(description="False if `rows` is an estimate.")
     bytes: int = Field(description="An estimate of the room that they take in Postgres.")
+
+    @classmethod
+    def of(cls, images: ImagesSize) -> "RowImagesSizeModel":
+        """Return the size of row images as the API shows it."""
+        return cls(complete=images.is_complete, rows=images.rows, exact=images.is_exact, bytes=images.bytes)
 
 
 class BackfillModel(Model):

@@ -20,62 +20,27 @@ from app.api.schemas.status import (
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.fabric.remedies import remedy_for
 from app.domain.fabric.trouble import fabric_trouble
-from app.domain.loads.load_session import LoadSession
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table
+from app.staging.attention.table_facts import TableFacts, find_facts
 from app.staging.connection.database import Connection
-from app.staging.images.backfill.progress import Backfill, find_backfills
-from app.staging.images.size import ImagesSize, image_sizes
 from app.staging.ledger.fabric_database import fabric_database
-from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
-from app.staging.ledger.failures import TableFailure, failing_tables
-from app.staging.loads.sessions import open_loads
-from app.staging.mirror.progress import MirrorProgress, mirror_progress
-from app.staging.rebuild.progress import Rebuild, find_rebuilds
-from app.staging.tables.status import TableCounts, count_tables
+from app.staging.ledger.fabric_status import FabricStatus
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """Return state, lag and reconciliation of these tables, in their order. Eight queries, however many they are."""
-    table_ids = [table.table_id for table in tables]
-    counts, processed = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
-    failing, mirrored = failing_tables(connection, table_ids), mirror_progress(connection, table_ids)
-    loads = open_loads(connection, table_ids)
-    images = image_sizes(connection, [table.table_id for table in tables if table.options.keeps_images])
-    backfills, rebuilds = find_backfills(connection, table_ids), find_rebuilds(connection, table_ids)
-    return [
-        _status(
-            table,
-            counts[table_id],
-            processed.get(table_id),
-            failing.get(table_id),
-            mirrored.get(table_id),
-            loads.get(table_id),
-            images.get(table_id),
-            backfills.get(table_id),
-            rebuilds.get(table_id),
-        )
-        for table, table_id in zip(tables, table_ids, strict=True)
-    ]
+    """Return state, lag and reconciliation of these tables, in their order."""
+    return [_status(facts) for facts in find_facts(connection, tables)]
 
 
-def _status(
-    table: Table,
-    counts: TableCounts,
-    processed: FabricStatus | None,
-    failing: TableFailure | None,
-    mirrored: MirrorProgress | None,
-    load: LoadSession | None,
-    images: ImagesSize | None,
-    backfill: Backfill | None,
-    rebuild: Rebuild | None,
-) -> TableModel:
+def _status(facts: TableFacts) -> TableModel:
+    table, counts = facts.table, facts.counts
     return TableModel(
         table=str(table.name),
         generation=table.generation,
         state=table.state,
         state_reason=counts.state_reason,
-        failing=None if failing is None else FailingModel(**asdict(failing)),
+        failing=None if facts.failure is None else FailingModel(**asdict(facts.failure)),
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,
         options=TableOptionsModel(**table.options.to_json()),
@@ -93,16 +58,12 @@ def _status(
             rows=counts.published_rows,
             files=counts.published_files,
         ),
-        processed=None if processed is None else _processed(processed),
-        mirror=None if mirrored is None else MirrorModel.of(mirrored),
-        load=None if load is None else LoadModel.of(load, str(table.name)),
-        row_images=None
-        if images is None
-        else RowImagesSizeModel(
-            complete=images.is_complete, rows=images.rows, exact=images.is_exact, bytes=images.bytes
-        ),
-        backfill=None if backfill is None else BackfillModel.of(backfill),
-        rebuild=None if rebuild is None else RebuildModel.of(rebuild),
+        processed=None if facts.fabric is None else _processed(facts.fabric),
+        mirror=None if facts.mirror is None else MirrorModel.of(facts.mirror),
+        load=None if facts.load is None else LoadModel.of(facts.load, str(table.name)),
+        row_images=None if facts.images is None else RowImagesSizeModel.of(facts.images),
+        backfill=None if facts.backfill is None else BackfillModel.of(facts.backfill),
+        rebuild=None if facts.rebuild is None else RebuildModel.of(facts.rebuild),
         dead_letters=WaitingLettersModel(
             waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)
         ),

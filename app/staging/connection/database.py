@@ -3,6 +3,8 @@
 Staging's callers import `Engine` and `Connection` from here, so that SQLAlchemy stays inside staging.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,6 +25,7 @@ __all__ = [
     "installation_id",
     "open_engine",
     "pin_marker_position",
+    "read_snapshot",
     "session_settings",
     "translated_errors",
 ]
@@ -100,6 +103,15 @@ def open_engine(
     sa.event.listen(engine, "handle_error", _replace_connections)
     _bound_ping(engine.dialect)
     return engine
+
+
+@contextmanager
+def read_snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """Begin a transaction that only reads, and whose statements all see the database as it was at one moment."""
+    with engine.connect() as session:
+        connection = session.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with connection.begin():
+            yield connection
 
 
 def check_database_url(database_url: str) -> None:

@@ -10,7 +10,7 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.rows.row_image import is_deleted
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import scan_row_images
-from app.staging.connection.database import Engine, translated_errors
+from app.staging.connection.database import Engine, read_snapshot, translated_errors
 from app.staging.tables.registry import find_table_by_id
 
 _IMAGES_AT_ONCE: Final = 5_000
@@ -35,14 +35,12 @@ def image_snapshot(engine: Engine, table: Table) -> Iterator[ImageSnapshot]:
     The table is read again, because it may have changed since. Raises RejectedInput `unknown_table` for one of another
     generation, and `no_row_images`.
     """
-    with translated_errors(), engine.connect() as session:
-        connection = session.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        with connection.begin():
-            present = find_table_by_id(connection, table.table_id)
-            if present is None or present.generation != table.generation:
-                raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table.name} was dropped or recreated in the meantime")
-            present.require_images()
-            sequence = connection.execute(SELECT_LAST_SEQUENCE, {"table_id": table.table_id}).scalar_one()
-            chunks = scan_row_images(connection, table.table_id, table.generation, _IMAGES_AT_ONCE)
-            images = ([image for image in chunk.values() if not is_deleted(image)] for chunk in chunks)
-            yield ImageSnapshot(present, BatchSequence(sequence), images)
+    with translated_errors(), read_snapshot(engine) as connection:
+        present = find_table_by_id(connection, table.table_id)
+        if present is None or present.generation != table.generation:
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table.name} was dropped or recreated in the meantime")
+        present.require_images()
+        sequence = connection.execute(SELECT_LAST_SEQUENCE, {"table_id": table.table_id}).scalar_one()
+        chunks = scan_row_images(connection, table.table_id, table.generation, _IMAGES_AT_ONCE)
+        images = ([image for image in chunk.values() if not is_deleted(image)] for chunk in chunks)
+        yield ImageSnapshot(present, BatchSequence(sequence), images)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Generation, TableId, TableLife
 from app.domain.publication.backlog import Amount
+from app.staging.connection.database import read_snapshot
 
 SELECT_LAGGING = sa.text("""
     SELECT t.table_id, t.generation, c.published_through, c.last_sequence,
@@ -72,7 +73,7 @@ class BacklogReader:
         """
         if now - self._read_at > _STALE_SECONDS:
             self._known = {}
-        with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection, connection.begin():
+        with read_snapshot(engine) as connection:
             rows = connection.execute(SELECT_LAGGING).all()
             new, gone = [self._new_part(row) for row in rows], [self._gone_part(row) for row in rows]
             sums = _sums(connection, [*new, *gone])

@@ -12,6 +12,7 @@ from app.staging.connection.database import (
     installation_id,
     open_engine,
     pin_marker_position,
+    read_snapshot,
     translated_errors,
 )
 from app.staging.connection.schema_revision import migrate, require_migrated
@@ -82,3 +83,15 @@ def test_the_row_marker_stays_where_the_first_program_had_it(engine: sa.Engine, 
     with pytest.raises(Misconfigured) as rejection:
         pin_marker_position(engine, marker_first=not marker_first)
     assert rejection.value.code == Code.BAD_SETTING
+
+
+def test_a_snapshot_sees_one_moment_and_writes_nothing(engine: sa.Engine) -> None:
+    count = "SELECT count(*) FROM mirrorgate.workers"
+    add = "INSERT INTO mirrorgate.workers (worker_id, lease_until) VALUES (gen_random_uuid(), clock_timestamp())"
+    with read_snapshot(engine) as connection:
+        before = connection.execute(sa.text(count)).scalar_one()
+        sql.run(engine, add)
+        assert connection.execute(sa.text(count)).scalar_one() == before
+    with pytest.raises(sa.exc.InternalError, match="read-only"), read_snapshot(engine) as connection:
+        connection.execute(sa.text(add))
+    assert sql.value(engine, count) == before + 1

@@ -1,6 +1,6 @@
 """The status of a table: what is wrong with it, the counts at each stage, its lag, Fabric and the Delta mirror."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -10,22 +10,17 @@ from app.console.views.attention import Trouble, of_database
 from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.table.head import FRAGMENTS, TableHead
-from app.console.views.table.loads import LoadsView, loads_view
+from app.console.views.table.loads import LoadsView
 from app.console.views.table.operations import ButtonView
 from app.console.views.table.rebuild import RebuildView
 from app.domain.fabric.remedies import remedy_for
 from app.domain.fabric.trouble import FabricTrouble
-from app.domain.loads.load_session import LoadSession
 from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
-from app.domain.model.table import FileNumber, Table, TableState
+from app.domain.model.table import FileNumber, TableState
 from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, remedy_in
+from app.staging.attention.table_facts import TableFacts
 from app.staging.images.backfill.progress import Backfill
-from app.staging.images.size import ImagesSize
-from app.staging.ledger.fabric_status import FabricStatus
-from app.staging.ledger.failures import TableFailure
-from app.staging.mirror.progress import MirrorProgress
-from app.staging.tables.status import TableCounts
 
 _AFTER_DROP: Final = {
     DropAction.DROP: "then the table is gone.",
@@ -48,23 +43,13 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
-    """What staging knows of one table."""
+class Surroundings:
+    """What concerns the table and is not known of it alone."""
 
-    table: Table
-    counts: TableCounts
-    failure: TableFailure | None
-    fabric: FabricStatus | None
     database: FabricTrouble | None
     """What is wrong with the mirrored database as a whole."""
-    mirror: MirrorProgress | None
     backlog_share: float
-    loads: Sequence[LoadSession]
-    """The newest load sessions, the newest first."""
-    images: ImagesSize | None
-    """The row images, if the table keeps any."""
-    backfill: Backfill | None
-    """The last backfill of the present generation's row images."""
+    """How much of the backlog's limit the table takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +58,7 @@ class StatusView:
 
     head: TableHead
     facts: TableFacts
+    backlog_share: float
     state: str
     """The state in one word, `failing` for an active table whose publication fails."""
     refresh: str
@@ -81,6 +67,7 @@ class StatusView:
     last_file: str | None
     buttons: tuple[ButtonView, ...]
     rebuild: RebuildView | None
+    backfill: Backfill | None
     loads: LoadsView | None
     letters: str
     """The address of the table's dead letters."""
@@ -100,21 +87,30 @@ class StatusPageView:
 
 
 def status_of(
-    head: TableHead, facts: TableFacts, buttons: tuple[ButtonView, ...], rebuild: RebuildView | None, *, may_send: bool
+    head: TableHead,
+    facts: TableFacts,
+    around: Surroundings,
+    rebuild: RebuildView | None,
+    loads: LoadsView | None,
+    buttons: tuple[ButtonView, ...],
+    *,
+    may_send: bool,
 ) -> StatusView:
     """Return the status of a table, with what the user can do."""
     counts = facts.counts
     return StatusView(
         head=head,
         facts=facts,
+        backlog_share=around.backlog_share,
         state=facts.table.state.shown(is_failing=facts.failure is not None),
         refresh=fragment_of(head),
-        troubles=tuple(_troubles(facts)),
+        troubles=tuple(_troubles(facts, around)),
         stages=_stages(facts),
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
         buttons=buttons,
         rebuild=rebuild,
-        loads=loads_view(head, facts.loads, may_send=may_send),
+        backfill=facts.present_backfill,
+        loads=loads,
         letters=f"/console/dead-letters?table={quote(head.name, safe='')}",
         test=f"/console/try?table={quote(head.name, safe='')}" if may_send else None,
     )
@@ -156,7 +152,7 @@ def _stages(facts: TableFacts) -> tuple[StageView, ...]:
     )
 
 
-def _troubles(facts: TableFacts) -> Iterator[Trouble]:
+def _troubles(facts: TableFacts, around: Surroundings) -> Iterator[Trouble]:
     """Yield what is wrong, what stops the table first."""
     table, counts, failure = facts.table, facts.counts, facts.failure
     if table.state is TableState.QUARANTINED:
@@ -170,7 +166,7 @@ def _troubles(facts: TableFacts) -> Iterator[Trouble]:
         why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
         what = "rebuilt" if table.state is TableState.REBUILDING else "dropped"
         yield Trouble("warn", table.state, f"The table is being {what}", why, "")
-    yield from of_database(facts.database)
+    yield from of_database(around.database)
     if facts.fabric is not None and (facts.fabric.error or facts.fabric.has_failed):
         why = facts.fabric.error or facts.fabric.state or ""
         remedy = remedy_for(facts.fabric.whose or "unknown")
@@ -178,8 +174,8 @@ def _troubles(facts: TableFacts) -> Iterator[Trouble]:
     if facts.mirror is not None and facts.mirror.code is not None:
         why = f"{facts.mirror.code}: {facts.mirror.detail or ''}"
         yield Trouble("warn", facts.mirror.state, "The Delta mirror waits", why, facts.mirror.remedy or "")
-    if facts.backlog_share >= NEAR_LIMIT:
-        why = f"The table has {text.percent(facts.backlog_share)} of what may wait."
+    if around.backlog_share >= NEAR_LIMIT:
+        why = f"The table has {text.percent(around.backlog_share)} of what may wait."
         yield Trouble(
-            "bad" if facts.backlog_share >= 1 else "warn", "backlog", "The backlog is nearly full", why, BACKLOG_REMEDY
+            "bad" if around.backlog_share >= 1 else "warn", "backlog", "The backlog is nearly full", why, BACKLOG_REMEDY
         )

@@ -36,7 +36,7 @@ def plan(visit: VisitDep) -> Response:
 def live_part(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Return the part of the page that changes while a drain reads rows."""
     with translated_errors(), gateway.engine.begin() as connection:
-        view = live_rebuild(connection, seen_table(connection, user, table, ""))
+        view = _last_rebuild(connection, seen_table(connection, user, table, ""))
     if view is None:
         raise RejectedInput(Code.NOT_FOUND, "the table has no rebuild")
     return page(request, "table/rebuild_live.html", view, user.chrome("tables"))
@@ -68,17 +68,20 @@ def rebuild(submission: SubmissionDep) -> Response:
     return submission.done(Action.REBUILD) if found is None else _ask(submission.visit, found)
 
 
-def live_rebuild(connection: Connection, seen: SeenTable) -> RebuildView | None:
+def live_rebuild(connection: Connection, seen: SeenTable, found: Rebuild | None) -> RebuildView | None:
     """Return the last rebuild of a table as its pages show it."""
-    found = find_rebuild(connection, seen.table.table_id)
     is_planned = found is not None and is_planned_for(connection, found, seen.table)
     return rebuild_view(seen.head, seen.table, found, is_planned=is_planned, is_admin=seen.is_admin)
+
+
+def _last_rebuild(connection: Connection, seen: SeenTable) -> RebuildView | None:
+    return live_rebuild(connection, seen, find_rebuild(connection, seen.table.table_id))
 
 
 def _plan_page(visit: Visit, typed: PlanFields | None = None, found: Rejected | None = None) -> Response:
     with translated_errors(), visit.gateway.engine.begin() as connection:
         seen = visit.administered(connection)
-        live = live_rebuild(connection, seen)
+        live = _last_rebuild(connection, seen)
     view = rebuild_page(seen.head, seen.table, live, typed=typed, notice=None if found is None else found.notice)
     return visit.page("table/rebuild.html", view, found)
 
@@ -94,7 +97,7 @@ def _ask(visit: Visit, found: Rejected | None = None) -> Response:
 
 def _checked(connection: Connection, seen: SeenTable) -> Rebuild:
     """Return the dry run whose plan can be carried out. Raises RejectedInput `wrong_table_state` if there is none."""
-    live = live_rebuild(connection, seen)
+    live = _last_rebuild(connection, seen)
     if live is None or live.ask is None:
         detail = f"table {seen.table.name} has no dry run whose plan fits"
         remedy = "Check a plan on the page of the table first."

@@ -14,19 +14,15 @@ from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.plots import HOUR_MINUTES, hour_plots
 from app.console.views.table.head import FRAGMENTS
+from app.console.views.table.loads import loads_view
 from app.console.views.table.operations import buttons_of, notice_of
-from app.console.views.table.status import StatusPageView, StatusView, TableFacts, fragment_of, status_of
+from app.console.views.table.status import StatusPageView, StatusView, Surroundings, fragment_of, status_of
 from app.domain.fabric.trouble import fabric_trouble
-from app.staging.connection.database import Connection, translated_errors
-from app.staging.images.backfill.progress import find_backfill
-from app.staging.images.size import image_sizes
+from app.staging.attention.table_facts import find_facts
+from app.staging.connection.database import Connection, read_snapshot, translated_errors
 from app.staging.ledger.fabric_database import fabric_facts
-from app.staging.ledger.fabric_status import fabric_statuses
-from app.staging.ledger.failures import failing_tables
 from app.staging.loads.sessions import list_loads
-from app.staging.mirror.progress import mirror_progress
 from app.staging.retention.history import history
-from app.staging.tables.status import count_tables
 
 router = APIRouter()
 
@@ -45,7 +41,7 @@ def status(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep,
 @router.get(FRAGMENTS + "/tables/{table}")
 def live_part(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Return the part of the page that changes all the time."""
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), read_snapshot(gateway.engine) as connection:
         view = _live_status(connection, gateway, seen_table(connection, user, table, _TAB))
     return page(request, "table/status_live.html", view, user.chrome("tables"))
 
@@ -53,7 +49,7 @@ def live_part(table: str, request: Request, user: ConsoleUser, gateway: GatewayD
 @router.get(FRAGMENTS + "/tables/{table}/plots")
 def plots_part(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Return the plots of a table, which change once a minute."""
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), read_snapshot(gateway.engine) as connection:
         plots = _plots(connection, seen_table(connection, user, table, _TAB))
     return page(request, "plots.html", plots, user.chrome("tables"))
 
@@ -62,7 +58,7 @@ def status_page(
     request: Request, user: SignedIn, gateway: Gateway, table: str, *, notice: NoticeView | None, status: int = 200
 ) -> Response:
     """Return the page of a table, with a notice about an action."""
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), read_snapshot(gateway.engine) as connection:
         seen = seen_table(connection, user, table, _TAB)
         live, plots = _live_status(connection, gateway, seen), _plots(connection, seen)
     view = StatusPageView(seen.head, live, plots, fragment_of(seen.head) + "/plots", notice)
@@ -71,21 +67,20 @@ def status_page(
 
 def _live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> StatusView:
     """Return the status of a table as it is now."""
-    table_id, backlog = seen.table.table_id, gateway.ingest.backlog
-    facts = TableFacts(
-        table=seen.table,
-        counts=count_tables(connection, [table_id])[table_id],
-        failure=failing_tables(connection, [table_id]).get(table_id),
-        fabric=fabric_statuses(connection, [table_id]).get(table_id),
+    [facts], backlog = find_facts(connection, [seen.table]), gateway.ingest.backlog
+    around = Surroundings(
         database=fabric_trouble(fabric_facts(connection)),
-        mirror=mirror_progress(connection, [table_id]).get(table_id),
         backlog_share=0.0 if backlog is None else backlog.share_of(seen.table),
-        loads=list_loads(connection, seen.table)[:MAX_LOADS],
-        images=image_sizes(connection, [table_id] if seen.table.options.keeps_images else []).get(table_id),
-        backfill=find_backfill(connection, seen.table),
     )
-    buttons = buttons_of(seen.head, seen.table) if seen.is_admin else ()
-    return status_of(seen.head, facts, buttons, live_rebuild(connection, seen), may_send=seen.may_send)
+    return status_of(
+        seen.head,
+        facts,
+        around,
+        rebuild=live_rebuild(connection, seen, facts.rebuild),
+        loads=loads_view(seen.head, list_loads(connection, seen.table)[:MAX_LOADS], may_send=seen.may_send),
+        buttons=buttons_of(seen.head, seen.table) if seen.is_admin else (),
+        may_send=seen.may_send,
+    )
 
 
 def _plots(connection: Connection, seen: SeenTable) -> PlotsView:
