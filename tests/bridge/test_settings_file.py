@@ -96,6 +96,7 @@ helth: {}
         (GOOD.replace("2026-01-01T00:00:00Z", "yesterday"), "neither earliest nor latest"),
         (GOOD.replace("cluster: prod", "cluster: a/b"), "kafka.cluster: is not a name"),
         (GOOD.replace('bootstrap.servers: "b:9092"', "client.id: b"), "'bootstrap.servers' is missing"),
+        (GOOD.replace('"b:9092"', '" "'), "'bootstrap.servers' is missing"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, text: str, expected: str) -> None:

@@ -59,6 +59,7 @@ def _status(bridge: KafkaBridge) -> dict[str, Any]:
                 "offset": one.state.offset,
                 "code": one.state.code,
                 "detail": one.state.detail,
+                "pointer": one.state.pointer,
                 "remedy": one.state.remedy,
             }
             for one in troubled

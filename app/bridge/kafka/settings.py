@@ -153,7 +153,7 @@ def _librdkafka(entry: Entry) -> dict[str, str]:
             if name in _OWN_SETTINGS:
                 raise value.wrong(Code.BAD_SETTING, "is set by the bridge", _OWN_SETTINGS[name])
             given[name] = value.text()
-    if "bootstrap.servers" not in given:
+    if not given.get("bootstrap.servers", "").strip():
         raise entry.wrong(Code.BAD_SETTING, "'bootstrap.servers' is missing", "Add `bootstrap.servers: host:9092`.")
     return given
 

@@ -179,6 +179,8 @@ def pick(places: Sequence[int]) -> Callable[[Sequence[SourceValue]], tuple[Sourc
     if len(places) > 1:
         getter: Any = itemgetter(*places)
         return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
+    if not places:
+        return lambda values: ()
     place = places[0]
     return lambda values: (values[place],)
 

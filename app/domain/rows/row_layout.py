@@ -147,7 +147,8 @@ class _Planner:
         if operation is Operation.INSERT:
             return self._row(self._marker()), None
         if not self._schema.key_columns:
-            return _rejected(Code.NO_KEY, f"{operation} on a table without key columns"), None
+            name = Operation.UPSERT if operation is Operation.MERGE else operation
+            return _rejected(Code.NO_KEY, f"{name} on a table without key columns"), None
         if operation is Operation.DELETE:
             detail = "the delete has two images with different keys"
             return self._delete(), _rejected(Code.AMBIGUOUS_DELETE, detail, "before") if self._comparable else None

@@ -50,6 +50,9 @@ _MONGODB_DETAIL: Final = (
     "an event of MongoDB has a document, not columns; unwrap it with the transformation "
     "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState before it is sent"
 )
+NO_VALUE: Final = "default"
+"""What Arcion's older versions write for null: as the value of a tombstone, and as the key of a row without one."""
+
 _CLOUD_DETAIL: Final = (
     "the message is a CloudEvent; let the connector write JSON instead, with "
     "value.converter=org.apache.kafka.connect.json.JsonConverter or debezium.format.value=json"
@@ -86,6 +89,19 @@ def read_key(written: Any) -> Any:
         except (msgspec.DecodeError, RecursionError, ValueError):
             return written
     return written
+
+
+def with_null(element: Any, keyed: bool | None) -> Any:
+    """Return an element with null in the place of NO_VALUE.
+
+    A flattened row of a table with the columns `key` and `value` keeps its text: a key with columns is an object.
+    """
+    if element == NO_VALUE:
+        return None
+    if not isinstance(element, dict) or element.keys() != {"key", "value"} or element["value"] != NO_VALUE:
+        return element
+    has_columns = isinstance(read_key(element["key"]), dict)
+    return {**element, "value": None} if keyed or (keyed is None and has_columns) else element
 
 
 def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:

@@ -18,7 +18,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
-from app.formats.debezium.events import Form, WrongEvent, form_of, read_key, unwrap
+from app.formats.debezium.events import NO_VALUE, Form, WrongEvent, form_of, read_key, unwrap, with_null
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, Tombstones
 from app.formats.debezium.source_block import source_position, source_table, source_time
 from app.formats.json.decoder import MessageDecoder
@@ -109,7 +109,7 @@ def decode_debezium(
     marks_deletes = False
     for index, element in enumerate(_DECODER.decode(body, limits)):
         try:
-            written_key, value, value_at = split(index, element, reading.keyed)
+            written_key, value, value_at = split(index, with_null(element, reading.keyed), reading.keyed)
             payload, schema, payload_at = unwrap(value)
             at = value_at + payload_at
             if payload is None:
@@ -258,11 +258,11 @@ def row_schema(schema: ConnectField | None) -> ConnectField | None:
 
 
 def _key(written: Any) -> RecordKey | None:
-    """Return the key of a record by column; a null key says that the source table has none."""
+    """Return the key of a record by column; a null key, as NO_VALUE, says that the source table has none."""
     if written is UNSET:
         return None
     payload, schema, _ = unwrap(read_key(written))
-    if payload is None:
+    if payload is None or payload == NO_VALUE:
         return RecordKey({})
     if not isinstance(payload, dict):
         return None

@@ -122,12 +122,16 @@ def test_debezium_records_land_with_the_key_of_their_record(
         Record(with_schema(event("u", "t.deb", after={"id": 1, "text": "b"}), columns), key=KEY),
         Record(with_schema(event("d", "t.deb", before={"id": 1, "text": "b"}), columns), key=KEY),
         Record(None, key=KEY),
+        Record(b'"default"', key=KEY),
+        *(Record(with_schema(event("c", "t.log", after={"id": 1, "text": "a"}), columns)) for _ in range(2)),
     ]
     cluster.produce("deb", records)
     with run({"topic": "deb", "format": "debezium"}, group="deb") as bridge:
-        bridge.reaches("deb", 3)
+        bridge.reaches("deb", 6)
     assert gateway.status("t.deb")["key_columns"] == ["id"]
     assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.deb")] == [(0, 1), (1, 1), (2, 1)]
+    assert gateway.status("t.log")["key_columns"] == []
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.log")] == [(0, 1), (0, 1)]
 
 
 def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(

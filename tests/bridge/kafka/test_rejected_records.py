@@ -30,7 +30,7 @@ def test_a_rejected_record_stops_its_partition_after_those_before_it_and_no_othe
         bridge.reaches("stop", 0, 1)
         assert (stopped.last_offset, stopped.state.offset, stopped.state.code) == (1, 2, "bad_value")
         [line] = bridge.events("partition_stopped")
-        assert (line["topic"], line["partition"], line["offset"]) == ("stop", 0, 2)
+        assert (line["topic"], line["partition"], line["offset"], line["pointer"]) == ("stop", 0, 2, "/id")
         assert line["remedy"]
         assert "not a number" not in bridge.lines.getvalue()
         assert bridge.bridge.reasons() == ["stop/0 stopped: bad_value"]

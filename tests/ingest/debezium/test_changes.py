@@ -69,6 +69,45 @@ def test_what_changes_no_row_is_ignored_and_counted(orders: IngestHarness) -> No
     assert (result.ignored, landed(orders)) == (8, [[INSERT, 1, "a"]])
 
 
+def test_the_tombstone_of_older_versions_of_arcion_is_ignored_and_counted(orders: IngestHarness) -> None:
+    result = orders.debezium(
+        keyed({"id": 1}, event("c", "public.orders", {}, {"id": 1, "note": "a"})),
+        keyed({"id": 1}, event("d", "public.orders", {"id": 1, "note": "a"}, {})),
+        keyed({"schema": {"type": "struct", "fields": []}, "payload": {"id": 1}}, "default"),
+        "default",
+    )
+    assert result.ignored == 2
+    assert landed(orders) == [[INSERT, 1, "a"], [DELETE, 1, None]]
+
+
+def test_a_flattened_row_whose_columns_are_key_and_value_keeps_the_text_default(harness: IngestHarness) -> None:
+    harness.put("settings", schema_of({"key": "string", "value": "string"}, ["key"], ["key"]))
+    harness.debezium({"key": "theme", "value": "default"}, {"key": "default", "value": "default"}, table="settings")
+    assert harness.landed("settings", "key", "value") == [
+        [UPSERT, "theme", "default"],
+        [UPSERT, "default", "default"],
+    ]
+
+
+@pytest.mark.parametrize("has_schema", [False, True])
+def test_a_table_without_a_key_takes_new_rows_and_nothing_else(harness: IngestHarness, has_schema: bool) -> None:
+    harness.put("public.log", schema_of({"id": "int64", "note": "string"}, []))
+
+    def written(op: str, before: Any = None, after: Any = None) -> Any:
+        told = event(op, "public.log", before, after)
+        return with_schema(told, {"id": "int64", "note": "string"}) if has_schema else told
+
+    row = {"id": 1, "note": "a"}
+    harness.debezium(written("r", after=row), written("c", after=row))
+    harness.debezium(written("c", after=row))
+    harness.debezium({**row, "__op": "c"}, table="public.log")
+    assert harness.landed("public.log", "id", "note") == [[INSERT, 1, "a"]] * 4
+    for change in (written("u", None, row), written("u", row, row), written("d", row), {**row, "__deleted": "true"}):
+        with rejected() as rejection:
+            harness.debezium(change, table="public.log")
+        assert rejection.code is Code.NO_KEY
+
+
 def test_a_truncate_is_rejected_with_its_place(orders: IngestHarness) -> None:
     with rejected() as rejection:
         orders.debezium(None, keyed(None, {"op": "t", "source": {"schema": "public", "table": "orders"}, "ts_ms": 1}))

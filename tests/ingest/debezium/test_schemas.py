@@ -66,8 +66,9 @@ def test_a_schema_of_a_table_without_a_key_needs_one(harness: IngestHarness) -> 
     assert (rejection.places[0][:2], "key_columns=" in rejection.detail) == ((Code.BAD_SCHEMA, 0), True)
     harness.debezium(event_alone, key_columns=("id",))
     assert harness.table("public.t").schema.key_columns == ("id",)
-    harness.debezium(keyed(None, with_schema(event("c", "public.log", after={"id": 1, "note": "a"}), ROW)))
-    assert harness.table("public.log").schema.key_columns == ()
+    for no_key, table in ((None, "public.log"), ("default", "public.arcion")):
+        harness.debezium(keyed(no_key, with_schema(event("c", table, after={"id": 1, "note": "a"}), ROW)))
+        assert harness.table(table).schema.key_columns == ()
 
 
 def test_a_schema_that_changes_a_table_needs_the_right_to_register(harness: IngestHarness) -> None:

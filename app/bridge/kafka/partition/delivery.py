@@ -184,6 +184,7 @@ class Delivery:
             offset=fault.offset,
             code=fault.code,
             detail=fault.detail,
+            pointer=fault.pointer,
             file=str(path),
         )
         return True

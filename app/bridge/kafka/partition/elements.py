@@ -93,11 +93,9 @@ def line_of(rule: TopicRule, decoder: RecordDecoder, topic: str, record: Record)
     if value is not None and (not value or value.isspace()):
         raise RecordRejected("the record's value is empty", "Correct the producer, or skip the record.")
     if rule.source_format == "debezium":
-        return (
-            value
-            if key is None and value is not None
-            else b'{"key":%b,"value":%b}' % (key or b"null", value or b"null")
-        )
+        if rule.key == "none" and value is not None:
+            return value
+        return b'{"key":%b,"value":%b}' % (key or b"null", value or b"null")
     if value is None:
         return _delete_of(key) if rule.source_format == "rows" and rule.tombstones == "delete" else None
     if rule.source_format == "replicate" and key is not None and (_DELETE in value or "layout" in rule.parameters):

@@ -119,6 +119,8 @@ class State:
     detail: str | None = None
     remedy: str | None = None
     offset: int | None = None
+    pointer: str | None = None
+    """Where in the record at `offset`, as a JSON Pointer."""
 
 
 @dataclass
@@ -209,7 +211,7 @@ class Partition:
             pass
         except Exception as error:  # noqa: BLE001  # a crash of one partition must not end the others
             at = traceback.format_tb(error.__traceback__)[-1].strip().splitlines()[0]
-            self._be("stopped", Code.INTERNAL, f"{type(error).__name__} at {at}", "Report this as a bug.")
+            self._be(State("stopped", Code.INTERNAL, f"{type(error).__name__} at {at}", "Report this as a bug."))
         if self.state.name != "stopped":
             self.state.name = "closed"
 
@@ -225,7 +227,7 @@ class Partition:
             try:
                 if batch:
                     delivery.deliver(batch)
-                    self._be("running")
+                    self._be(State("running"))
             except Held as held:
                 self._hold_for(held)
             except ProducerConflict as conflict:
@@ -248,7 +250,7 @@ class Partition:
             self.start_at.give_up()
             return
         self.around.log.info("partition_starts", topic=self.topic, partition=self.number, offset=offset)
-        self._be("running")
+        self._be(State("running"))
         self.around.restart(self, offset)
 
     def _next(self, producer: Producer) -> int:
@@ -344,29 +346,29 @@ class Partition:
         fault = held.fault
         if self.state.name != "stopped":
             self.counters.stops += 1
-        self._be("stopped", fault.code, fault.detail, fault.remedy, fault.offset)
+        self._be(State("stopped", fault.code, fault.detail, fault.remedy, fault.offset, fault.pointer))
         self._pause(self.around.settings.stop.retry_after)
 
     def _stay_stopped(self, reason: MirrorgateError) -> None:
         self.around.hold(self)
         self.counters.stops += 1
-        self._be("stopped", reason.code, reason.detail, reason.remedy, self.last_offset)
+        self._be(State("stopped", reason.code, reason.detail, reason.remedy, self.last_offset))
 
-    def _be(
-        self,
-        name: str,
-        code: str | None = None,
-        detail: str | None = None,
-        remedy: str | None = None,
-        offset: int | None = None,
-    ) -> None:
-        before, self.state = self.state, State(name, code, detail, remedy, offset)
+    def _be(self, state: State) -> None:
+        before, self.state = self.state, state
         where = {"topic": self.topic, "partition": self.number}
-        if name == "stopped":
+        if state.name == "stopped":
             self.around.log.error(
-                "partition_stopped", about=self.name, **where, offset=offset, code=code, detail=detail, remedy=remedy
+                "partition_stopped",
+                about=self.name,
+                **where,
+                offset=state.offset,
+                code=state.code,
+                detail=state.detail,
+                pointer=state.pointer,
+                remedy=state.remedy,
             )
-        elif name == "running" and before.name not in ("running", "opening"):
+        elif state.name == "running" and before.name not in ("running", "opening"):
             self.around.log.info("partition_runs_again", **where)
 
     def _on_wait(self, seconds: float, error: MirrorgateError) -> None:
