@@ -13,7 +13,14 @@ from typing import Final, TypeAlias
 from app.domain.model.change import Operation
 from app.domain.model.table import BatchSequence, Table
 from app.domain.rebuild.plan import RebuildPlan
-from app.domain.rebuild.rebuilt_rows import Finding, RebuiltRows, landing_batch, rebuilt_rows
+from app.domain.rebuild.rebuilt_rows import (
+    CheckedRows,
+    Finding,
+    RebuiltRows,
+    checked_rows,
+    landing_batch,
+    rebuilt_rows,
+)
 from app.domain.rows.projection.landing_projection import Acceptance
 from app.errors import Code
 from app.staging.rebuild.copies import (
@@ -50,6 +57,8 @@ class PartResult:
     rows: int
     findings: list[Finding]
     hashes: bytes = b""
+    keyless: tuple[int, ...] = ()
+    """The positions of rows that have no new key, and so no hash."""
 
 
 Task: TypeAlias = Callable[[Iterable[PartOrder]], Iterator[PartResult]]
@@ -72,11 +81,11 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
         with reading_snapshot(engine, order.source) as connection:
             images = read_part(connection, order.source, part)
             width = len(order.table.schema.columns)
+            if order.dry_run:
+                return _checked(checked_rows(images, plan, width, first_row=part.first_row), part)
             rows = rebuilt_rows(images, plan, width, first_row=part.first_row)
             if not isinstance(rows, RebuiltRows):
                 return PartResult(part.rows, rows)
-            if order.dry_run:
-                return PartResult(part.rows, [], b"".join(map(_hash, rows.keys.to_pylist())))
             acceptance = Acceptance(BatchSequence(part.number), datetime.now(UTC))
             operations = [Operation.SNAPSHOT] * part.rows
             landing = landing_batch(rows.batch, operations, rows.deleted, order.table, plan, acceptance)
@@ -86,6 +95,11 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
     except PartIsStored:  # by a task that Spark had given up; or the attempt is over, which its end finds out
         return PartResult(part.rows, [])
     return PartResult(part.rows, [])
+
+
+def _checked(rows: CheckedRows, part: Part) -> PartResult:
+    hashes = b"".join(map(_hash, rows.keys.to_pylist()))
+    return PartResult(part.rows, rows.findings, hashes, tuple(rows.keyless))
 
 
 def _hash(key: bytes) -> bytes:

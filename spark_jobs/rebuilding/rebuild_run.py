@@ -176,8 +176,10 @@ class RebuildRun:
 def _duplicates(results: Sequence[PartResult]) -> list[Finding]:
     """Return how many rows have the key of an earlier row, found by the hashes of all keys."""
     hashes = np.frombuffer(b"".join(result.hashes for result in results), np.uint64)
-    if any(result.findings for result in results):
-        return []  # rows without a key would shift the positions
     order = np.argsort(hashes, kind="stable")
     repeated = order[1:][hashes[order][1:] == hashes[order][:-1]]
-    return [Finding(None, Code.KEY_IN_USE, len(repeated), int(repeated.min()) + 1)] if len(repeated) else []
+    if not len(repeated):
+        return []
+    keyless = [position for result in results for position in result.keyless]
+    positions = np.delete(np.arange(1, len(hashes) + len(keyless) + 1), np.asarray(keyless, np.int64) - 1)
+    return [Finding(None, Code.KEY_IN_USE, len(repeated), int(positions[repeated].min()))]

@@ -187,12 +187,15 @@ def test_rows_that_do_not_fit_leave_the_table_as_it_is(
 
 
 def test_a_dry_run_counts_what_does_not_fit_and_changes_nothing(engine: sa.Engine, worker: DrainCycle) -> None:
-    stage(engine, [typed(current(engine, "t"), [insert({"id": 5, "code": "c2"}), insert({"id": 6, "code": "c2"}, 1)])])
-    begin(engine, key_columns=["code"], dry_run=True)
+    rows: list[dict[str, Any]] = [{"id": 4}, {"id": 5, "code": "c2"}, {"id": 6, "code": "c2"}]
+    stage(engine, [typed(current(engine, "t"), [insert(row, at) for at, row in enumerate(rows)])])
+    whole = [column("id", "int32"), column("code", "string")]
+    begin(engine, [*whole, column("amount", "decimal(2,0)")], key_columns=["code"], dry_run=True)
     settle(engine, worker)
     found = rebuild_of(engine)
-    assert (found.phase, found.rows_total, found.rows_done) == (RebuildPhase.CHECKED, 5, 5)
-    assert found.findings == [Finding(None, Code.KEY_IN_USE, 2, 4)]
+    assert (found.phase, found.rows_total, found.rows_done) == (RebuildPhase.CHECKED, 6, 6)
+    keys = [Finding("code", Code.NULL_KEY, 1, 4), Finding(None, Code.KEY_IN_USE, 2, 5)]
+    assert found.findings == [Finding("amount", Code.BAD_VALUE, 2, 1), *keys]
     assert found.estimated_seconds is not None
     assert (current(engine, "t").generation, current(engine, "t").rebuild_due) == (1, False)
 

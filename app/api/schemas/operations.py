@@ -138,7 +138,9 @@ class FindingModel(Model):
     column: str | None = Field(description="The column under its new name; null for duplicate keys.")
     code: Code = Field(description="`bad_value`, `null_value`, `null_key` or `key_in_use` (a duplicate key).")
     rows: int = Field(description="How many rows; of duplicate keys, a rebuild that failed knows only that there are.")
-    first_row: int = Field(description="The position of the first of them in the order of the present keys, from 1.")
+    first_row: int = Field(
+        description="The position of the first of them, from 1, in the order of `mirrorgate tables export-rows`."
+    )
 
 
 class RebuildModel(Model):

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from app.domain.model.change import Operation
 from app.domain.model.table import Table
+from app.domain.model.table_schema import Column
 from app.domain.rebuild.plain_images import PlainValues, depends_on_quotes, plain_values
 from app.domain.rebuild.plan import RebuildPlan
 from app.domain.rows.landing_rows import LandingRows
@@ -29,7 +30,7 @@ from app.domain.rows.row_image import (
     known_values,
 )
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.domain.rows.typed_columns import typed_column
+from app.domain.rows.typed_columns import WrongRow, typed_column
 from app.errors import Code
 
 
@@ -58,6 +59,15 @@ class RebuiltRows(NamedTuple):
         return are_deleted(self.images)
 
 
+class CheckedRows(NamedTuple):
+    """What a dry run finds in rows: what does not fit, the new keys, and the positions of rows without one."""
+
+    findings: list[Finding]
+    keys: pa.BinaryArray
+    keyless: list[int]
+    """Counted like `Finding.first_row`: rows whose values do not make a key."""
+
+
 class _Values(NamedTuple):
     columns: Sequence[Sequence[Any] | pa.StringArray]
     """The values of each new column."""
@@ -69,19 +79,62 @@ def rebuilt_rows(
 ) -> RebuiltRows | list[Finding]:
     """Return the rows of these images of a table with `width` columns; the findings if one of them does not fit."""
     values = _values(images, plan, width)
-    schema, markers = plan.schema, pa.repeat(pa.scalar(int(marker), pa.int32()), len(images))
-    arrays, findings = [], []
-    for column, given in zip(schema.columns, values.columns, strict=True):
-        array, wrong = typed_column(column, given, schema, plan.options, markers)
-        arrays.append(array)
-        counts = Counter(code for _, code, _ in wrong)
-        for code, rows in counts.items():
-            first = min(row for row, found, _ in wrong if found is code)
-            findings.append(Finding(column.name, code, rows, first_row + first))
+    markers = pa.repeat(pa.scalar(int(marker), pa.int32()), len(images))
+    typed = _typed(plan.schema.columns, values.columns, plan, markers)
+    findings = _findings(typed, plan, first_row)
     if findings:
         return findings
-    batch = pa.RecordBatch.from_arrays([*arrays, markers], schema=schema.arrow)
-    return RebuiltRows(batch, key_column([batch.column(name) for name in schema.key_columns]), values.images)
+    batch = pa.RecordBatch.from_arrays([*(column.array for column in typed), markers], schema=plan.schema.arrow)
+    return RebuiltRows(batch, key_column([batch.column(name) for name in plan.schema.key_columns]), values.images)
+
+
+def checked_rows(images: Sequence[bytes], plan: RebuildPlan, width: int, *, first_row: int = 1) -> CheckedRows:
+    """Return what does not fit of these images, and the new keys of all rows that have one."""
+    values = _values(images, plan, width).columns
+    markers = pa.repeat(pa.scalar(int(RowMarker.INSERT), pa.int32()), len(images))
+    typed = _typed(plan.schema.columns, values, plan, markers)
+    at_key = [plan.schema.names.index(name) for name in plan.schema.key_columns]
+    keyless = sorted({row for at in at_key for row, _, _ in typed[at].wrong})
+    key = [typed[at] for at in at_key]
+    if keyless:
+        keyed = sorted(set(range(len(images))).difference(keyless))
+        columns = [plan.schema.columns[at] for at in at_key]
+        key = _typed(columns, [_chosen(values[at], keyed) for at in at_key], plan, markers.slice(0, len(keyed)))
+    keys = key_column([column.array for column in key])
+    return CheckedRows(_findings(typed, plan, first_row), keys, [first_row + row for row in keyless])
+
+
+def _chosen(values: Sequence[Any] | pa.StringArray, rows: Sequence[int]) -> Sequence[Any] | pa.StringArray:
+    if isinstance(values, pa.StringArray):
+        return values.take(pa.array(rows, pa.int64()))
+    return [values[row] for row in rows]
+
+
+class _Typed(NamedTuple):
+    array: pa.Array | None
+    """None if a value does not fit."""
+    wrong: Sequence[WrongRow]
+
+
+def _typed(
+    columns: Sequence[Column],
+    values: Sequence[Sequence[Any] | pa.StringArray],
+    plan: RebuildPlan,
+    markers: pa.Int32Array,
+) -> list[_Typed]:
+    return [
+        _Typed(*typed_column(column, given, plan.schema, plan.options, markers))
+        for column, given in zip(columns, values, strict=True)
+    ]
+
+
+def _findings(typed: Sequence[_Typed], plan: RebuildPlan, first_row: int) -> list[Finding]:
+    found = []
+    for column, (_, wrong) in zip(plan.schema.columns, typed, strict=True):
+        for code, rows in Counter(code for _, code, _ in wrong).items():
+            first = min(row for row, other, _ in wrong if other is code)
+            found.append(Finding(column.name, code, rows, first_row + first))
+    return found
 
 
 def deletes_of(rows: RebuiltRows, plan: RebuildPlan, chosen: Sequence[int]) -> pa.RecordBatch:
