@@ -56,14 +56,14 @@ def export_rows(engine: Engine, table: Table, to: Path, progress: Callable[[int]
     """Write all rows of a table into a file, or into `{table}.parquet` in a folder; replace the file if it exists.
 
     `progress` is called with the number of rows that were written since the last call. The memory that it takes does
-    not grow with the table.
+    not grow with the table. Raises OSError if the file cannot be written.
     """
     file = to / f"{table.name}.parquet" if to.is_dir() else to
     partial = file.with_name(f"{file.name}.partial")
-    schema = pa.schema(list(table.schema.arrow)[:-1])  # without the row marker
     rows = 0
     with image_snapshot(engine, table) as snapshot, partial.open("wb", buffering=0) as opened:
-        groups = row_groups(_batches(table, schema, snapshot.images), schema)
+        schema = pa.schema(list(snapshot.table.schema.arrow)[:-1])  # without the row marker
+        groups = row_groups(_batches(snapshot.table, schema, snapshot.images), schema)
         group = next(groups, None)
         with open_writer(opened, schema.empty_table() if group is None else group, COMPRESSION) as writer:
             while group is not None:

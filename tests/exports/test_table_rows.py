@@ -146,6 +146,18 @@ def test_the_command_writes_the_file_and_tells_what_it_has(terminal: Terminal, t
     assert terminal.run("tables", "export-rows", "nobody", "--to", tmp_path)[0] == 1
 
 
+def test_the_command_rejects_a_file_that_cannot_be_written(terminal: Terminal, table: Table, tmp_path: Path) -> None:
+    assert terminal.run("tables", "export-rows", "sales.t", "--to", tmp_path / "none" / "rows.parquet")[0] == 1
+
+
+def test_a_column_that_is_added_meanwhile_is_exported(engine: sa.Engine, table: Table, tmp_path: Path) -> None:
+    columns = {column.name: str(column.type) for column in SCHEMA.columns}
+    wider = registered(engine, "sales.t", schema_of({**columns, "city": "string"}, ["id"]), KEEP)
+    stage(engine, [typed(wider, [insert({"id": 9, "city": "Rome"})])])
+    export_rows(engine, table, tmp_path / "rows.parquet", lambda _: None)
+    assert pq.read_table(tmp_path / "rows.parquet")["city"].to_pylist() == [None, None, "Rome"]
+
+
 def test_the_command_that_completes_images_makes_a_table_exportable(
     engine: sa.Engine, terminal: Terminal, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from app.cli.console import ERRORS, say
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir, TableName
+from app.errors import Code, RejectedInput
 from app.extras import require_extras
 
 
@@ -35,12 +36,17 @@ def export_rows(
     from app.exports.table_rows import export_rows as write_rows
     from app.exports.table_rows import find_exportable
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open_database(data_dir) as engine:
         found, rows = find_exportable(engine, names.TableName.parse(table))
         with Progress(*columns, console=ERRORS, transient=True, disable=as_json or not sys.stderr.isatty()) as bar:
             task = bar.add_task(str(found.name), total=rows)
-            written = write_rows(engine, found, to, lambda more: bar.advance(task, more))
+            try:
+                written = write_rows(engine, found, to, lambda more: bar.advance(task, more))
+            except OSError as error:
+                detail = f"{to} cannot be written: {error.strerror or error}"
+                remedy = "Name a file in a folder that exists and has room."
+                raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy) from error
     if as_json:
         told = {"file": str(written.file), "rows": written.rows, "bytes": written.bytes, "sequence": written.sequence}
         typer.echo(json.dumps(told))
