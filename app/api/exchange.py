@@ -31,6 +31,9 @@ from app.errors import Code, RejectedInput
 MAX_OTHER_BODY_BYTES: Final = 2**20
 """Bytes of a body that is not one of changes: enough to declare a table of thousands of columns."""
 
+MAX_CHECK_BODY_BYTES: Final = 8 * 2**20
+"""Bytes of the body of a comparison with the source: room for 65,536 buckets, or for 100,000 rows with usual keys."""
+
 _EXCHANGE: Final = "mirrorgate.exchange"
 _NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _JSON: Final = (b"content-type", b"application/json")
@@ -78,7 +81,7 @@ class Exchange(RequestFacts):
         self.request_id = self.head.request_id or new_id
         is_change = scope["path"].startswith(CHANGES_PREFIX)
         self.reservation = Reservation(bounds.budget, 1 if is_change else 0)
-        self._max_bytes = bounds.max_bytes if is_change else MAX_OTHER_BODY_BYTES
+        self._max_bytes = bounds.max_bytes if is_change else _max_other_bytes(scope["path"])
         self._bounds = bounds
         self._receive_raw = receive
         self._send_raw = send
@@ -213,6 +216,12 @@ def exchange_of(scope: Scope) -> Exchange:
     """Return the exchange of the request of this scope."""
     exchange: Exchange = scope[_EXCHANGE]
     return exchange
+
+
+def _max_other_bytes(path: str) -> int:
+    """Return the limit of a body that is not one of changes."""
+    is_check = path.startswith("/v1/tables/") and path.endswith("/checks")
+    return MAX_CHECK_BODY_BYTES if is_check else MAX_OTHER_BODY_BYTES
 
 
 def body_too_large(limit: int) -> RejectedInput:

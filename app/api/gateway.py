@@ -3,7 +3,8 @@
 import threading
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Final
 
 from fastapi import Depends, Request
 from starlette.types import Scope
@@ -11,6 +12,7 @@ from starlette.types import Scope
 from app.api.auth.authenticator import Authenticator
 from app.api.auth.code_flow import CodeFlow
 from app.api.cached_answer import CachedAnswer
+from app.api.limits.places import Places
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
 from app.domain.model.input_limits import InputLimits
@@ -19,6 +21,11 @@ from app.settings import Settings
 from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import Engine
 from app.staging.writer.writer_probe import WriterProbe
+
+MAX_CHECKS: Final = 2
+"""Comparisons with sources at a time: each holds a connection of the pool for as long as its table is large."""
+CHECK_SECONDS: Final = 60.0
+"""How long another one waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,8 @@ class Gateway:
     """Reads rows of mirrored tables; None without a mirror's target."""
     staged: threading.Event
     """Set after a commit that the drain should publish soon."""
+    check_places: Places = field(default_factory=partial(Places, MAX_CHECKS, CHECK_SECONDS))
+    """Of comparisons with sources, which read whole tables."""
     input_limits: InputLimits = field(init=False)
     """The limits for the messages of one request."""
 

@@ -19,6 +19,8 @@ ADMIN_KEY_FILE: Final = "admin.key"
 """In the data directory: the admin key."""
 
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
+ANSWER_SECONDS: Final = 60.0
+"""How long a call waits for the next bytes of its answer."""
 _CONNECTION_BROKEN: Final = (
     httpx.ReadError,
     httpx.ReadTimeout,
@@ -96,9 +98,9 @@ class GatewayClient:
         """Send PUT with a JSON body; return the JSON of the answer."""
         return self._call("PUT", path, json=content)
 
-    def post(self, path: str, content: Any, **parameters: Any) -> Any:
-        """Send POST with a JSON body; return the JSON of the answer."""
-        return self._call("POST", path, json=content, params=parameters)
+    def post(self, path: str, content: Any, *, answer_seconds: float = ANSWER_SECONDS, **parameters: Any) -> Any:
+        """Send POST with a JSON body; return the JSON of the answer, which may take `answer_seconds`."""
+        return self._call("POST", path, json=content, params=parameters, timeout=answer_seconds)
 
     def patch(self, path: str, content: Any) -> Any:
         """Send PATCH with a JSON body; return the JSON of the answer."""
@@ -179,7 +181,7 @@ def checked(answer: httpx.Response) -> httpx.Response:
 def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
     """Return the options of an HTTP client that calls one gateway with one key."""
     verify = True if certificate is None else trusting_only(certificate)
-    return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": 60.0, "verify": verify}
+    return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": ANSWER_SECONDS, "verify": verify}
 
 
 def change_path(source_format: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from app.domain.source_checks.dialects import Dialect
+from app.domain.source_checks.dialects import GRAMMARS, Dialect
 from app.domain.source_checks.digests import Digest, bucket_of
 from app.domain.source_checks.source_sql import SourceQueries
 from app.errors import Code, Misconfigured
@@ -16,12 +16,8 @@ from app.errors import Code, Misconfigured
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 """The driver that Mirrorgate has anyway, for an address that names none."""
 
-_SESSIONS: Final = {
-    Dialect.POSTGRESQL: ("SET TIME ZONE 'UTC'", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"),
-    Dialect.MYSQL: ("SET time_zone = '+00:00'",),
-    Dialect.ORACLE: ("ALTER SESSION SET TIME_ZONE = 'UTC'",),
-}
-"""What a session says first: texts of times with a zone are in UTC."""
+_READ_ONLY: Final = {Dialect.POSTGRESQL: "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"}
+"""How a session is told not to write, in databases that can be told."""
 
 
 class SourceDatabase:
@@ -30,8 +26,9 @@ class SourceDatabase:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
         self.dialect = _dialect_of(connection.dialect.name)
-        for statement in _SESSIONS.get(self.dialect, ()):
-            connection.execute(sa.text(statement))
+        for statement in (GRAMMARS[self.dialect].session, _READ_ONLY.get(self.dialect)):
+            if statement is not None:
+                connection.execute(_text(statement))
         connection.commit()  # a rollback would undo them
 
     def buckets(self, queries: SourceQueries, digits: int) -> dict[str, Digest]:

@@ -1,6 +1,6 @@
 """Compares the rows of a table with counts and checksums of its source."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from app.api.schemas.recovery.source_checks import (
     SourceCheckResultModel,
 )
 from app.domain.access.rights import Principal
+from app.domain.model.projection.audit_columns import History
 from app.domain.model.table import Table
 from app.domain.model.table_schema import Column
 from app.domain.rows.projection.source_rows import landed_columns
@@ -41,8 +42,8 @@ def check_source(gateway: Gateway, name: str, principal: Principal, wanted: Sour
     _check(wanted)
     with translated_errors(), gateway.engine.begin() as connection:
         table = visible_table(connection, name, principal)
-    columns = compared_columns(table.schema, wanted.columns, table.options.masks)
-    collector = BucketDigests(wanted.digits) if wanted.rows is None else BucketRows(frozenset(wanted.rows))
+    columns = compared_columns(table.schema, wanted.columns, table.options.masks, table.left_columns)
+    collector = BucketDigests(wanted.digits) if wanted.rows is None else _bucket_rows(wanted.rows)
     with _rows(gateway, table, columns, wanted.against) as rows:
         for arrays in rows.batches:
             collector.add(canonical_rows(arrays, columns, table.schema.key_columns))
@@ -51,17 +52,20 @@ def check_source(gateway: Gateway, name: str, principal: Principal, wanted: Sour
         source = {name: Digest(one.rows, one.checksum) for name, one in (wanted.buckets or {}).items()}
         buckets = [BucketDifferenceModel.of(one) for one in collector.differences(source)]
     else:
-        pairs = (pair for rows_of_bucket in (wanted.rows or {}).values() for pair in rows_of_bucket.items())
-        found = RowDifferencesModel.of(collector.differences(pairs))
+        found = RowDifferencesModel.of(collector.differences())
     return SourceCheckResultModel(
         equal=not buckets and (found is None or not found.count),
         generation=table.generation,
         sequence=rows.sequence,
         columns=[column.name for column in columns],
-        rows=collector.rows if isinstance(collector, BucketDigests) else len(collector.found),
+        rows=collector.rows,
         buckets=buckets,
         keys=found,
     )
+
+
+def _bucket_rows(of_source: Mapping[str, Mapping[str, int]]) -> BucketRows:
+    return BucketRows(frozenset(of_source), (pair for rows in of_source.values() for pair in rows.items()))
 
 
 def _check(wanted: SourceCheckModel) -> None:
@@ -78,6 +82,9 @@ def _check(wanted: SourceCheckModel) -> None:
 @contextmanager
 def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: str) -> Iterator[_Rows]:
     if against == "mirror":
+        if table.options.history is History.APPEND_ONLY:
+            detail = "the Delta table has every version of a row (history=append_only), and the source one"
+            raise RejectedInput(Code.NOT_COMPARABLE, detail)
         if gateway.mirror_rows is None:
             raise RejectedInput(
                 Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"

@@ -47,6 +47,7 @@ def get_schema(table: TablePath, request: Request, gateway: GatewayDep, principa
         schema_version=found.schema_version,
         key_columns=list(found.schema.key_columns),
         columns=[ColumnModel(name=c.name, type=str(c.type), nullable=c.nullable) for c in found.schema.columns],
+        left_columns=[name for name in found.schema.names if name in found.left_columns],
     )
 
 

@@ -257,6 +257,8 @@ class SchemaModel(Model):
     schema_version: int
     key_columns: list[str]
     columns: list[ColumnModel]
+    left_columns: list[str]
+    """Columns that have left the source or are excluded: they stay in the table, and rows do not have their values."""
 
 
 class BlockModel(Model):

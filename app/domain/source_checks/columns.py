@@ -14,11 +14,13 @@ INCOMPARABLE: Final = frozenset({TypeName.FLOAT32, TypeName.FLOAT64, TypeName.JS
 """Types whose text differs between databases."""
 
 
-def compared_columns(schema: TableSchema, chosen: Sequence[str] | None, masked: Collection[str] = ()) -> list[Column]:
+def compared_columns(
+    schema: TableSchema, chosen: Sequence[str] | None, masked: Collection[str] = (), left: Collection[str] = ()
+) -> list[Column]:
     """Return the columns to compare, in the order of the table: the chosen ones, or all that can be compared.
 
     The key columns are always among them. Raises RejectedInput `unknown_column`, or `not_comparable` for a column whose
-    type has no canonical text or whose values are masked, or for a table without keys.
+    type has no canonical text, whose values are masked or that has left the source, or for a table without keys.
     """
     if not schema.key_columns:
         raise RejectedInput(Code.NOT_COMPARABLE, "a table without key columns cannot be compared with its source")
@@ -37,4 +39,8 @@ def compared_columns(schema: TableSchema, chosen: Sequence[str] | None, masked: 
             raise RejectedInput(
                 Code.NOT_COMPARABLE, f"column {column.name!r} is masked, so the source has other values"
             )
-    return [column for column in found if column.type.name not in INCOMPARABLE and column.name not in masked]
+        if column.name in left and column.name in explicit:
+            detail = f"column {column.name!r} has left the source or is excluded, so rows do not have its values"
+            raise RejectedInput(Code.NOT_COMPARABLE, detail)
+    hidden = {*masked, *left}
+    return [column for column in found if column.type.name not in INCOMPARABLE and column.name not in hidden]

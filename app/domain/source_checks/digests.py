@@ -82,28 +82,55 @@ class RowDifferences(NamedTuple):
     rows: int
 
 
-@dataclass
 class BucketRows:
-    """Collects the checksums of the rows in some buckets, which have names of the same length."""
+    """Compares the rows in some buckets, which have names of the same length, with those of the source.
 
-    buckets: Collection[str]
-    found: dict[str, int] = field(default_factory=dict)
+    Memory grows with the rows of the source, which a request limits, and not with those of the table.
+    """
+
+    def __init__(self, buckets: Collection[str], source: Iterable[tuple[str, int]]) -> None:
+        """Begin with the key texts and checksums of the source's rows in these buckets."""
+        self.rows = 0
+        """The rows of the gateway in the buckets."""
+        self._buckets = buckets
+        self._digits = len(next(iter(buckets), ""))
+        self._unseen = dict(source)
+        self._surplus, self._changed = _FirstKeys(), _FirstKeys()
 
     def add(self, rows: "CanonicalRows") -> None:
-        """Add those of these rows that are in the buckets."""
-        digits = len(next(iter(self.buckets), ""))
+        """Add those of these rows that are in the buckets; each key at most once."""
         for key, row in zip(*rows, strict=True):
-            if bucket_of(key, digits) in self.buckets:
-                self.found[key] = checksum_of(row)
+            if bucket_of(key, self._digits) not in self._buckets:
+                continue
+            self.rows += 1
+            theirs = self._unseen.pop(key, None)
+            if theirs is None:
+                self._surplus.add(key)
+            elif theirs != checksum_of(row):
+                self._changed.add(key)
 
-    def differences(self, source: Iterable[tuple[str, int]]) -> RowDifferences:
-        """Return the rows that differ from those of the source in the same buckets."""
-        theirs = dict(source)
-        missing = sorted(theirs.keys() - self.found.keys())
-        surplus = sorted(self.found.keys() - theirs.keys())
-        changed = sorted(key for key in theirs.keys() & self.found.keys() if theirs[key] != self.found[key])
-        total = len(missing) + len(surplus) + len(changed)
-        return RowDifferences(missing[:MAX_LISTED], surplus[:MAX_LISTED], changed[:MAX_LISTED], total)
+    def differences(self) -> RowDifferences:
+        """Return the rows that differ from those of the source."""
+        missing = sorted(self._unseen)
+        total = len(missing) + self._surplus.count + self._changed.count
+        return RowDifferences(missing[:MAX_LISTED], self._surplus.listed(), self._changed.listed(), total)
+
+
+class _FirstKeys:
+    """Counts keys, and keeps the first MAX_LISTED of them in their order."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: list[str] = []
+
+    def add(self, key: str) -> None:
+        self.count += 1
+        self._kept.append(key)
+        if len(self._kept) > 2 * MAX_LISTED:
+            self._kept = self.listed()
+
+    def listed(self) -> list[str]:
+        return sorted(self._kept)[:MAX_LISTED]
 
 
 def bucket_of(key: str, digits: int) -> str:

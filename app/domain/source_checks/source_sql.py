@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from app.domain.model.table_schema import Column
-from app.domain.source_checks.columns import NULL_TEXT
 from app.domain.source_checks.dialects import GRAMMARS, Dialect, Grammar
 
 
@@ -60,6 +59,12 @@ class SourceQueries:
             f"FROM ({self._hashes()}) hashed\nWHERE {function}(k, 1, {digits}) IN ({names})"
         )
 
+    def script(self, digits: int, buckets: Collection[str] | None = None) -> str:
+        """Return what a client of the database runs: the query for all buckets, or for the rows of some."""
+        query = self.rows(buckets) if buckets else self.buckets(digits)
+        session = self._grammar.session
+        return f"{query};" if session is None else f"{session};\n{query};"
+
     @property
     def _grammar(self) -> Grammar:
         return GRAMMARS[self.dialect]
@@ -75,12 +80,9 @@ class SourceQueries:
     def _joined(self, columns: Sequence[Column]) -> str:
         grammar = self._grammar
         between = f"{grammar.joined}{grammar.separator}{grammar.joined}"
-        texts = [f"COALESCE({self._text(column)}, '{self._null_text()}')" for column in columns]
+        texts = [f"COALESCE({self._text(column)}, {grammar.null_text})" for column in columns]
         return grammar.whole.format(between.join(texts))
 
     def _text(self, column: Column) -> str:
         expression = self.expressions.get(column.name, self._grammar.quoted(column.name))
         return self._grammar.text(column, expression)
-
-    def _null_text(self) -> str:
-        return NULL_TEXT.replace("\\", "\\\\") if self.dialect is Dialect.MYSQL else NULL_TEXT

@@ -117,9 +117,10 @@ TABLES: Final[Mapping[Code, Entry]] = {
     ),
     Code.NOT_COMPARABLE: Entry(
         Kind.INVALID,
-        "A check compares columns whose text differs between databases or whose values are masked, or a table without "
-        "key columns.",
-        "Leave floating-point, JSON and masked columns out of `columns`. Tables without keys can only be counted.",
+        "A check compares columns whose text differs between databases, whose values are masked or that have left the "
+        "source, or a table without key columns, or the mirror of a history.",
+        "Leave floating-point, JSON and masked columns, and those that left the source, out of `columns`. Compare a "
+        "history with its row images. Tables without keys can only be counted.",
     ),
     Code.BAD_CHECK: Entry(
         Kind.INVALID,

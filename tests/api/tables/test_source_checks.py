@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 from pydantic import SecretStr
 
 from app.api import application
+from app.cli.tables import comparison
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.staging.connection.database import open_engine
@@ -172,6 +173,13 @@ def test_a_table_without_row_images_is_compared_with_its_delta_table(mirrored: t
     assert again["equal"]
 
 
+def test_the_mirror_of_a_history_cannot_be_compared(mirrored: tuple[Gateway, Path]) -> None:
+    client, _ = mirrored
+    client.register(TABLE, {"id": "int64"}, ["id"], history="append_only", row_images="on").raise_for_status()
+    problem(client.post(PATH, json={"buckets": {}, "against": "mirror"}), 422, "not_comparable")
+    client.post(PATH, json={"buckets": {}}).raise_for_status()
+
+
 def test_rows_that_are_flagged_as_deleted_are_compared_on_neither_side(mirrored: tuple[Gateway, Path]) -> None:
     client, folder = mirrored
     flag = {"deletes": "flag", "row_images": "on", "audit_columns": {"deleted": "gone"}}
@@ -189,6 +197,83 @@ def test_a_check_names_what_is_wrong_with_it(orders: Gateway, client_with: Any) 
     problem(orders.post(PATH, json={"buckets": {}, "columns": ["nope"]}), 422, "unknown_column")
     problem(orders.post("/v1/tables/shop.nothing/checks", json={"buckets": {}}), 404, "unknown_table")
     problem(client_with("ingest").post(PATH, json={"buckets": {}}), 403, "forbidden")
+
+
+def test_columns_that_left_the_source_are_not_compared(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
+    with source.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE shop.orders DROP COLUMN small"))
+        connection.execute(sa.text("UPDATE shop.orders SET is_paid = NOT is_paid"))
+    staying = {name: of for name, of in COLUMNS.items() if name != "small"}
+    orders.register(TABLE, staying, ["id", "code"], exclude=["is_paid"]).raise_for_status()
+    assert orders.get(f"/v1/tables/{TABLE}/schema").json()["left_columns"] == ["is_paid", "small"]
+    status, found = check(terminal, source)
+    assert (status, found["equal"]) == (0, True)
+    assert not {"is_paid", "small"}.intersection(found["columns"])
+    problem(orders.post(PATH, json={"buckets": {}, "columns": ["small"]}), 422, "not_comparable")
+
+
+def test_every_bucket_of_four_digits_fits_in_a_request(orders: Gateway) -> None:
+    buckets = {f"{number:04x}": {"rows": 1_000_000, "checksum": 2**51} for number in range(16**4)}
+    found = orders.post(PATH, json={"buckets": buckets, "digits": 4}).raise_for_status().json()
+    assert len(found["buckets"]) == 16**4
+    problem(orders.post(PATH, json={"rows": {"0": {"x" * 9 * 2**20: 1}}}), 413, "body_too_large")
+
+
+def test_rows_are_compared_in_several_requests_if_they_do_not_fit_in_one(
+    orders: Gateway, source: sa.Engine, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with source.begin() as connection:
+        connection.execute(sa.text("UPDATE shop.orders SET total = 7"))
+    monkeypatch.setattr(comparison, "MAX_ROWS", 8)
+    _, found = check(terminal, source, "--digits", 2)
+    assert (len(found["keys"]["changed"]), found["keys"]["count"], found["buckets_not_compared"]) == (40, 40, 0)
+    monkeypatch.setattr(comparison, "MAX_GROUPS", 2)
+    status, found = check(terminal, source, "--digits", 2)
+    assert (status, found["equal"]) == (1, False)
+    assert len(found["keys"]["changed"]) <= 16
+    assert found["buckets_not_compared"] > 0
+
+
+def test_a_source_in_another_encoding_has_the_same_checksums(
+    gateway: Gateway, postgres: PrivatePostgres, terminal: Terminal
+) -> None:
+    name = f"source_{uuid4().hex}"
+    server = open_engine(postgres.url)
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        encoding = "ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
+        connection.execute(sa.text(f'CREATE DATABASE "{name}" {encoding}'))
+    server.dispose()
+    engine = open_engine(database_in(postgres.url, name))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE words (word text PRIMARY KEY)"))
+        connection.execute(sa.text("INSERT INTO words VALUES ('Käse'), ('ß')"))
+    gateway.register("words", {"word": "string"}, ["word"], row_images="on").raise_for_status()
+    gateway.rows("words", {"word": "Käse"}, {"word": "ß"}).raise_for_status()
+    ended = terminal.run("tables", "check", "words", "--source", url_of(engine), "--json")
+    engine.dispose()
+    assert ended.report["equal"]
+
+
+def test_the_printed_queries_give_what_a_check_takes(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
+    def answer(*more: object) -> list[tuple[str, ...]]:
+        printed = terminal.run("tables", "check", TABLE, "--show-sql", "postgresql", "--digits", 1, *more).output
+        with source.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL timezone = 'Asia/Tokyo'")
+            session, query = printed.split(";\n")[:2]
+            connection.exec_driver_sql(session)
+            return [tuple(row) for row in connection.exec_driver_sql(query.rstrip(";\n")).all()]
+
+    buckets = {name: {"rows": rows, "checksum": int(total)} for name, rows, total in answer()}
+    assert orders.post(PATH, json={"digits": 1, "buckets": buckets}).raise_for_status().json()["equal"]
+    one = min(buckets)
+    rows = {one: dict(answer("--bucket", one))}
+    assert orders.post(PATH, json={"digits": 1, "rows": rows}).raise_for_status().json()["equal"]
+
+
+def test_an_expression_needs_a_column_that_is_compared(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
+    ended = terminal.run("tables", "check", TABLE, "--source", url_of(source), "--expression", "smal=1")
+    assert ended.status == 2
+    assert "'smal' is not compared" in ended.errors
 
 
 def test_an_empty_source_has_only_surplus_in_the_gateway(orders: Gateway) -> None:

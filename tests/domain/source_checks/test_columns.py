@@ -44,6 +44,12 @@ def test_a_masked_column_is_left_out_and_cannot_be_chosen() -> None:
         compared_columns(SCHEMA, None, {"id"})
 
 
+def test_columns_that_left_the_source_are_left_out_unless_they_are_chosen() -> None:
+    assert [column.name for column in compared_columns(SCHEMA, None, left={"note"})] == ["id", "city"]
+    with pytest.raises(RejectedInput, match="'note' has left the source"):
+        compared_columns(SCHEMA, ["note"], left={"note"})
+
+
 def test_a_table_without_keys_cannot_be_compared() -> None:
     with pytest.raises(RejectedInput, match=r": a table without key columns cannot be compared with its source$"):
         compared_columns(TableSchema(SCHEMA.columns), None)

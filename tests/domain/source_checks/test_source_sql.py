@@ -21,17 +21,19 @@ HASHES = {
     Dialect.POSTGRESQL: (
         "SELECT COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N') || chr(31) || COALESCE((n + 1)::text, '\\N')"
         " AS key_text,"
-        " md5(COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N') || chr(31) || COALESCE((n + 1)::text, '\\N')) AS k,"
-        " md5(COALESCE((n + 1)::text, '\\N') || chr(31) || COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N')) AS r"
+        " md5(convert_to(COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N') || chr(31)"
+        " || COALESCE((n + 1)::text, '\\N'), 'UTF8')) AS k,"
+        " md5(convert_to(COALESCE((n + 1)::text, '\\N') || chr(31)"
+        " || COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N'), 'UTF8')) AS r"
         ' FROM "s"."orders" source'
     ),
     Dialect.MYSQL: (
-        "SELECT CONCAT(COALESCE(DATE_FORMAT(`day`, '%Y-%m-%d'), '\\\\N'), CHAR(31),"
-        " COALESCE(CAST(n + 1 AS CHAR), '\\\\N')) AS key_text,"
-        " MD5(CONVERT(CONCAT(COALESCE(DATE_FORMAT(`day`, '%Y-%m-%d'), '\\\\N'), CHAR(31),"
-        " COALESCE(CAST(n + 1 AS CHAR), '\\\\N')) USING utf8mb4)) AS k,"
-        " MD5(CONVERT(CONCAT(COALESCE(CAST(n + 1 AS CHAR), '\\\\N'), CHAR(31),"
-        " COALESCE(DATE_FORMAT(`day`, '%Y-%m-%d'), '\\\\N')) USING utf8mb4)) AS r"
+        "SELECT CONCAT(COALESCE(DATE_FORMAT(`day`, '%Y-%m-%d'), _utf8mb4 0x5c4e), CHAR(31 USING utf8mb4),"
+        " COALESCE(CAST(n + 1 AS CHAR CHARACTER SET utf8mb4), _utf8mb4 0x5c4e)) AS key_text,"
+        " MD5(CONVERT(CONCAT(COALESCE(DATE_FORMAT(`day`, '%Y-%m-%d'), _utf8mb4 0x5c4e), CHAR(31 USING utf8mb4),"
+        " COALESCE(CAST(n + 1 AS CHAR CHARACTER SET utf8mb4), _utf8mb4 0x5c4e)) USING utf8mb4)) AS k,"
+        " MD5(CONVERT(CONCAT(COALESCE(CAST(n + 1 AS CHAR CHARACTER SET utf8mb4), _utf8mb4 0x5c4e),"
+        " CHAR(31 USING utf8mb4), COALESCE(DATE_FORMAT(`day`, '%Y-%m-%d'), _utf8mb4 0x5c4e)) USING utf8mb4)) AS r"
         " FROM `s`.`orders` source"
     ),
 }
@@ -95,12 +97,12 @@ TEXTS = {
         "upper(encode(x, 'hex'))",
     ],
     Dialect.MYSQL: [
-        "CAST(x AS CHAR)",
-        "CAST((x) + 0 AS CHAR)",
-        "CAST(CAST(x AS DECIMAL(9,2)) AS CHAR)",
-        "CAST(CAST(x AS DECIMAL(5,0)) AS CHAR)",
+        "CAST(x AS CHAR CHARACTER SET utf8mb4)",
+        "CAST((x) + 0 AS CHAR CHARACTER SET utf8mb4)",
+        "CAST(CAST(x AS DECIMAL(9,2)) AS CHAR CHARACTER SET utf8mb4)",
+        "CAST(CAST(x AS DECIMAL(5,0)) AS CHAR CHARACTER SET utf8mb4)",
         "DATE_FORMAT(x, '%Y-%m-%d %H:%i:%s.%f')",
-        "CAST(x AS CHAR)",
+        "CAST(x AS CHAR CHARACTER SET utf8mb4)",
         "HEX(x)",
     ],
     Dialect.MSSQL: [
@@ -108,7 +110,7 @@ TEXTS = {
         "CAST(CAST(x AS int) AS nvarchar(max))",
         "CAST(CAST(x AS decimal(9,2)) AS nvarchar(max))",
         "CAST(CAST(x AS decimal(5,0)) AS nvarchar(max))",
-        "CONVERT(nvarchar(max), CAST(x AS datetime2(6)), 121)",
+        "CONVERT(nvarchar(max), CAST(SWITCHOFFSET(CAST(x AS datetimeoffset(6)), '+00:00') AS datetime2(6)), 121)",
         "CAST(x AS nvarchar(max))",
         "CONVERT(nvarchar(max), x, 2)",
     ],
@@ -117,7 +119,7 @@ TEXTS = {
         "TO_CHAR(x)",
         "TO_CHAR(CAST(x AS NUMBER(9,2)), 'FM9999990.00', 'NLS_NUMERIC_CHARACTERS=''.,''')",
         "TO_CHAR(CAST(x AS NUMBER(5,0)), 'FM99990', 'NLS_NUMERIC_CHARACTERS=''.,''')",
-        "TO_CHAR(CAST(x AS TIMESTAMP(6)), 'YYYY-MM-DD HH24:MI:SS.FF6')",
+        "TO_CHAR(SYS_EXTRACT_UTC(CAST(x AS TIMESTAMP(6) WITH TIME ZONE)), 'YYYY-MM-DD HH24:MI:SS.FF6')",
         "TO_CHAR(x)",
         "RAWTOHEX(x)",
     ],
@@ -128,3 +130,18 @@ TEXTS = {
 def test_each_type_has_its_text(dialect: Dialect) -> None:
     types = ["int16", "boolean", "decimal(9,2)", "decimal(5,0)", "timestamp", "string", "binary"]
     assert [GRAMMARS[dialect].text(column("x", declared), "x") for declared in types] == TEXTS[dialect]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "session"),
+    [
+        (Dialect.POSTGRESQL, "SET TIME ZONE 'UTC';\n"),
+        (Dialect.MYSQL, "SET time_zone = '+00:00';\n"),
+        (Dialect.MSSQL, ""),
+        (Dialect.ORACLE, "ALTER SESSION SET TIME_ZONE = 'UTC';\n"),
+    ],
+)
+def test_a_script_reads_times_in_utc_and_then_asks_for_buckets_or_for_rows(dialect: Dialect, session: str) -> None:
+    asked = queries(dialect)
+    assert asked.script(3) == f"{session}{asked.buckets(3)};"
+    assert asked.script(3, ["0aa", "abc"]) == f"{session}{asked.rows(['0aa', 'abc'])};"

@@ -1,6 +1,7 @@
 """`/v1/tables/{table}/checks`: whether a table has the rows of its source."""
 
 from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
 
 from app.api.auth.dependencies import Reader
 from app.api.gateway import GatewayDep
@@ -19,11 +20,14 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
     response_model=SourceCheckResultModel,
     responses=problems(400, 401, 403, 404, 409, 422, 503),
 )
-def check(table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader) -> SourceCheckResultModel:
+async def check(
+    table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader
+) -> SourceCheckResultModel:
     """Return where the rows differ. Nothing is changed.
 
     First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`).
     docs/source-checks.md has the SQL for the source; `mirrorgate tables check` runs all of it. Changes that were
     accepted after the source was read differ too, so repeat the check before you act on a difference.
     """
-    return check_source(gateway, table, principal, wanted)
+    async with gateway.check_places.taken():
+        return await run_in_threadpool(check_source, gateway, table, principal, wanted)

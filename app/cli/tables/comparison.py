@@ -1,0 +1,152 @@
+"""Compares a source with the gateway: all buckets first, then the rows of those that differ, in several rounds.
+
+The rows of differing buckets are compared a group at a time, because a request has at most MAX_ROWS of them and
+MAX_BODY_BYTES. The gateway reads its whole table for each, so a round has at most MAX_GROUPS; what is beyond it is
+reported as not compared.
+"""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from app.domain.source_checks.digests import MAX_ROWS, bucket_of
+
+if TYPE_CHECKING:
+    from app.client.http import GatewayClient
+    from app.domain.source_checks.source_sql import SourceQueries
+    from app.source.database import SourceDatabase
+
+KINDS: Final = ("missing", "surplus", "changed")
+MAX_GROUPS: Final = 10
+MAX_BODY_BYTES: Final = 7 * 2**20
+"""Of the rows of one request; the gateway takes a megabyte more."""
+_ANSWER_SECONDS: Final = 3_600.0
+"""The gateway answers when it has read the whole table."""
+
+
+class Check(NamedTuple):
+    """What is compared, and how often."""
+
+    path: str
+    against: str
+    queries: "SourceQueries"
+    digits: int
+    rounds: int
+    pause: float
+
+
+class _Round(NamedTuple):
+    """What one round found."""
+
+    keys: Mapping[str, set[str]]
+    """The listed rows that differ: of each request, the first of each kind."""
+    total: int
+    """All rows that differ."""
+    left_out: int
+    """Buckets whose rows were too many for the round."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether every row that differs is listed."""
+        return self.total == sum(map(len, self.keys.values()))
+
+
+class Comparison:
+    """Compares one table."""
+
+    def __init__(self, client: "GatewayClient", source: "SourceDatabase", wanted: Check) -> None:
+        self._client, self._source, self._wanted = client, source, wanted
+        names = [column.name for column in wanted.queries.columns]
+        self._base = {"against": wanted.against, "columns": names, "digits": wanted.digits}
+
+    def run(self) -> dict[str, Any]:
+        """Return the answer to all buckets, with the keys of the rows that differ in every round.
+
+        `buckets_not_compared` counts the buckets whose rows were not compared.
+        """
+        source = self._source.buckets(self._wanted.queries, self._wanted.digits)
+        answer = self._post(
+            buckets={name: {"rows": one.rows, "checksum": one.checksum} for name, one in source.items()}
+        )
+        answer |= {"source_rows": sum(one.rows for one in source.values()), "buckets_not_compared": 0}
+        if answer["equal"]:
+            return answer
+        sizes = {one["bucket"]: int(one["source"]["rows"]) for one in answer["buckets"]}
+        found = first = self._round([*sizes], sizes)
+        left_out = first.left_out
+        for _ in range(1, self._wanted.rounds):
+            if not found.total:
+                break
+            threading.Event().wait(self._wanted.pause)
+            found = self._again(found, sizes)
+            left_out = max(left_out, found.left_out)
+        answer["keys"] = {kind: sorted(found.keys[kind]) for kind in KINDS} | {"count": found.total}
+        answer["buckets_not_compared"] = left_out
+        answer["equal"] = not found.total and not left_out
+        return answer
+
+    def _again(self, before: _Round, sizes: Mapping[str, int]) -> _Round:
+        """Compare the rows again that differed before; all buckets if not every such row is listed."""
+        keys = {key for kind in KINDS for key in before.keys[kind]}
+        differing = {bucket_of(key, self._wanted.digits) for key in keys} if before.is_listed else set(sizes)
+        found = self._round(sorted(differing), sizes)
+        if not (before.is_listed and found.is_listed):
+            return found
+        both = {kind: before.keys[kind] & found.keys[kind] for kind in KINDS}
+        return found._replace(keys=both, total=sum(map(len, both.values())))
+
+    def _round(self, buckets: Sequence[str], sizes: Mapping[str, int]) -> _Round:
+        self._source.start_again()
+        keys: dict[str, set[str]] = {kind: set() for kind in KINDS}
+        count, requests, compared = 0, 0, 0
+        for group in groups(buckets, sizes):
+            for part in parts(self._source.rows(self._wanted.queries, group)):
+                if requests == MAX_GROUPS:
+                    break
+                requests, compared = requests + 1, compared + len(part)
+                found = self._post(rows=part)["keys"]
+                count += found["count"]
+                for kind in KINDS:
+                    keys[kind].update(found[kind])
+            if requests == MAX_GROUPS:
+                break
+        return _Round(keys, count, len(buckets) - compared)
+
+    def _post(self, **of_source: Any) -> dict[str, Any]:
+        body = self._base | of_source
+        answer: dict[str, Any] = self._client.post(f"{self._wanted.path}/checks", body, answer_seconds=_ANSWER_SECONDS)
+        return answer
+
+
+def groups(buckets: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the buckets with at most MAX_ROWS rows together, without those that have more alone."""
+    group: list[str] = []
+    rows = 0
+    for bucket in buckets:
+        if sizes[bucket] > MAX_ROWS:
+            continue
+        if rows + sizes[bucket] > MAX_ROWS:
+            yield group
+            group, rows = [], 0
+        group.append(bucket)
+        rows += sizes[bucket]
+    if group:
+        yield group
+
+
+def parts(rows: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Mapping[str, int]]]:
+    """Yield the rows of a group in bodies of at most MAX_BODY_BYTES, without buckets that are larger alone."""
+    part: dict[str, Mapping[str, int]] = {}
+    size = 0
+    for bucket, of_bucket in rows.items():
+        more = len(json.dumps(of_bucket, ensure_ascii=False).encode())
+        if more > MAX_BODY_BYTES or len(of_bucket) > MAX_ROWS:
+            continue
+        if size + more > MAX_BODY_BYTES:
+            yield part
+            part, size = {}, 0
+        part[bucket] = of_bucket
+        size += more
+    if part:
+        yield part
