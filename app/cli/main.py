@@ -40,6 +40,7 @@ from app.cli.tables import (
 from app.cli.tables.rebuild import rebuild
 from app.cli.verify.command import verify as verify_zone
 from app.errors import Code, MirrorgateError
+from app.errors.command_remedy import command_remedy
 
 _TO_RUN: Final = "Run the gateway"
 _TO_USE: Final = "Tables and changes"
@@ -213,11 +214,9 @@ def _remedy(error: MirrorgateError) -> str:
     """Return the remedy in the words of the command line, where the catalogue's is about API calls."""
     from app.errors.catalogue import CATALOGUE
 
-    if error.code is Code.DATABASE_UNAVAILABLE:
-        reason = str(error.__cause__ or "").strip().splitlines()[:1]
-        return "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address. " + "".join(reason)
     is_of_the_catalogue = error.remedy == CATALOGUE[error.code].remedy
-    return _REMEDIES.get(error.code, error.remedy) if is_of_the_catalogue else error.remedy
+    known = _REMEDIES.get(error.code) if is_of_the_catalogue else None
+    return known or command_remedy(error)
 
 
 if __name__ == "__main__":

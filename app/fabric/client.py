@@ -4,7 +4,7 @@ Workspace and database are given by id or by name; a name is looked up once. Sou
 public REST API", and Fabric's REST API specification, version v1.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -14,7 +14,7 @@ from app.fabric.definition import Definition, definition_parts, parse_definition
 from app.fabric.items import MirroredDatabase, Workspace, is_id, item_name, parse_database, parse_workspace
 from app.fabric.operations import Progress, finished, ignore
 from app.fabric.status import parse_database_status, parse_table
-from app.fabric.transport import FabricRejected, Transport
+from app.fabric.transport import FabricRejected, Parsed, Transport
 
 _POLL_SECONDS: Final = 5.0
 _REMEDIES: Final = {
@@ -71,29 +71,26 @@ class FabricClient:
 
     def workspace(self) -> Workspace:
         """Return the workspace."""
-        return parse_workspace(self._transport.send("GET", f"workspaces/{self.workspace_id}").body)
+        return self._transport.send("GET", f"workspaces/{self.workspace_id}").read(parse_workspace)
 
     def capacity_state(self, capacity_id: str) -> str | None:
         """Return Fabric's word for the state of a capacity, None where this identity may not see it."""
-        for entry in self._pages("GET", "capacities", "value"):
-            if str(entry.get("id", "")).casefold() == capacity_id.casefold():
-                return str(entry.get("state") or "")
-        return None
+        entries = self._pages("GET", "capacities", "value", lambda one: (str(one["id"]), str(one.get("state") or "")))
+        return next((state for known, state in entries if known.casefold() == capacity_id.casefold()), None)
 
     def find(self, name: str) -> MirroredDatabase | None:
         """Return the mirrored database of this name, None without one. Names differ by more than case."""
-        entries = self._pages("GET", f"workspaces/{self.workspace_id}/mirroredDatabases", "value")
-        found = (parse_database(entry) for entry in entries)
+        found = self._pages("GET", f"workspaces/{self.workspace_id}/mirroredDatabases", "value", parse_database)
         return next((one for one in found if one.name.casefold() == name.casefold()), None)
 
     def database(self) -> MirroredDatabase:
         """Return the mirrored database."""
-        return parse_database(self._transport.send("GET", self._path()).body)
+        return self._transport.send("GET", self._path()).read(parse_database)
 
     def definition(self, progress: Progress = ignore) -> Definition | None:
         """Return the database's definition, None for one that cannot be read. Needs the right to write the item."""
         answer = self._transport.send("POST", self._path("getDefinition"))
-        return parse_definition(finished(self._transport, answer, progress, self._wait_seconds).body)
+        return finished(self._transport, answer, progress, self._wait_seconds).read(parse_definition)
 
     def create(
         self, name: str, definition: Definition, *, description: str = "", progress: Progress = ignore
@@ -142,12 +139,12 @@ class FabricClient:
 
     def database_status(self) -> DatabaseStatus:
         """Return the state of the mirrored database."""
-        return parse_database_status(self._transport.send("POST", self._path("getMirroringStatus")).body)
+        return self._transport.send("POST", self._path("getMirroringStatus")).read(parse_database_status)
 
     def tables_status(self) -> list[TableMirroring]:
         """Return the state of every table, of all pages; none unless the database runs."""
         try:
-            return [parse_table(one) for one in self._pages("POST", self._path("getTablesMirroringStatus"), "data")]
+            return [*self._pages("POST", self._path("getTablesMirroringStatus"), "data", parse_table)]
         except FabricRejected as rejected:
             if rejected.code is Code.FABRIC_REJECTED and not self.database_status().state.is_running:
                 return []
@@ -180,8 +177,8 @@ class FabricClient:
 
     def _id_of(self, kind: str, name: str, path: str) -> str:
         if (kind, name) not in self._ids:
-            entries = self._pages("GET", path, "value")
-            found = [str(one["id"]) for one in entries if str(one.get("displayName", "")).casefold() == name.casefold()]
+            entries = self._pages("GET", path, "value", lambda one: (str(one["id"]), str(one.get("displayName") or "")))
+            found = [known for known, displayed in entries if displayed.casefold() == name.casefold()]
             if not found:
                 raise Misconfigured(
                     Code.FABRIC_NOT_FOUND,
@@ -197,13 +194,15 @@ class FabricClient:
             self._ids[kind, name] = found[0]
         return self._ids[kind, name]
 
-    def _pages(self, method: str, path: str, member: str) -> Iterator[Mapping[str, Any]]:
+    def _pages(
+        self, method: str, path: str, member: str, parse: Callable[[Mapping[str, Any]], Parsed]
+    ) -> Iterator[Parsed]:
         """Yield the entries of all pages. It uses the token of the next page, never the address beside it."""
         query: dict[str, str] | None = None
         while True:
-            answer = self._transport.send(method, path, query=query).body
-            yield from answer.get(member) or []
-            token = answer.get("continuationToken")
+            answer = self._transport.send(method, path, query=query)
+            yield from answer.read(lambda body: [parse(one) for one in body.get(member) or []])
+            token = answer.body.get("continuationToken")
             if not token or query == {"continuationToken": token}:
                 return
             query = {"continuationToken": token}

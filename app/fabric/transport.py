@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
 
@@ -23,6 +23,12 @@ _FIRST_PAUSE: Final = 0.5
 _MAX_PAUSE: Final = 10.0
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 """Faults of a request that the service has not seen."""
+
+
+_WRONG_FORM: Final = (AttributeError, KeyError, TypeError, ValueError)
+"""What a parser raises for JSON of another form than Fabric documents."""
+
+Parsed = TypeVar("Parsed")
 
 
 class FabricRejected(Misconfigured):
@@ -49,6 +55,16 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, parse: Callable[[dict[str, Any]], Parsed]) -> Parsed:
+        """Return what `parse` makes of the body.
+
+        Raise TemporarilyUnavailable `fabric_unavailable` for a body of another form than `parse` expects.
+        """
+        try:
+            return parse(self.body)
+        except _WRONG_FORM as error:
+            raise _foreign("Fabric's API answered with JSON of another form than it documents") from error
 
     def retry_after(self, otherwise: float) -> float:
         """Return the seconds of Retry-After, or `otherwise`."""
@@ -152,12 +168,14 @@ def _may_repeat(response: httpx.Response, failed: MirrorgateError, *, repeatable
 
 def _answer(response: httpx.Response) -> Answer:
     if response.content and not _json(response) and response.content.strip() not in (b"{}", b"null"):
-        raise TemporarilyUnavailable(
-            Code.FABRIC_UNAVAILABLE,
-            f"{response.request.url.host} answered {response.status_code} with something else than a JSON object",
-            remedy="Check MIRRORGATE_FABRIC_API, and the proxies between this machine and Fabric.",
-        )
+        host = response.request.url.host
+        raise _foreign(f"{host} answered {response.status_code} with something else than a JSON object")
     return Answer(response.status_code, response.headers, _json(response))
+
+
+def _foreign(detail: str) -> TemporarilyUnavailable:
+    remedy = "Check MIRRORGATE_FABRIC_API, and the proxies between this machine and Fabric."
+    return TemporarilyUnavailable(Code.FABRIC_UNAVAILABLE, detail, remedy=remedy)
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:

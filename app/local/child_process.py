@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from app.errors import Code, MirrorgateError, Misconfigured
+from app.errors.command_remedy import command_remedy
 
 CANNOT_START: Final = 78
 """Exit status of a process that cannot start as it is configured (EX_CONFIG of sysexits.h)."""
@@ -34,7 +35,7 @@ def run_process(main: Callable[[], None], *, is_child: bool) -> NoReturn:
         if is_child:
             sys.stderr.write(_start_failure(error) + "\n")
         else:
-            sys.stderr.write(f"error {error.code}: {error.detail}\nremedy: {error.remedy}\n")
+            sys.stderr.write(f"error {error.code}: {error.detail}\nremedy: {command_remedy(error)}\n")
         sys.exit(CANNOT_START if isinstance(error, Misconfigured) else 1)
     sys.exit(0)
 
@@ -42,7 +43,7 @@ def run_process(main: Callable[[], None], *, is_child: bool) -> NoReturn:
 def _start_failure(error: MirrorgateError) -> str:
     """Return a JSON log line. The log format of the settings is ignored: it may be the invalid setting."""
     moment = datetime.now(UTC).isoformat()
-    facts = {"event": START_FAILED, "code": error.code, "detail": error.detail, "remedy": error.remedy}
+    facts = {"event": START_FAILED, "code": error.code, "detail": error.detail, "remedy": command_remedy(error)}
     return json.dumps({**facts, "level": "error", "timestamp": moment})
 
 

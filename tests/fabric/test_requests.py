@@ -1,5 +1,7 @@
 """Tokens, throttling, repeats, errors and long-running operations, by the real client over sockets."""
 
+from typing import Any
+
 import pytest
 
 from app.errors import Code, MirrorgateError
@@ -80,6 +82,16 @@ def test_a_service_that_stays_away_is_unavailable(
     with open_client() as client, pytest.raises(MirrorgateError) as raised:
         client.database_status()
     assert raised.value.code is Code.FABRIC_UNAVAILABLE
+
+
+@pytest.mark.parametrize("body", [{"value": "x"}, {"value": [1]}, {"value": [{"displayName": "Sales workspace"}]}])
+def test_json_of_another_form_is_named_as_such(fabric: Fabric, open_client: OpenClient, body: dict[str, Any]) -> None:
+    fabric.service.plan("workspaces", Answer(200, body))
+    with open_client() as client, pytest.raises(MirrorgateError) as raised:
+        client.database_status()
+    assert raised.value.code is Code.FABRIC_UNAVAILABLE
+    assert "JSON of another form" in raised.value.detail
+    assert "MIRRORGATE_FABRIC_API" in raised.value.remedy
 
 
 @pytest.mark.parametrize(
