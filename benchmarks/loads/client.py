@@ -9,13 +9,13 @@ import itertools
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 import uvloop
 
-from benchmarks.loads.workloads import find_workload
+from benchmarks.loads.workloads import Workload, find_workload
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -64,8 +64,8 @@ def request_bytes(path: str, key: str, body: bytes, media_type: str = "applicati
 class Run:
     """One command, carried out over all connections."""
 
-    def __init__(self, requests: Sequence[bytes], seconds: float | None) -> None:
-        self._requests = itertools.cycle(requests) if seconds is not None else iter(requests)
+    def __init__(self, requests: Iterator[bytes], seconds: float | None) -> None:
+        self._requests = requests
         self._seconds = seconds
         self._in_flight = 0
         self._started = self._ended = 0.0
@@ -169,14 +169,41 @@ def take_answer(received: bytearray) -> tuple[int, bytes] | None:
     return int(head[9:12]), content
 
 
-async def execute(target: Target, requests: Sequence[bytes], command: LoadCommand) -> LoadResult:
+class Requests:
+    """The requests of a workload, round after round."""
+
+    def __init__(self, workload: Workload, key: str) -> None:
+        self._workload = workload
+        self._key = key
+        self._bodies = workload.bodies()
+        self._first = [self._request(body) for body in self._bodies]
+        self._rounds = self._all_rounds()
+
+    def of(self, command: LoadCommand) -> Iterator[bytes]:
+        """Return the requests of a command; a command with a time continues where the one before has ended."""
+        if command.empty:
+            return itertools.repeat(EMPTY)
+        return iter(self._first) if command.seconds is None else self._rounds
+
+    def _all_rounds(self) -> Iterator[bytes]:
+        yield from self._first
+        for rounds in itertools.count(1):
+            for number, body in enumerate(self._bodies):
+                repeated = self._workload.repeated(number, body, rounds)
+                yield self._first[number] if repeated is body else self._request(repeated)
+
+    def _request(self, body: bytes) -> bytes:
+        return request_bytes(self._workload.path, self._key, body, self._workload.media_type)
+
+
+async def execute(target: Target, requests: Requests, command: LoadCommand) -> LoadResult:
     """Open the connections, carry out the command, close them."""
     loop = asyncio.get_running_loop()
     opened = [
         (await loop.create_connection(Connection, target.host, target.port))[1] for _ in range(target.connections)
     ]
     try:
-        return await Run([EMPTY] if command.empty else requests, command.seconds).execute(opened, target.pipelined)
+        return await Run(requests.of(command), command.seconds).execute(opened, target.pipelined)
     finally:
         for connection in opened:
             connection.close()
@@ -186,8 +213,7 @@ def main() -> None:
     """Build the requests, then carry out the commands on standard input."""
     lines = iter(sys.stdin.buffer.readline, b"")
     target = msgspec.json.decode(next(lines), type=Target)
-    workload = find_workload(target.workload)
-    requests = [request_bytes(workload.path, target.key, body, workload.media_type) for body in workload.bodies()]
+    requests = Requests(find_workload(target.workload), target.key)
     _say(msgspec.json.encode("ready"))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in lines:

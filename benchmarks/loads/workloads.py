@@ -1,7 +1,7 @@
 """The fixed workloads. A name defines a workload, so that every process makes the same bytes."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -57,6 +57,8 @@ class Workload:
     source_format: str = "arcion"
     first: Callable[[], Iterator[bytes]] = lambda: iter(())
     """Requests to send once before all others."""
+    repeated: Callable[[int, bytes, int], bytes] = lambda number, body, rounds: body
+    """Return what request `number` with this body is in a later round: by default the same rows again."""
     query: str = ""
     media_type: str = "application/json"
 
@@ -78,6 +80,17 @@ def find_workload(name: str) -> Workload:
     if kind == "tables":
         return _in_turn(name, int(number), 100)
     return WORKLOADS[name]()
+
+
+def _new_inserts(name: str, table: TableSpec) -> Workload:
+    """Insert rows with new keys in every round: those of the first one, with other digits before the last three."""
+    workload = _inserts(name, table, 1_000, 64)
+
+    def repeated(number: int, body: bytes, rounds: int) -> bytes:
+        prefix = FIRST_KEY // 1_000 + number
+        return body.replace(b"%d" % prefix, b"%d" % (prefix + rounds * workload.requests))
+
+    return replace(workload, repeated=repeated)
 
 
 def _inserts(name: str, table: TableSpec, per_request: int, requests: int) -> Workload:
@@ -231,5 +244,6 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
         name: partial(_inserts, name, TableSpec(f"bench.{name}", options=options), 1_000, 64)
         for name, options in PROJECTIONS.items()
     },
-    "bulk-kept": partial(_inserts, "bulk-kept", TableSpec("bench.bulk_kept", options={"row_images": "on"}), 1_000, 64),
+    "new": partial(_new_inserts, "new", TableSpec("bench.new")),
+    "new-kept": partial(_new_inserts, "new-kept", TableSpec("bench.new_kept", options={"row_images": "on"})),
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.client.http import GatewayClient
 from app.settings import Settings
 from benchmarks.gateway import Api
-from benchmarks.loads.client import take_answer
+from benchmarks.loads.client import LoadCommand, Requests, take_answer
 from benchmarks.loads.driver import limit_server, load_on
 from benchmarks.loads.workloads import MASK_SECRET, WORKLOADS, find_workload
 from benchmarks.reports.figure import BenchmarkFailed
@@ -76,6 +76,24 @@ def test_the_empty_server_answers_pipelined_requests_on_many_connections() -> No
     with limit_server("empty_server") as url, load_on(url, KEY, "large", connections=2, pipelined=2) as load:
         assert load.send_each_once().requests == 8
         assert load.send_empty(seconds=0.05).requests > 4
+
+
+def test_inserts_of_new_rows_have_new_keys_in_every_round_and_command() -> None:
+    requests, workload = Requests(find_workload("new"), KEY), find_workload("new")
+    sent = [next(requests.of(LoadCommand(seconds=1))) for _ in range(workload.requests + 2)]
+    first, second, again, last = (
+        [change["after"] for change in json.loads(request.partition(b"\r\n\r\n")[2])]
+        for request in sent[:2] + sent[-2:]
+    )
+    assert [row["column_00"] for row in (first[0], second[0], again[0], last[999])] == [
+        "1000000000",
+        "1000001000",
+        "1000064000",
+        "1000065999",
+    ]
+    shifted = json.loads(json.dumps(first).replace("1000000", "1000064"))
+    assert again == shifted
+    assert list(requests.of(LoadCommand())) == sent[: workload.requests]
 
 
 MARKS = {

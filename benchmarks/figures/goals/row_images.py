@@ -13,13 +13,13 @@ IMAGES: Final = "SELECT pg_total_relation_size('mirrorgate.row_images')"
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Update rows with full images, then send the inserts of `bulk`, in tables with `row_images=on` and without."""
+    """Update rows with full images, then insert new rows, in tables with `row_images=on` and without."""
     with bench.gateway() as gateway:
         api = gateway.start_api()
         sides = Side("kept", CONNECTIONS), Side("whole", CONNECTIONS)
         updates = measure_in_turn(bench, gateway, api, "row images, updates", *sides)
         size = {"row images": f"{gateway.value(IMAGES) / PARTIAL_ROWS:,.0f} bytes per row on disk"}
-        sides = Side("bulk-kept", CONNECTIONS), Side("bulk", CONNECTIONS)
+        sides = Side("new-kept", CONNECTIONS), Side("new", CONNECTIONS)
         bulk = measure_in_turn(bench, gateway, api, "row images, bulk", *sides)
     return [
         bulk.figure("row-images", "Row images kept, bulk inserts of 16 columns", OF_LIMIT, 0.6),

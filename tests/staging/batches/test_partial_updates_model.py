@@ -183,6 +183,15 @@ def histories(draw: st.DrawFn) -> tuple[list[Group], dict[int, Row]]:
     return groups, rows
 
 
+@pytest.fixture(scope="module", autouse=True)
+def copies_small_batches() -> Iterator[None]:
+    """Write the images of few new rows as those of many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.staging.batches.row_images.MIN_COPIED_IMAGES", 2)
+        patch.setattr("app.staging.batches.row_images.PROBED_KEYS", 1)
+        yield
+
+
 @pytest.fixture
 def other(database_url: str) -> Iterator[sa.Engine]:
     """Give connections of another API process."""

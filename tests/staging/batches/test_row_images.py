@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from random import Random
 
 import pytest
 import sqlalchemy as sa
@@ -124,6 +125,29 @@ def test_images_that_were_read_are_replaced_at_their_places(engine: sa.Engine, t
         }
         with pytest.raises(RuntimeError, match="without the sequence lock"):
             write_row_images(connection, *place, changed, places)
+
+
+@pytest.mark.parametrize("probed", [1, 50])
+def test_images_written_by_copy_or_by_upsert_are_the_same(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch, probed: int
+) -> None:
+    monkeypatch.setattr("app.staging.batches.row_images.MIN_COPIED_IMAGES", 4)
+    monkeypatch.setattr("app.staging.batches.row_images.MAX_IMAGES_PER_STATEMENT", 5)
+    monkeypatch.setattr("app.staging.batches.row_images.PROBED_KEYS", probed)
+    place, random, model = (table.table_id, table.generation), Random(probed), dict[bytes, StoredImage]()
+    keys = [b"%d" % number for number in range(300)]
+    with engine.begin() as connection:
+        for sequence in range(1, 41):
+            written: dict[bytes, StoredImage | None] = {
+                key: StoredImage(random.randbytes(random.randrange(40)), sequence) if random.random() < 0.9 else None
+                for key in random.sample(keys, random.randrange(12))
+            }
+            write_row_images(connection, *place, written)
+            model = {key: image for key, image in (model | written).items() if image}
+        assert read_row_images(connection, *place, keys) == model
+        long = {bytes([255, number]): StoredImage(b"x" * 100_000, 2**40) for number in range(5)}
+        write_row_images(connection, *place, long)
+        assert read_row_images(connection, *place, list(long)) == long
 
 
 def test_each_table_has_images_of_its_own(engine: sa.Engine, table: Table) -> None:
