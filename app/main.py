@@ -21,8 +21,10 @@ from uvicorn.config import STARTUP_FAILURE
 from app.api.application import create_app
 from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.uvicorn_server import ApiProcesses, ApiServer
+from app.domain.access.mask_secret import MaskSecret
 from app.domain.preflight.finding import Outcome
-from app.errors import Code, Misconfigured
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.errors.catalogue import CATALOGUE
 from app.extras import require_extras
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import locked_tempdir
@@ -32,7 +34,8 @@ from app.process_memory import collect_seldom, keep_freed_memory
 from app.settings import LOOPBACK, Settings, renamed_variables, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
-from app.staging.connection.database import open_engine, pin_marker_position, translated_errors
+from app.staging.access.mask_secrets import adopt_hashed_tables, hashed_tables
+from app.staging.connection.database import Engine, open_engine, pin_marker_position, translated_errors
 from app.staging.connection.schema_revision import require_migrated
 
 log = structlog.get_logger()
@@ -138,9 +141,22 @@ def check_start(settings: Settings) -> None:
         pin_marker_position(engine, marker_first=settings.marker_first)
         with translated_errors(), engine.begin() as connection:
             has_key = settings.admin_key is not None or count_valid_keys(connection) > 0
+        _check_mask_secret(engine, MaskSecret.given(settings.mask_secret_bytes))
     finally:
         engine.dispose()
     _check_keys(settings, has_key=has_key)
+
+
+def _check_mask_secret(engine: Engine, secret: MaskSecret | None) -> None:
+    """Log a warning if this process cannot serve tables with hashed columns. It serves the others nonetheless."""
+    with translated_errors(), engine.begin() as connection:
+        if secret is not None:
+            with suppress(TemporarilyUnavailable):
+                adopt_hashed_tables(connection, secret)
+        trouble = hashed_tables(connection).trouble(secret)
+    if trouble is not None:
+        code = Code.MASK_SECRET_MISSING if secret is None else Code.MASK_SECRET_DIFFERS
+        log.warning("start_check", check="mask_secret", detail=trouble, remedy=CATALOGUE[code].remedy)
 
 
 def _check_keys(settings: Settings, *, has_key: bool) -> None:

@@ -49,6 +49,20 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- Records the secret of a table with hashed columns when these are declared, and when it is recreated.
+CREATE FUNCTION mirrorgate.note_mask_fingerprint() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $_$
+BEGIN
+    IF NOT jsonb_path_exists(NEW.options, '$.masks.*.method ? (@ == "hash")') THEN
+        NEW.mask_fingerprint := NULL;
+    ELSIF TG_OP = 'INSERT' OR OLD.mask_fingerprint IS NULL
+            OR (NEW.generation <> OLD.generation AND OLD.drop_plan ->> 'action' = 'recreate') THEN
+        NEW.mask_fingerprint := (SELECT mask_fingerprint FROM mirrorgate.installation);
+    END IF;
+    RETURN NEW;
+END $_$;
+
 -- Schema revision of this database, kept by Alembic.
 CREATE TABLE mirrorgate.alembic_version (
     -- Name of the last migration that was applied.
@@ -68,9 +82,12 @@ CREATE TABLE mirrorgate.installation (
     marker_first boolean,
     -- Programs that need this revision, or a newer one, work with the schema as it is.
     oldest_program text DEFAULT 'r0006'::text NOT NULL,
+    -- Salt and scrypt hash of the present secret of hashed columns; null before the first such column.
+    mask_fingerprint bytea,
     CONSTRAINT installation_pkey PRIMARY KEY (only_row),
     CONSTRAINT installation_oldest_program_check CHECK ((oldest_program ~ '^r[0-9]{4}$'::text)),
-    CONSTRAINT installation_only_row_check CHECK (only_row)
+    CONSTRAINT installation_only_row_check CHECK (only_row),
+    CONSTRAINT mask_fingerprint_has_its_length CHECK ((octet_length(mask_fingerprint) = 48))
 );
 
 -- Destination tables, each with one folder in the landing zone. Dropped tables stay, for their history.
@@ -115,8 +132,11 @@ CREATE TABLE mirrorgate.tables (
     images_complete boolean DEFAULT true NOT NULL,
     -- Whether a rebuild or its dry run is copying row images; batches then note the rows that they change.
     rebuild_due boolean DEFAULT false NOT NULL,
+    -- Fingerprint of the secret that this generation is hashed under; null without a hashed column.
+    mask_fingerprint bytea,
     CONSTRAINT tables_pkey PRIMARY KEY (table_id),
     CONSTRAINT dropping_has_a_plan CHECK (((state = ANY (ARRAY['dropping'::text, 'rebuilding'::text])) = (drop_plan IS NOT NULL))),
+    CONSTRAINT mask_fingerprint_has_its_length CHECK ((octet_length(mask_fingerprint) = 48)),
     CONSTRAINT only_a_dropped_folder_is_gone CHECK (((state = ANY (ARRAY['dropping'::text, 'rebuilding'::text])) OR (folder_gone_at IS NULL))),
     CONSTRAINT tables_generation_check CHECK ((generation >= 1)),
     CONSTRAINT tables_revision_check CHECK ((revision >= 1)),
@@ -127,6 +147,7 @@ CREATE UNIQUE INDEX one_live_table_per_name ON mirrorgate.tables USING btree (fo
 CREATE INDEX tables_by_replicate_schema ON mirrorgate.tables USING btree (((replicate_metadata ->> 'schema_id'::text)));
 CREATE INDEX tables_by_schema_ids ON mirrorgate.tables USING gin (replicate_schema_ids);
 CREATE TRIGGER generation_ended AFTER UPDATE OF state, generation ON mirrorgate.tables FOR EACH ROW WHEN (((new.state = 'dropped'::text) OR (new.generation <> old.generation))) EXECUTE FUNCTION mirrorgate.delete_mirror_report();
+CREATE TRIGGER hashes_begin BEFORE INSERT OR UPDATE OF options, generation ON mirrorgate.tables FOR EACH ROW EXECUTE FUNCTION mirrorgate.note_mask_fingerprint();
 CREATE TRIGGER images_begin BEFORE UPDATE OF options, generation ON mirrorgate.tables FOR EACH ROW EXECUTE FUNCTION mirrorgate.note_incomplete_images();
 CREATE TRIGGER metadata_changes BEFORE UPDATE OF replicate_metadata ON mirrorgate.tables FOR EACH ROW WHEN ((new.replicate_metadata IS DISTINCT FROM old.replicate_metadata)) EXECUTE FUNCTION mirrorgate.advance_revision();
 

@@ -84,6 +84,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.COMMIT_UNKNOWN,
         Code.TABLE_BUSY,
         Code.MASK_SECRET_MISSING,
+        Code.MASK_SECRET_DIFFERS,
         Code.SHUTTING_DOWN,
         Code.INTERNAL,
     ),

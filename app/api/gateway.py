@@ -15,6 +15,7 @@ from app.api.cached_answer import CachedAnswer
 from app.api.limits.places import Places
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
+from app.domain.access.mask_secret import HashedTables
 from app.domain.model.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings
@@ -42,6 +43,8 @@ class Gateway:
     writer: WriterProbe
     status_cache: CachedAnswer[GatewayStatusModel]
     """The answer of `/statusz`, which anyone can ask for."""
+    hashed_tables: CachedAnswer[HashedTables | None]
+    """The tables with hashed columns, for `/readyz`; None while Postgres does not answer."""
     probe_threads: Executor
     """Threads of the probes alone: those of other routes may all be waiting for Postgres."""
     mirror_rows: MirrorRows | None

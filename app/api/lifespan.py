@@ -21,6 +21,7 @@ from app.api.history_sampler import HistorySampler
 from app.api.limits.rate_limits import RateLimiter
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
+from app.domain.access.mask_secret import HashedTables, MaskSecret
 from app.domain.access.rate_limit import RateLimits
 from app.domain.publication.backlog import BacklogLimit
 from app.ingest import BacklogWatch, Ingest
@@ -61,7 +62,8 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         group_commit = GroupCommit(engine, staged=staged, deadline_seconds=settings.database_seconds / 2, watch=watch)
         group_commit.start()
         stack.callback(group_commit.close)
-        ingest = Ingest(engine, group_commit, settings.marker_first, backlog, settings.mask_secret_bytes)
+        mask_secret = MaskSecret.given(settings.mask_secret_bytes)
+        ingest = Ingest(engine, group_commit, settings.marker_first, backlog, mask_secret)
         stack.callback(ingest.close)
         probe_threads = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
         stack.callback(probe_threads.shutdown)
@@ -82,6 +84,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
             ingest=ingest,
             writer=WriterProbe(group_commit),
             status_cache=CachedAnswer[GatewayStatusModel](),
+            hashed_tables=CachedAnswer[HashedTables | None](),
             probe_threads=probe_threads,
             mirror_rows=_open_mirror(settings, stack),
             staged=staged,

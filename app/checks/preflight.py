@@ -13,7 +13,8 @@ from typing import Final
 import structlog
 
 from app.checks.zone_claim import check_zone_owner
-from app.domain.preflight.database_findings import judge_clock, judge_database
+from app.domain.access.mask_secret import MaskSecret
+from app.domain.preflight.database_findings import judge_clock, judge_database, judge_masks
 from app.domain.preflight.finding import Finding, Outcome, unsafe_among
 from app.domain.preflight.machine_findings import (
     judge_descriptor_limit,
@@ -28,7 +29,8 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import probe_zone
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.settings import Settings, renamed_variables, unknown_variables
-from app.staging.connection.database import open_engine
+from app.staging.access.mask_secrets import hashed_tables
+from app.staging.connection.database import Engine, open_engine, translated_errors
 from app.staging.connection.server_settings import database_facts
 
 log = structlog.get_logger()
@@ -55,12 +57,13 @@ def examine(
     environment: Mapping[str, str],
     *,
     data_dir: Path | None = None,
+    mask_secret: MaskSecret | None = None,
 ) -> list[Finding]:
     """Run every check on what is given and on this machine; return the findings."""
     findings = judge_variables([*unknown_variables(environment), *renamed_variables(environment)])
     findings.append(judge_versions(installed_versions()))
     if database_url is not None:
-        findings += _database(database_url)
+        findings += _database(database_url, mask_secret)
     if address is not None:
         findings += _zone(address)
     if address is not None and database_url is not None:
@@ -122,16 +125,27 @@ def not_examined(address: ZoneAddress | None, database_url: str | None) -> list[
     return findings
 
 
-def _database(database_url: str) -> list[Finding]:
+def _database(database_url: str, mask_secret: MaskSecret | None) -> list[Finding]:
     def ask() -> list[Finding]:
         engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
         try:
             facts = database_facts(engine)
+            masks = _masks(engine, mask_secret) if facts.revision_fits else []
         finally:
             engine.dispose()
-        return [*judge_database(facts), judge_clock("postgres_clock", facts.clock_behind_seconds, "that of Postgres")]
+        clock = judge_clock("postgres_clock", facts.clock_behind_seconds, "that of Postgres")
+        return [*judge_database(facts), clock, *masks]
 
     return _or_unsafe("postgres", ask, "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address.")
+
+
+def _masks(engine: Engine, secret: MaskSecret | None) -> list[Finding]:
+    """Compare the secret of hashed columns with the tables, where it is set: only API processes need it."""
+    with translated_errors(), engine.begin() as connection:
+        found = hashed_tables(connection)
+    if not found.by_name:
+        return []
+    return [*judge_masks(found.trouble(secret) if secret is not None else None, found.outdated())]
 
 
 def _zone(address: ZoneAddress) -> list[Finding]:

@@ -41,6 +41,7 @@ def doctor(
         require_extras("doctor --spark", "drain")
     from app.checks.preflight import examine, examine_machine, not_examined
     from app.cli.direct import direct_settings
+    from app.domain.access.mask_secret import MaskSecret
     from app.observability.telemetry import configure_logging
     from app.zone_settings import zone_address
 
@@ -48,7 +49,13 @@ def doctor(
     configure_logging(settings)
     address = None if settings.landing_zone is None else zone_address(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
-    findings = examine(address, database_url, os.environ, data_dir=data_dir if data_dir.is_dir() else None)
+    findings = examine(
+        address,
+        database_url,
+        os.environ,
+        data_dir=data_dir if data_dir.is_dir() else None,
+        mask_secret=MaskSecret.given(settings.mask_secret_bytes),
+    )
     findings += not_examined(address, database_url)
     findings += examine_machine(settings)
     if spark:

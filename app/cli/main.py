@@ -6,7 +6,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from app.cli import dead_letters, processes
-from app.cli.administration import alerts, keys, landing_zone
+from app.cli.administration import alerts, keys, landing_zone, mask_secret
 from app.cli.administration.audit import audit
 from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.bridge.objects import objects as bridge_objects
@@ -156,6 +156,10 @@ zone = typer.Typer(help="Show or move the landing zone that the database publish
 zone.command("show")(landing_zone.show_zone)
 zone.command("move")(landing_zone.move_zone)
 app.add_typer(zone, name="landing-zone", rich_help_panel=_TO_ADMINISTER)
+
+mask_secrets = typer.Typer(help="Change the secret of hashed columns.", no_args_is_help=True)
+mask_secrets.command("change")(mask_secret.change)
+app.add_typer(mask_secrets, name="mask-secret", rich_help_panel=_TO_ADMINISTER)
 
 _VERSION_FLAGS: Final = ("--version", "-V")
 

@@ -125,6 +125,7 @@ class Code(StrEnum):
     COMMIT_UNKNOWN = "commit_unknown"
     TABLE_BUSY = "table_busy"
     MASK_SECRET_MISSING = "mask_secret_missing"  # a code, not a secret
+    MASK_SECRET_DIFFERS = "mask_secret_differs"
     ISSUER_UNAVAILABLE = "issuer_unavailable"
     SHUTTING_DOWN = "shutting_down"
     NOT_READY = "not_ready"

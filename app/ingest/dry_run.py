@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from msgspec import UNSET, UnsetType
 
+from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
 from app.domain.rows.projection.source_rows import landed_columns
@@ -60,7 +61,7 @@ class DryRunResult:
 
 
 async def perform_dry_run(
-    engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool, mask_secret: bytes | None
+    engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool, mask_secret: MaskSecret | None
 ) -> DryRunResult:
     """Do everything that accepting the request would do, metadata messages included, and roll it back.
 
@@ -76,7 +77,7 @@ async def perform_dry_run(
 
 
 async def perform_stream_dry_run(
-    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool, mask_secret: bytes | None
+    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool, mask_secret: MaskSecret | None
 ) -> DryRunResult:
     """Do for an Arrow stream what `perform_dry_run` does for messages."""
 
@@ -91,7 +92,7 @@ def _run(
     engine: Engine,
     type_rows: Callable[[TableCache], tuple[ParsedRequest, TypedRequest]],
     principal: Principal,
-    mask_secret: bytes | None,
+    mask_secret: MaskSecret | None,
 ) -> DryRunResult:
     with (
         structlog.contextvars.bound_contextvars(dry_run=True),

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal
 from app.domain.loads.load_session import LoadId, LoadStep
 from app.domain.model.request_identity import RequestIdentity, StoredReceipt, replayed
@@ -70,7 +71,7 @@ class Ingest:
     """True if landing files have the row marker as their first column; newly registered tables record it."""
     backlog: BacklogWatch | None = None
     """Checks whether a table can take more changes; without it, every table can."""
-    mask_secret: bytes | None = None
+    mask_secret: MaskSecret | None = None
     """The secret of masked values."""
     table_cache: TableCache = field(init=False)
     _columnar_reader: ColumnarReader = field(init=False)

@@ -1,6 +1,7 @@
 """The cache of tables by source name, as one API process last saw them.
 
-Invariant: an entry can be out of date, and the sequence lock notices it. A table is never cached as missing.
+Invariant: an entry can be out of date, and the sequence lock notices it. A table is never cached as missing, nor one
+whose values this process cannot mask: its requests end before the sequence lock.
 """
 
 from collections.abc import Callable, Collection
@@ -11,6 +12,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from app.domain.access.mask_secret import MaskSecret, can_mask
 from app.domain.access.rights import Principal
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
@@ -33,7 +35,7 @@ Shared = TypeVar("Shared")
 
 
 class NotCached(Exception):
-    """A query has to find what is not cached; `look_up` runs it, and returns None if there is nothing to find."""
+    """A query has to find what is not cached; `look_up` runs it, and returns None if there is nothing to cache."""
 
     def __init__(self, look_up: Callable[[], object]) -> None:
         super().__init__("not cached")
@@ -45,7 +47,7 @@ class TableCache:
     """Finds the table that a source feeds."""
 
     begin: Begin
-    mask_secret: bytes | None = field(default=None, kw_only=True)
+    mask_secret: MaskSecret | None = field(default=None, kw_only=True)
     """The secret of this process for masked values."""
     _tables: dict[SourceName, Table] = field(default_factory=dict)
     """By source name."""
@@ -77,7 +79,7 @@ class TableCache:
     def require_cached(self, source: SourceName) -> None:
         """Raise NotCached if no table of this source is cached, for any caller."""
         if source.key not in self._tables:
-            raise NotCached(partial(self.route, source))
+            raise NotCached(partial(self._cache, source))
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
         """Return the table that this source feeds; None for a table outside the caller's patterns.
@@ -127,14 +129,20 @@ class TableCache:
             self.described.pop(schema_id, None)
         return found
 
+    def _cache(self, source: SourceName) -> Table | None:
+        """Query this source's table, and return it if it is cached now."""
+        self._routed(source)
+        return self._tables.get(source.key)
+
     def _routed(self, source: SourceName) -> Table | None:
-        """Return the table that this source feeds now, and cache it."""
+        """Return the table that this source feeds now, and cache it if this process can mask its values."""
         table = self._look_up(source).table
         if table is not None:
             if len(self._tables) >= MAX_CACHED_NAMES:
                 self._tables.clear()
             table = replace(table, schema=self._schemas(table.schema), options=self._options(table.options))
-            self._tables[source.key] = table
+            if can_mask(table, self.mask_secret):
+                self._tables[source.key] = table
         return table
 
     def _look_up(self, source: SourceName) -> Route:

@@ -39,7 +39,8 @@ class AccessSettings(BaseModel):
         Field(
             min_length=32,
             description="Secret of at least 32 characters for the hashes of masked columns. The same for all API "
-            "processes; another one changes every hash from then on. Without it, no table can have such a mask.",
+            "processes, which compare it with the database; `mirrorgate mask-secret change` changes it. Without it, no "
+            "table can have such a mask.",
         ),
     ] = None
     oidc_issuer: Annotated[

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.domain.access.mask_secret import MaskSecret, hashes
 from app.domain.access.rights import Principal, Right
 from app.domain.arrow.payload import decode_payload
 from app.domain.model.names import TableName
@@ -31,6 +32,7 @@ from app.ingest import (
     rows_json,
 )
 from app.ingest.dry_run import DryRunResult
+from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.tables.registration import Registration, register_table
 from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
@@ -54,7 +56,10 @@ class IngestHarness:
     def put(self, name: str, schema: TableSchema | None = None, **options: Any) -> Registration:
         """Register a table; without options, an existing table keeps its own."""
         wanted = TableOptions.parse(options) if options else None
+        secret = self.ingest.mask_secret
         with self.engine.begin() as connection:
+            if secret is not None and hashes(wanted):
+                pin_mask_secret(connection, secret)
             return register_table(connection, TableName.parse(name), schema, wanted)
 
     def table(self, name: str) -> Table:
@@ -112,7 +117,7 @@ def open_harness(engine: sa.Engine, mask_secret: bytes | None = None) -> Iterato
     """Yield a harness with its own writer and table cache."""
     writer = GroupCommit(engine)
     writer.start()
-    ingest = Ingest(engine, writer, mask_secret=mask_secret)
+    ingest = Ingest(engine, writer, mask_secret=MaskSecret.given(mask_secret))
     try:
         yield IngestHarness(engine, ingest)
     finally:

@@ -82,7 +82,7 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     reader = query.reader_of(body, limits=gateway.input_limits, keep_rejected=query.given.keeps_rejected)
     try:
         if query.given.dry_run:
-            marker_first, secret = gateway.settings.marker_first, gateway.settings.mask_secret_bytes
+            marker_first, secret = gateway.settings.marker_first, gateway.ingest.mask_secret
             preview = await perform_dry_run(
                 gateway.engine,
                 reader,
@@ -110,7 +110,7 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
     load = ArrowLoad(query.table, body, gateway.input_limits, reserve, query.rows, named.load_id)
     try:
         if query.dry_run:
-            marker_first, secret = gateway.settings.marker_first, gateway.settings.mask_secret_bytes
+            marker_first, secret = gateway.settings.marker_first, gateway.ingest.mask_secret
             preview = await perform_stream_dry_run(
                 gateway.engine,
                 load,

@@ -45,7 +45,7 @@ async def try_messages(
             reader,
             principal,
             marker_first=gateway.settings.marker_first,
-            mask_secret=gateway.settings.mask_secret_bytes,
+            mask_secret=gateway.ingest.mask_secret,
         )
     except RejectedInput as error:
         raise await asyncio.to_thread(reader.explained, error, body) from None

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Concatenate, ParamSpec
 
 from app.api.auth.dependencies import check_sources, visible_name
 from app.api.gateway import Gateway
 from app.api.schemas.status import TableModel
 from app.api.schemas.table_status import table_statuses
+from app.domain.access.mask_secret import MaskSecret, hashes
 from app.domain.access.rights import Principal
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
@@ -15,6 +17,7 @@ from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rebuild.plan import RebuiltColumn
+from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.rebuild.progress import ColumnsOf, begin_checked_rebuild, begin_rebuild
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
@@ -72,7 +75,11 @@ class TableOperation:
         Raises RejectedInput `bad_option` for options that the schema does not allow.
         """
         check_sources(options.sources if options is not None else (), self.principal)
-        return self._run(begin_drop, DropPlan(DropAction.RECREATE, schema, options), self._actor, given=given)
+        plan = DropPlan(DropAction.RECREATE, schema, options)
+        mask_secret = self.gateway.ingest.mask_secret
+        if mask_secret is not None and hashes(options):
+            return self._run(partial(_begin_hashing, mask_secret), plan, self._actor, given=given)
+        return self._run(begin_drop, plan, self._actor, given=given)
 
     def rename(self, new_name: str) -> TableModel:
         """Begin a new generation under another name, which the caller's patterns must include."""
@@ -110,3 +117,18 @@ class TableOperation:
             status = table_statuses(connection, [table])[0]
         self.gateway.wake_drain()
         return status
+
+
+def _begin_hashing(
+    mask_secret: MaskSecret,
+    connection: Connection,
+    name: TableName,
+    generation: Generation,
+    plan: DropPlan,
+    actor: str,
+    *,
+    given: Collection[str] | None,
+) -> Table:
+    """Begin a drop whose next generation has hashed columns, under the gateway's secret."""
+    pin_mask_secret(connection, mask_secret)
+    return begin_drop(connection, name, generation, plan, actor, given=given)

@@ -44,8 +44,8 @@ async def healthz() -> HealthModel:
 async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
     """Report what the writer of this process does.
 
-    It checks the last commit, the oldest waiting request, and whether Postgres answers and accepts writes. The drain
-    is not checked; see `/statusz`.
+    It checks the last commit, the oldest waiting request, whether Postgres answers and accepts writes, and whether this
+    process has the secret of tables with hashed columns. The drain is not checked; see `/statusz`.
     """
     loop = asyncio.get_running_loop()
     answer = await loop.run_in_executor(gateway.probe_threads, _readiness, gateway)
@@ -79,7 +79,12 @@ def _readiness(gateway: Gateway) -> ReadinessModel:
         oldest_seconds=state.oldest_waiting_seconds,
         limit_seconds=gateway.settings.database_seconds / 2,
     )
-    parts = {"api": OK, "database": OK if trouble is None else trouble.detail, "writer": writer}
+    parts = {
+        "api": OK,
+        "database": OK if trouble is None else trouble.detail,
+        "writer": writer,
+        "masks": OK if trouble is not None else _judge_masks(gateway),
+    }
     return ReadinessModel(
         ready=_all_ok(parts),
         parts=parts,
@@ -90,6 +95,12 @@ def _readiness(gateway: Gateway) -> ReadinessModel:
             last_failure_seconds=state.last_failure_seconds,
         ),
     )
+
+
+def _judge_masks(gateway: Gateway) -> str:
+    """Return `ok`, or why this process cannot serve tables with hashed columns."""
+    found = gateway.hashed_tables.get(partial(gateway.writer.hashed_tables, ANSWER_SECONDS), CACHE_SECONDS)
+    return OK if found is None else found.trouble(gateway.ingest.mask_secret) or OK
 
 
 def gateway_status(gateway: Gateway) -> GatewayStatusModel:

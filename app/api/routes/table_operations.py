@@ -68,7 +68,7 @@ def drop(operation: OperationDep) -> TableModel:
 def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> TableModel:
     """Drop the folder. When it is deleted, the table is active again and empty, and file numbers start at 1."""
     wanted = wanted or RecreateTable()
-    options = read_options(wanted, operation.gateway.settings.mask_secret_bytes)
+    options = read_options(wanted, operation.gateway.ingest.mask_secret)
     return operation.recreate(declared_schema(wanted), options, given=given_options(wanted))
 
 

@@ -14,9 +14,11 @@ from app.api.schemas.registrations import declared_schema, given_options, read_o
 from app.api.schemas.status import TableModel, TablesModel
 from app.api.schemas.table_status import fabric_model, table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
+from app.domain.access.mask_secret import hashes
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.errors import Code, RejectedInput
+from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.batches.row_images import count_row_images
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import read_snapshot, translated_errors
@@ -47,11 +49,14 @@ def put_table(
     its columns if none are given, and each option that is left out.
     """
     name = visible_name(table, principal)
-    options = read_options(wanted, gateway.settings.mask_secret_bytes)
+    mask_secret = gateway.ingest.mask_secret
+    options = read_options(wanted, mask_secret)
     check_sources(options.sources if options is not None else (), principal)
     schema = declared_schema(wanted)
     marker_first = gateway.settings.marker_first
     with translated_errors(), gateway.engine.begin() as connection:
+        if mask_secret is not None and hashes(options):
+            pin_mask_secret(connection, mask_secret)
         registration = register_table(
             connection, name, schema, options, given=given_options(wanted), marker_first=marker_first
         )

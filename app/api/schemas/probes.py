@@ -26,7 +26,7 @@ class WriterModel(Model):
 
 
 class ReadinessModel(Model):
-    """The readiness of this process. `parts` (`api`, `database`, `writer`) are `ok` or say what is wrong."""
+    """The readiness of this process. `parts` (`api`, `database`, `writer`, `masks`) are `ok` or say what is wrong."""
 
     ready: bool
     parts: dict[str, str]

@@ -3,6 +3,7 @@
 import base64
 
 from app.api.schemas.tables import ColumnModel, RegisterTable
+from app.domain.access.mask_secret import MaskSecret
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
 from app.domain.model.projection.rejections import bad_option
 from app.domain.model.projection.transforms import MaskMethod
@@ -16,7 +17,7 @@ def given_options(wanted: RegisterTable) -> set[str] | None:
     return None if wanted.options is None else set(wanted.options.model_fields_set)
 
 
-def read_options(wanted: RegisterTable, mask_secret: bytes | None) -> TableOptions | None:
+def read_options(wanted: RegisterTable, mask_secret: MaskSecret | None) -> TableOptions | None:
     """Return the options of a request; None if it has none.
 
     Raises RejectedInput `bad_option`, also for a hash without the secret that it needs.
@@ -24,8 +25,8 @@ def read_options(wanted: RegisterTable, mask_secret: bytes | None) -> TableOptio
     if wanted.options is None:
         return None
     options = TableOptions.parse(wanted.options.model_dump())
-    for name, mask in options.masks.items():
-        if mask.method is MaskMethod.HASH and mask_secret is None:
+    for name, mask in options.masks.items() if mask_secret is None else ():
+        if mask.method is MaskMethod.HASH:
             detail = "the gateway has no secret for hashes; set MIRRORGATE_MASK_SECRET for all API processes first"
             raise bad_option(detail, "masks", name, "method")
     return options

@@ -42,6 +42,10 @@ class Trouble:
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "database": ("Postgres does not answer", "Check that Postgres runs and that MIRRORGATE_DATABASE_URL reaches it."),
     "writer": ("Changes are not staged", "Read the API's log; Postgres does not commit, or takes long."),
+    "masks": (
+        "This API process has the wrong secret for hashed columns",
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
+    ),
     "drain": ("Nothing is published", "Start a drain with `mirrorgate drain`, or read the log of the one that runs."),
     "mirror": ("The Delta mirror has stopped tables", "Open the tables, and read what the mirror reports."),
     "clock": ("Clocks disagree", "Synchronize the clocks of all machines, for example with chrony."),

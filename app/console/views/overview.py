@@ -13,6 +13,7 @@ _LABELS: Final = {
     "api": "API",
     "database": "Postgres",
     "writer": "Writer",
+    "masks": "Masks",
     "drain": "Drains",
     "tables": "Tables",
     "backlog": "Backlog",

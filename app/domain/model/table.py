@@ -93,6 +93,8 @@ class Table:
     """What follows the drop, while the table is being dropped."""
     rebuild_due: bool = False
     """True while a rebuild, or its dry run, reads the row images."""
+    mask_fingerprint: bytes | None = None
+    """The fingerprint of the secret that the hashed columns of this generation are hashed under."""
 
     @property
     def is_projected(self) -> bool:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from threading import Lock
 from typing import Final, Generic, Self, TypeVar
 
+from app.domain.access.mask_secret import MaskSecret
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import TableSchema
@@ -49,10 +50,12 @@ class RowRules:
         return cls(table.schema, table.options, table.left_columns, table.cdc_started, table.images_complete, in_load)
 
     @classmethod
-    def of_source(cls, table: Table, mask_secret: bytes | None, *, in_load: bool = False) -> Self:
+    def of_source(cls, table: Table, mask_secret: MaskSecret | None, *, in_load: bool = False) -> Self:
         """Return the rules of a table as it is now, for values as its source has them."""
         rules, masks = cls.of(table, in_load=in_load), table.options.masks
-        return replace(rules, masking=Masking(masks, mask_secret)) if masks else rules
+        if not masks:
+            return rules
+        return replace(rules, masking=Masking(masks, mask_secret, table.mask_fingerprint, str(table.name)))
 
     def after_start(self) -> "RowRules":
         """Return the rules once a change other than a snapshot row was accepted."""

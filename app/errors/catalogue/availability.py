@@ -35,6 +35,13 @@ AVAILABILITY: Final[Mapping[Code, Entry]] = {
         "A column of the table is masked by a hash, and this API process has no secret for it. Nothing was staged.",
         "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
     ),
+    Code.MASK_SECRET_DIFFERS: Entry(
+        Kind.UNAVAILABLE,
+        "The table is hashed under another secret than the MIRRORGATE_MASK_SECRET of this API process, or another "
+        "process has declared the gateway's first hashed column under another one. Nothing was staged.",
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again. If you changed it "
+        "deliberately, run `mirrorgate mask-secret change`, recreate the table and load it again (docs/operations.md).",
+    ),
     Code.SHUTTING_DOWN: Entry(Kind.UNAVAILABLE, "This API process is shutting down.", RETRY),
     Code.NOT_READY: Entry(
         Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See which part it is with GET /statusz."

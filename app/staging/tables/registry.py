@@ -19,8 +19,8 @@ from app.staging.tables.events import record_event
 
 _SELECT_TABLES = """
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
-        t.images_complete, t.arcion_catalog, t.drop_plan, t.any_letter_case, t.rebuild_due, c.cdc_started,
-        v.key_columns, v.columns, v.bare, v.lands_as
+        t.images_complete, t.arcion_catalog, t.drop_plan, t.any_letter_case, t.rebuild_due,
+        t.mask_fingerprint, c.cdc_started, v.key_columns, v.columns, v.bare, v.lands_as
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     JOIN mirrorgate.schema_versions v
@@ -174,4 +174,5 @@ def _table(row: sa.RowMapping) -> Table:
         any_letter_case=row["any_letter_case"],
         drop_plan=DropPlan.from_json(row["drop_plan"]) if row["drop_plan"] else None,
         rebuild_due=row["rebuild_due"],
+        mask_fingerprint=row["mask_fingerprint"],
     )

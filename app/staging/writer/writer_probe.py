@@ -1,4 +1,4 @@
-"""Health check of the staging thread, which tells whether this API process can stage changes now.
+"""Health check of the staging thread, which tells whether this API process can stage changes now, and of which tables.
 
 A ping on another connection does not tell: the staging thread's own connection may be dead, or lead to a server that
 has become read-only. So unless Postgres has answered the thread lately, it queries Postgres over that connection.
@@ -10,7 +10,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from app.domain.access.mask_secret import HashedTables
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.staging.access.mask_secrets import hashed_tables
 from app.staging.connection.raw_sql import driver_rows
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.state import WriterState
@@ -48,6 +50,16 @@ class WriterProbe:
         except MirrorgateError as error:
             trouble = error
         return self._writer.state(), trouble
+
+    def hashed_tables(self, within: float) -> HashedTables | None:
+        """Return the tables with hashed columns; None if Postgres does not answer within some seconds."""
+        found: list[HashedTables] = []
+        query = self._writer.submit_query(lambda connection, _: found.append(hashed_tables(connection)))
+        try:
+            query.result(timeout=within)
+        except (TimeoutError, MirrorgateError):
+            return None
+        return found[0]
 
 
 def _require_writable(connection: sa.Connection, _: sa.RootTransaction) -> None:

@@ -11,16 +11,22 @@ from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from app import main
+from app.domain.access.mask_secret import MaskSecret
+from app.domain.model.table_options import TableOptions
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
+from app.staging.access.mask_secrets import pin_mask_secret
 from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.support.gateway_parts import registered
 from tests.support.http.server import api_process, stopped
 from tests.support.postgres.databases import create_database, database_in
 from tests.support.processes import REPOSITORY
+from tests.support.samples.schemas import schema_of
 
 
 @dataclass
@@ -125,3 +131,21 @@ def test_an_api_without_any_key_warns_that_no_caller_can_log_in(database_url: st
     (line,) = [line for line in logs if line["event"] == "no_key_exists"]
     assert line["log_level"] == "warning"
     assert "keys generate" in line["remedy"]
+
+
+def test_an_api_with_another_secret_of_hashed_columns_starts_with_a_warning(
+    database_url: str, engine: sa.Engine
+) -> None:
+    secret = "a secret of hashed columns, only for tests"
+    with engine.begin() as connection:
+        pin_mask_secret(connection, MaskSecret(secret.encode()))
+    columns = schema_of({"id": "int64", "mail": "string"}, ["id"])
+    registered(engine, "t", columns, TableOptions.parse({"masks": {"mail": {"method": "hash"}}}))
+    with capture_logs() as logs, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "configure_logging", lambda _: None)
+        for given in (secret, secret.upper(), None):
+            main.check_start(Settings(database_url=SecretStr(database_url), mask_secret=given and SecretStr(given)))
+    assert [line["detail"] for line in logs if line.get("check") == "mask_secret"] == [
+        "1 table has columns that are hashed under another MIRRORGATE_MASK_SECRET than that of this process",
+        "1 table has hashed columns, and MIRRORGATE_MASK_SECRET is not set",
+    ]

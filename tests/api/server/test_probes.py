@@ -33,7 +33,7 @@ def test_a_process_is_ready_without_any_drain(anonymous: Gateway, gateway: Gatew
     gateway.arcion(insert("t", id="1")).raise_for_status()
     answer = anonymous.get("/readyz")
     assert answer.status_code == 200
-    assert answer.json()["parts"] == {"api": "ok", "database": "ok", "writer": "ok"}
+    assert answer.json()["parts"] == {"api": "ok", "database": "ok", "writer": "ok", "masks": "ok"}
     writer = answer.json()["writer"]
     assert writer["waiting_requests"] == 0
     assert 0 <= writer["last_commit_seconds"] < 60

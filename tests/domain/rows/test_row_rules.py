@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.domain.access.mask_secret import SALT_BYTES, MaskSecret
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
@@ -28,12 +29,13 @@ def test_the_rules_of_a_table_are_those_that_it_has_now() -> None:
 
 
 def test_only_values_of_the_source_are_masked_because_row_images_have_masked_ones() -> None:
-    table = Table(*PLACE, MASKED)
+    secret = MaskSecret(b"secret")
+    table = Table(*PLACE, MASKED, mask_fingerprint=secret.fingerprint(bytes(SALT_BYTES)))
     assert RowRules.of(table).masking is None
-    assert RowRules.of_source(Table(*PLACE), b"secret") == RowRules.of(Table(*PLACE))
+    assert RowRules.of_source(Table(*PLACE), secret) == RowRules.of(Table(*PLACE))
     for in_load in (False, True):
-        rules = RowRules.of_source(table, b"secret", in_load=in_load)
-        assert rules.masking == Masking(MASKED.masks, b"secret")
+        rules = RowRules.of_source(table, secret, in_load=in_load)
+        assert rules.masking == Masking(MASKED.masks, secret, table.mask_fingerprint, "t")
         assert replace(rules, masking=None) == RowRules.of(table, in_load=in_load)
 
 

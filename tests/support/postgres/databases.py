@@ -38,7 +38,9 @@ def emptied(database_url: str) -> bool:
             if connection.execute(sa.text(others)).scalar_one() or connection.execute(sa.text(closed)).scalar_one():
                 return False
             clear(connection, restart_ids=True)
-            connection.execute(sa.text("UPDATE mirrorgate.installation SET marker_first = NULL"))
+            connection.execute(
+                sa.text("UPDATE mirrorgate.installation SET marker_first = NULL, mask_fingerprint = NULL")
+            )
             return True
     except Misconfigured:
         return False

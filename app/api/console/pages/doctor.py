@@ -57,6 +57,11 @@ def _examined(gateway: Gateway, *, with_zone: bool) -> DoctorView:
 
     settings = gateway.settings
     address = zone_address(settings) if settings.landing_zone else None
-    findings: list[Finding] = examine(address if with_zone else None, settings.require_database_url(), os.environ)
+    findings: list[Finding] = examine(
+        address if with_zone else None,
+        settings.require_database_url(),
+        os.environ,
+        mask_secret=gateway.ingest.mask_secret,
+    )
     findings += examine_machine(settings)
     return doctor_view(findings, None if address is None else address.location, zone_examined=with_zone)

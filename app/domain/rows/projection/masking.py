@@ -11,6 +11,7 @@ from hashlib import sha256
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.domain.access.mask_secret import MaskSecret
 from app.domain.model.change import SourceValue
 from app.domain.model.projection.transforms import Mask, MaskMethod
 from app.domain.rows.shaped_changes import Values
@@ -19,15 +20,20 @@ from app.errors import Code, TemporarilyUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """The masks of a table, and the secret of this process for its hashes; None without one."""
+    """The masks of a table, and what its hashes need."""
 
     masks: Mapping[str, Mask]
-    secret: bytes | None
+    secret: MaskSecret | None = None
+    """The secret of this process."""
+    fingerprint: bytes | None = None
+    """The fingerprint of the secret that the rows of the table are hashed under."""
+    table: str = ""
+    """The name of the table, for errors."""
 
     def arrays(self, arrays: Sequence[pa.Array], names: Sequence[str]) -> list[pa.Array]:
         """Return typed columns with these names, then other ones, with masked values.
 
-        Raises TemporarilyUnavailable `mask_secret_missing`.
+        Raises TemporarilyUnavailable `mask_secret_missing` or `mask_secret_differs`.
         """
         return [*map(self._masked, arrays, names), *arrays[len(names) :]]
 
@@ -63,9 +69,17 @@ class Masking:
 
     def _hashed(self, array: pa.StringArray) -> pa.StringArray:
         """Return the keyed hashes of texts. Arrow has no kernel for them, so each distinct text is hashed once."""
-        if self.secret is None:
-            raise TemporarilyUnavailable(Code.MASK_SECRET_MISSING, "a column is masked by a hash, and no secret is set")
+        secret = self._own_secret()
         encoded = array.dictionary_encode()
-        secret = self.secret
         hashes = [hmac.digest(secret, text.encode(), sha256).hex() for text in encoded.dictionary.to_pylist()]
         return pa.array(hashes, pa.string()).take(encoded.indices)
+
+    def _own_secret(self) -> bytes:
+        """Return the secret of this process, if the rows of the table are hashed under it."""
+        if self.secret is None:
+            detail = f"table {self.table} has a hashed column, and this process has no secret"
+            raise TemporarilyUnavailable(Code.MASK_SECRET_MISSING, detail)
+        if not self.secret.made(self.fingerprint):
+            detail = f"table {self.table} is hashed under another secret than that of this process"
+            raise TemporarilyUnavailable(Code.MASK_SECRET_DIFFERS, detail)
+        return self.secret.value

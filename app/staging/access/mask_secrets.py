@@ -1,0 +1,82 @@
+"""The fingerprints of the secret for hashed columns: the gateway's present one, and that of each table.
+
+Invariant: all rows of a generation are hashed under one secret. A trigger of the database gives a table with hashed
+columns the present fingerprint when they are declared and when it is recreated, and keeps it otherwise; a process with
+another secret rejects what it would hash.
+"""
+
+import secrets
+
+import sqlalchemy as sa
+
+from app.domain.access.mask_secret import SALT_BYTES, HashedTables, MaskSecret
+from app.errors import Code, TemporarilyUnavailable
+
+PIN_FINGERPRINT = sa.text("""
+    UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint WHERE mask_fingerprint IS NULL""")
+"""Record the gateway's first secret."""
+
+SELECT_FINGERPRINT = sa.text("SELECT mask_fingerprint FROM mirrorgate.installation")
+"""Read the fingerprint of the gateway's present secret."""
+
+CHANGE_FINGERPRINT = sa.text("UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint")
+"""Record another secret for new tables and generations."""
+
+SELECT_HASHED_TABLES = sa.text("""
+    SELECT t.name, t.mask_fingerprint FROM mirrorgate.tables t
+    WHERE t.mask_fingerprint IS NOT NULL AND t.state <> 'dropped' ORDER BY t.name""")
+"""List the live tables with hashed columns."""
+
+
+ADOPT_TABLES = sa.text("""
+    UPDATE mirrorgate.tables SET mask_fingerprint = (SELECT mask_fingerprint FROM mirrorgate.installation)
+    WHERE mask_fingerprint IS NULL AND state <> 'dropped'
+      AND jsonb_path_exists(options, '$.masks.*.method ? (@ == "hash")')""")
+"""Give tables whose hashed columns are older than fingerprints the present one."""
+
+SELECT_UNADOPTED = sa.text("""
+    SELECT EXISTS (SELECT FROM mirrorgate.tables WHERE mask_fingerprint IS NULL AND state <> 'dropped'
+      AND jsonb_path_exists(options, '$.masks.*.method ? (@ == "hash")'))""")
+"""Tell whether hashed columns are older than fingerprints."""
+
+
+def pin_mask_secret(connection: sa.Connection, secret: MaskSecret) -> None:
+    """Record the secret of this process as the gateway's, unless one is recorded.
+
+    A process that dies before the commit records nothing. Raises TemporarilyUnavailable `mask_secret_differs` if
+    another one is recorded.
+    """
+    if connection.execute(SELECT_FINGERPRINT).scalar_one() is None:
+        connection.execute(PIN_FINGERPRINT, {"fingerprint": secret.fingerprint(secrets.token_bytes(SALT_BYTES))})
+    if not secret.made(connection.execute(SELECT_FINGERPRINT).scalar_one()):
+        detail = "the gateway's hashed columns have another secret than that of this process"
+        raise TemporarilyUnavailable(Code.MASK_SECRET_DIFFERS, detail)
+
+
+def adopt_hashed_tables(connection: sa.Connection, secret: MaskSecret) -> None:
+    """Record this secret as that of tables whose columns were hashed before revision r0040.
+
+    A process that dies before the commit records nothing. Raises TemporarilyUnavailable `mask_secret_differs`.
+    """
+    if connection.execute(SELECT_UNADOPTED).scalar_one():
+        pin_mask_secret(connection, secret)
+        connection.execute(ADOPT_TABLES)
+
+
+def hashed_tables(connection: sa.Connection) -> HashedTables:
+    """Return the live tables with hashed columns, and under which secrets."""
+    present = connection.execute(SELECT_FINGERPRINT).scalar_one()
+    rows = connection.execute(SELECT_HASHED_TABLES)
+    return HashedTables(present, {row.name: row.mask_fingerprint for row in rows})
+
+
+def change_mask_secret(connection: sa.Connection, secret: MaskSecret) -> HashedTables:
+    """Make this the secret of hashed columns that are declared from now on, and of tables that are recreated.
+
+    Repeating it changes nothing. Existing tables keep their secret until they are recreated. A process that dies before
+    the commit changes nothing.
+    """
+    before = hashed_tables(connection)
+    if not secret.made(before.present):
+        connection.execute(CHANGE_FINGERPRINT, {"fingerprint": secret.fingerprint(secrets.token_bytes(SALT_BYTES))})
+    return hashed_tables(connection)

@@ -1,0 +1,58 @@
+"""The secret of hashed columns and its fingerprints."""
+
+import pytest
+
+from app.domain.access.mask_secret import FINGERPRINT_BYTES, SALT_BYTES, HashedTables, MaskSecret
+
+SALT, OTHER_SALT = bytes(SALT_BYTES), bytes([1]) * SALT_BYTES
+FORMER, PRESENT = MaskSecret(b"the former secret"), MaskSecret(b"the present secret")
+OF_FORMER, OF_PRESENT = FORMER.fingerprint(SALT), PRESENT.fingerprint(OTHER_SALT)
+CHANGING = HashedTables(OF_PRESENT, {"new": OF_PRESENT, "old": OF_FORMER})
+
+
+def test_a_fingerprint_is_of_one_secret_and_does_not_contain_it() -> None:
+    assert len(OF_FORMER) == FINGERPRINT_BYTES
+    assert (FORMER.made(OF_FORMER), FORMER.made(FORMER.fingerprint(OTHER_SALT))) == (True, True)
+    assert (PRESENT.made(OF_FORMER), PRESENT.made(None)) == (False, False)
+    assert FORMER.value not in OF_FORMER
+    assert "secret" not in repr(FORMER).removeprefix("<app.domain.access.mask_secret.MaskSecret")
+    assert OF_FORMER[SALT_BYTES:] != FORMER.fingerprint(OTHER_SALT)[SALT_BYTES:]
+
+
+def test_no_release_changes_a_fingerprint() -> None:
+    assert MaskSecret(b"secret").fingerprint(SALT).hex() == (
+        "0000000000000000000000000000000068b26bdf5ddae12e2d28cfac91448fc2619c9d177df28454d429c23efe93e3f4"
+    )
+
+
+def test_a_setting_that_is_not_given_is_no_secret() -> None:
+    assert MaskSecret.given(None) is None
+    assert MaskSecret.given(b"x").value == b"x"
+
+
+@pytest.mark.parametrize(
+    ("secret", "trouble"),
+    [
+        (FORMER, None),
+        (PRESENT, None),
+        (None, "2 tables have hashed columns, and MIRRORGATE_MASK_SECRET is not set"),
+        (
+            MaskSecret(b"a wrong secret"),
+            "2 tables have columns that are hashed under another MIRRORGATE_MASK_SECRET than that of this process",
+        ),
+    ],
+)
+def test_a_process_with_the_former_or_the_present_secret_serves_some_tables(
+    secret: MaskSecret | None, trouble: str | None
+) -> None:
+    assert CHANGING.trouble(secret) == trouble
+
+
+def test_without_hashed_columns_no_secret_is_wrong() -> None:
+    assert HashedTables(OF_PRESENT, {}).trouble(None) is None
+    assert HashedTables(OF_PRESENT, {}).trouble(FORMER) is None
+    assert HashedTables(OF_PRESENT, {"t": OF_PRESENT}).trouble(FORMER).startswith("1 table has columns")
+
+
+def test_tables_of_a_former_secret_are_outdated() -> None:
+    assert [*CHANGING.outdated()] == ["old"]

@@ -1,0 +1,107 @@
+"""Two API processes with different secrets: no table mixes hashes, and other tables are served by both."""
+
+import hmac
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from app.api import application
+from app.checks.preflight import examine
+from app.domain.access.mask_secret import MaskSecret
+from app.settings import Settings
+from tests.api.calls import ADMIN_KEY, Gateway, problem
+from tests.drain.conftest import NewDrain
+from tests.support.gateway_parts import current
+from tests.support.http.server import api_process, served
+from tests.support.postgres import sql
+from tests.support.processes import REPOSITORY
+from tests.support.small_drain import publish_pending
+from tests.support.waiting import wait_until
+
+FORMER, PRESENT = "the former secret of hashed columns", "the present secret of hashed columns"
+HASHED: dict[str, Any] = {"masks": {"mail": {"method": "hash"}}}
+COLUMNS = {"id": "int64", "mail": "string"}
+WRONG = "1 table has columns that are hashed under another MIRRORGATE_MASK_SECRET than that of this process"
+UP_TO_DATE = "every table is hashed under the gateway's present secret"
+ROW = {"id": 1, "mail": "ada@example.com"}
+
+
+@pytest.fixture
+def gateways(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Gateway, Gateway]]:
+    """Give an API with the former secret, in this process, and one with the present secret in its own."""
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+    settings = Settings(
+        database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mask_secret=SecretStr(FORMER)
+    )
+    with (
+        served(settings) as former,
+        api_process(database_url, ADMIN_KEY, MASK_SECRET=PRESENT) as (_, present),
+        Gateway.at(former, ADMIN_KEY) as of_former,
+        Gateway.at(present, ADMIN_KEY) as of_present,
+    ):
+        yield of_former, of_present
+
+
+def mirrorgate(database_url: str, secret: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {"MIRRORGATE_DATABASE_URL": database_url, "MIRRORGATE_MASK_SECRET": secret}
+    command = [sys.executable, "-m", "app.cli", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def found_by_doctor(database_url: str) -> dict[str, str]:
+    findings = examine(None, database_url, {}, mask_secret=MaskSecret(PRESENT.encode()))
+    return {finding.check: finding.detail for finding in findings if finding.check.startswith("mask_")}
+
+
+def wait_for_masks(gateways: tuple[Gateway, Gateway], *states: tuple[int, str]) -> None:
+    """Wait until `/readyz`, which may be a second old, says this of the former and of the present secret."""
+
+    def found() -> list[tuple[int, str]]:
+        answers = [gateway.get("/readyz") for gateway in gateways]
+        return [(answer.status_code, answer.json()["parts"]["masks"]) for answer in answers]
+
+    wait_until(lambda: found() == [*states], within=30, what="/readyz shows the state of the secrets")
+
+
+def test_a_table_is_hashed_under_one_secret_until_it_is_recreated_under_another(
+    gateways: tuple[Gateway, Gateway], engine: sa.Engine, database_url: str, new_drain: NewDrain
+) -> None:
+    former, present = gateways
+    former.register("t", COLUMNS, ["id"], **HASHED).raise_for_status()
+    former.register("plain", COLUMNS, ["id"]).raise_for_status()
+
+    for rejected in (
+        present.rows("t", ROW),
+        present.rows("t", ROW, dry_run="true"),
+        present.register("u", COLUMNS, ["id"], **HASHED),
+        present.post("/v1/tables/t/recreate", params={"generation": 1}, json={"options": HASHED}),
+    ):
+        details = problem(rejected, 503, "mask_secret_differs")
+        assert "ada@" not in str(details)
+        assert "secret of hashed" not in str(details)
+    present.rows("plain", ROW).raise_for_status()
+    former.rows("t", ROW).raise_for_status()
+    wait_for_masks(gateways, (200, "ok"), (503, WRONG))
+    assert found_by_doctor(database_url) == {"mask_secret": WRONG, "mask_secret_tables": UP_TO_DATE}
+    changed = mirrorgate(database_url, PRESENT, "mask-secret", "change", "--json")
+    assert json.loads(changed.stdout) == {"recreate": ["t"]}
+    wait_for_masks(gateways, (200, "ok"), (200, "ok"))
+    assert found_by_doctor(database_url)["mask_secret_tables"] == "hashed under a former secret: t"
+    problem(present.rows("t", ROW), 503, "mask_secret_differs")
+    former.rows("t", ROW).raise_for_status()
+
+    present.post("/v1/tables/t/recreate", params={"generation": 1}).raise_for_status()
+    publish_pending(new_drain())
+    present.rows("t", ROW).raise_for_status()
+    problem(former.rows("t", ROW), 503, "mask_secret_differs")
+    wait_for_masks(gateways, (503, WRONG), (200, "ok"))
+    payload = "SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :table_id AND generation = 2"
+    [(stored,)] = sql.rows(engine, payload, table_id=current(engine, "t").table_id)
+    assert hmac.digest(PRESENT.encode(), b"ada@example.com", sha256).hex().encode() in bytes(stored)
