@@ -219,7 +219,9 @@ def _check_topic(fields: Fields, rule: TopicRule, *, has_registry: bool, has_fol
         (
             "tombstones" in members and rule.source_format != "rows",
             "tombstones is a setting of rows",
-            "Remove it: the other formats have messages for deletes.",
+            "Write it among the `parameters`."
+            if rule.source_format == "debezium"
+            else "Remove it: the format has messages for deletes.",
         ),
     )
     for is_wrong, detail, remedy in problems:

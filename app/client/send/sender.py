@@ -33,7 +33,11 @@ class SendFailed(MirrorgateError):
     def __init__(self, cause: MirrorgateError, detail: str, *, remedy: str, errors: list[dict[str, Any]]) -> None:
         super().__init__(cause.code, detail, remedy=remedy)
         self.errors = errors
-        self.gave_up = not isinstance(cause, RejectedInput) and not is_final(cause)
+        self.gave_up: bool = (
+            cause.gave_up
+            if isinstance(cause, SendFailed)
+            else not isinstance(cause, RejectedInput) and not is_final(cause)
+        )
         """The gateway did not reject the request: it was unreachable, busy, or did not answer in time."""
 
     @property

@@ -47,7 +47,7 @@ class DebeziumReading:
     timestamps: TimestampUnit | None = None
     decimals: DecimalForm = DecimalForm.TEXT
     tombstones: Tombstones | None = None
-    """None ignores them, and rejects them among flattened rows that no other field marks as deleted."""
+    """None ignores them, and rejects those that can be the only sign of a delete."""
     unavailable: tuple[str, ...] = ()
     """Placeholders of values that the connector could not read, beside Debezium's default."""
     nanoseconds: Nanoseconds = Nanoseconds.REJECT

@@ -2,8 +2,8 @@
 
 Nothing of a table is needed here. `messages` reads the values of a record once its table is known.
 
-Invariant: an event that changes no row is counted, never dropped silently; a tombstone among flattened rows, which can
-be the only sign of a delete, is rejected unless the request says what it means.
+Invariant: an event that changes no row is counted, never dropped silently; a tombstone that can be the only sign of a
+delete, among flattened rows or alone in a request for a table, is rejected unless the request says what it means.
 """
 
 from collections.abc import Mapping
@@ -98,10 +98,12 @@ def decode_debezium(
     limits: InputLimits = UNLIMITED,
     *,
     keep_rejected: bool = False,
+    names_table: bool = False,
 ) -> DebeziumRecords:
     """Read a JSON body. Raises RejectedInput naming every wrong event.
 
-    With `keep_rejected`, wrong events that can become dead letters are set aside instead.
+    With `keep_rejected`, wrong events that can become dead letters are set aside instead. `names_table` says that the
+    request names the table of events without a source, so that a tombstone can be a delete.
     """
     decoded = DebeziumRecords()
     problems: list[Problem] = []
@@ -117,7 +119,7 @@ def decode_debezium(
                 if reading.tombstones is Tombstones.DELETE and key is not None and key.values:
                     decoded.records.append(_tombstone(index, key))
                     continue
-                if key is not None:
+                if key is not None and key.values:
                     tombstones.append((index, at))
                 decoded.ignored += 1
                 continue
@@ -137,7 +139,9 @@ def decode_debezium(
                 problems.extend(found)
         except RejectedInput as error:
             problems.extend(error.problems or (Problem(error.code, error.detail, index, ""),))
-    if tombstones and decoded.records and not marks_deletes and reading.tombstones is None:
+    is_alone = not decoded.records and not decoded.rejected
+    is_unclear = (bool(decoded.records) and not marks_deletes) or (is_alone and names_table)
+    if tombstones and is_unclear and reading.tombstones is None:
         problems.extend(_unclear(index, at) for index, at in tombstones)
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))

@@ -26,7 +26,7 @@ def debezium_json(
     """Read a Debezium body, and register the tables that its Connect schemas declare."""
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
-        decoded = decode_debezium(body, reading, limits, keep_rejected=keep_rejected)
+        decoded = decode_debezium(body, reading, limits, keep_rejected=keep_rejected, names_table=table is not None)
         tables = DebeziumTables(table_cache, principal, marker_first, reading, keep_rejected)
         sources = tables.route(decoded, table)
         written = partial(written_json, body, LetterFormat.DEBEZIUM, reading.to_json()) if keep_rejected else None

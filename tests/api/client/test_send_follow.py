@@ -177,7 +177,7 @@ def test_it_goes_on_with_what_comes_until_it_is_ended(
     assert "to send the rest, run the same command again" in errors
 
 
-def test_subfolders_name_tables_and_one_rejected_file_holds_up_its_table_only(
+def test_subfolders_name_tables_and_a_rejected_file_holds_up_its_table_only(
     drain: Drain, gateway: Gateway, folder: Path, api_engine: sa.Engine
 ) -> None:
     done = folder / "sent"
@@ -186,7 +186,8 @@ def test_subfolders_name_tables_and_one_rejected_file_holds_up_its_table_only(
     for path, first in (("t/b/2.json", 2), ("t/a/1.json", 0), ("t/c.json", 4), ("sales.t/x.json", 6)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         write(folder, path, first)
-    (folder / "t/b/2.json").write_bytes(b"no json")
+    for path in ("t/b/2.json", "sales.t/y.json"):
+        (folder / path).write_bytes(b"no json")
     write(folder, "other.json", 0)
     options = ("--table-from-path", "{table}/…", "--override", "--done-dir", done, "--json")
     ended = drain(*options)
@@ -195,8 +196,9 @@ def test_subfolders_name_tables_and_one_rejected_file_holds_up_its_table_only(
     assert "other.json is left out: it matches no --table-from-path" in ended.errors
     assert (keys(api_engine), [row[0] for row in staged(api_engine, "sales.t")]) == ([0, 1], [6, 7])
     write(folder, "t/b/2.json", 2)
-    report = drain(*options).report
-    assert report["producers"] == [{"producer": "p@t", "sequence": 3}]
+    ended = drain(*options)
+    assert ended.status == 1
+    assert ended.report["producers"] == [{"producer": "p@t", "sequence": 3}, {"producer": "p@sales.t", "sequence": 1}]
     assert keys(api_engine) == list(range(6))
     assert sorted(str(path.relative_to(done)) for path in done.rglob("*.json")) == [
         *("sales.t/x.json", "t/a/1.json", "t/b/2.json", "t/c.json"),

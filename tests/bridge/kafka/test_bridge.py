@@ -134,6 +134,21 @@ def test_debezium_records_land_with_the_key_of_their_record(
     assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.log")] == [(0, 1), (0, 1)]
 
 
+def test_a_tombstone_alone_stops_flattened_rows_until_its_meaning_is_told(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    register(gateway, "t.flat")
+    topic = {"topic": "flat", "format": "debezium", "table": "t.flat"}
+    cluster.produce("flat", [Record(row(1), key=KEY)])
+    with run(topic, group="flat") as bridge:
+        bridge.reaches("flat", 0)
+        cluster.produce("flat", [Record(None, key=KEY)])
+        assert bridge.stops("flat").state.code == "bad_request"
+    with run({**topic, "parameters": {"tombstones": "delete"}}, group="flat") as bridge:
+        bridge.reaches("flat", 1)
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.flat")] == [(4, 1), (2, 1)]
+
+
 def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
     cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
 ) -> None:

@@ -150,6 +150,20 @@ def test_a_tombstone_among_flattened_rows_needs_a_meaning(orders: IngestHarness)
     assert orders.debezium(*body, table="public.orders", tombstones=Tombstones.IGNORE).ignored == 1
 
 
+def test_a_tombstone_alone_needs_a_meaning_where_it_can_be_a_delete(orders: IngestHarness) -> None:
+    alone = keyed({"id": 1}, None)
+    with rejected() as rejection:
+        orders.debezium(alone, {"ts_ms": 1}, table="public.orders")
+    assert rejection.places == [(Code.BAD_REQUEST, 0, "/value", None)]
+    assert orders.debezium(alone, table="public.orders", tombstones=Tombstones.IGNORE).ignored == 1
+    assert orders.debezium(alone).ignored == 1  # it is for no table
+    assert orders.debezium(keyed(None, None), table="public.orders").ignored == 1
+    deleted = event("d", "public.orders", {"id": 1, "note": None})
+    assert orders.debezium(keyed({"id": 1}, deleted), alone, table="public.orders").ignored == 1
+    orders.debezium(alone, table="public.orders", tombstones=Tombstones.DELETE)
+    assert landed(orders) == [[DELETE, 1, None], [DELETE, 1, None]]
+
+
 def test_keys_of_a_record_that_contradict_the_table_are_rejected_with_both(orders: IngestHarness) -> None:
     record = keyed({"region": 1}, event("c", "public.orders", after={"id": 1, "note": "a"}))
     with rejected() as rejection:

@@ -43,7 +43,7 @@ class DebeziumParameters(ChangeParameters):
         Tombstones | None,
         Field(
             description="Whether a record without a value deletes the row of its key. By default such records are "
-            "ignored, and rejected among flattened rows without `__deleted`."
+            "ignored, and rejected among flattened rows without `__deleted` and alone in a request with `table`."
         ),
     ] = None
     unavailable: Annotated[

@@ -101,10 +101,17 @@ def _decimal(value: SourceValue, column_type: ColumnType, _: ValueReading) -> De
 
 
 def _sentinel(value: str, reading: ValueReading) -> datetime | None:
-    """Return the first or last timestamp for a text that means one beyond it, if the options saturate."""
-    found = _SENTINEL.fullmatch(value) if reading.saturates else None
+    """Return the first or last timestamp for a text that means one beyond it, if the options saturate.
+
+    Raises ValueError with the option for such a text if they do not, but for MySQL's 0000-00-00.
+    """
+    found = _SENTINEL.fullmatch(value)
     if found is None:
         return None
+    if not reading.saturates:
+        if value.startswith("0000"):
+            return None
+        raise ValueError("is outside the years 1 to 9999; see the option out_of_range")
     return (_LAST_TIMESTAMP if found["last"] else _FIRST_TIMESTAMP).replace(tzinfo=UTC)
 
 

@@ -18,6 +18,7 @@ BASE64 = ValueReading(binary=BinaryEncoding.BASE64)
 SATURATES = ValueReading(saturates=True)
 BERLIN = ValueReading("Europe/Berlin")
 BEYOND = "is outside the years 1 to 9999 in UTC; see the option out_of_range"
+BEYOND_ANY_ZONE = "is outside the years 1 to 9999; see the option out_of_range"
 TIMESTAMP_FORM = "is not a timestamp YYYY-MM-DD [HH:MM[:SS[.ffffff]]][Z|+HH:MM]"
 
 
@@ -45,6 +46,9 @@ TIMESTAMP_FORM = "is not a timestamp YYYY-MM-DD [HH:MM[:SS[.ffffff]]][Z|+HH:MM]"
         ("date", "20240101", "is not a date YYYY-MM-DD"),
         ("date", "2023-02-29", "is not a day of the calendar"),
         ("timestamp", 1704067200, TIMESTAMP_FORM),
+        ("timestamp", "infinity", BEYOND_ANY_ZONE),
+        ("timestamp", "10000-01-01 00:00:00", BEYOND_ANY_ZONE),
+        ("date", "-infinity", BEYOND_ANY_ZONE),
         ("timestamp", "now", TIMESTAMP_FORM),
         ("timestamp", "2024-01-01 00:00:00.1234567", "has more than six digits of a second"),
         ("timestamp", "2024-01-01 24:00", "is not a moment of the calendar"),
@@ -133,7 +137,7 @@ def test_what_databases_write_beyond_the_calendar_saturates_only_if_the_options_
     assert scalar(text, day, SATURATES) == (date.min if first else date.max)
     assert scalar(text, moment, SATURATES) == (datetime.min if first else datetime.max).replace(tzinfo=UTC)
     for declared in (day, moment):
-        with pytest.raises(ValueError, match=r"^is not a"):
+        with pytest.raises(ValueError, match=r"^is (not a|outside)"):
             scalar(text, declared)
 
 
