@@ -5,7 +5,7 @@ it the options --url, --key and --data-dir.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -79,3 +79,10 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # Typer reads both of these
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
     return run
+
+
+def named_values(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of an option that is written NAME=VALUE. Raises BadParameter."""
+    if wrong := [text for text in texts if "=" not in text]:
+        raise typer.BadParameter(f"{option} must be NAME=VALUE; {wrong[0]} has no value")
+    return dict(text.split("=", 1) for text in texts)

@@ -13,7 +13,7 @@ import typer
 
 from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
-from app.cli.options import AsJson
+from app.cli.options import AsJson, named_values
 from app.cli.output import Grid, counted
 from app.errors import Misconfigured, TemporarilyUnavailable
 from app.extras import require_extras
@@ -138,8 +138,8 @@ class _Simple:
         self.format = source_format
         self.table = table
         self.templates = templates or []
-        self.parameters = _pairs("--parameter", parameters or [])
-        self.options = _pairs("--option", options or [])
+        self.parameters = named_values("--parameter", parameters or [])
+        self.options = named_values("--option", options or [])
 
 
 def _of_url(url: str, name: str, gateway_url: str, key: str, given: _Simple) -> "ObjectsSettings":
@@ -180,12 +180,6 @@ def _of_url(url: str, name: str, gateway_url: str, key: str, given: _Simple) -> 
         settle_seconds=default_settle(url, None),
     )
     return ObjectsSettings(name, GatewaySettings(gateway_url, key), (source,), health=HealthSettings(port=0))
-
-
-def _pairs(option: str, texts: list[str]) -> dict[str, str]:
-    if wrong := [text.partition("=")[0] for text in texts if "=" not in text]:
-        raise typer.BadParameter(f"{option} must be NAME=VALUE; {wrong[0]} has no value")
-    return dict(text.split("=", 1) for text in texts)
 
 
 def _check(settings: "ObjectsSettings") -> None:

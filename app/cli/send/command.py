@@ -10,7 +10,7 @@ import typer
 from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, with_connection
-from app.cli.send.usage import Usage, given_options, parameters, path_templates, readable
+from app.cli.send.usage import Usage, given_options, other_parameters, parameters, path_templates, readable
 from app.client.file_paths import UNFINISHED_NAMES, FileNames, FileOrder
 from app.client.send.source import Source, SourceFormat
 from app.domain.loads.load_mode import LoadMode
@@ -88,6 +88,15 @@ def send(
     escape: Annotated[
         str | None,
         typer.Option(help="csv, rows-csv: character that escapes a quote within a field. Default: the quote."),
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            metavar="NAME=VALUE",
+            help="Another parameter of the requests (docs/formats.md), for example tombstones=delete for debezium. "
+            "Repeatable.",
+        ),
     ] = None,
     max_bytes: Annotated[
         int, typer.Option(min=1024, help="Maximum bytes per request. A larger message is sent in its own request.")
@@ -188,7 +197,7 @@ def send(
     Examples: `mirrorgate send orders.ndjson --format rows --table shop.orders`,
     `mirrorgate send changes.json --format arcion --producer nightly-load`
     """
-    given = parameters(
+    given = other_parameters(others or ()) | parameters(
         source_format,
         override="true" if override else None,
         op=operation,

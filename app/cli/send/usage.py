@@ -9,6 +9,7 @@ from typing import Final
 
 import typer
 
+from app.cli.options import named_values
 from app.client.file_paths import PathTemplate
 from app.client.send.source import SourceFormat
 from app.domain.loads.load_mode import LoadMode
@@ -118,6 +119,17 @@ def parameters(source_format: SourceFormat, **given: str | None) -> dict[str, st
         formats = _FORMATS_OF[name]
         if source_format not in formats:
             raise typer.BadParameter(f"--{name.replace('_', '-')} is for --format {' and '.join(formats)}")
+    return found
+
+
+def other_parameters(texts: Sequence[str]) -> dict[str, str]:
+    """Return parameters that have no option of their own, which the gateway checks. Raises BadParameter."""
+    found = named_values("--parameter", texts)
+    for name in found:
+        if name in _FORMATS_OF or name == "table":
+            raise typer.BadParameter(f"--parameter {name}=… is the option --{name.replace('_', '-')}")
+        if name == "dry_run":
+            raise typer.BadParameter("send stages what it sends; post a message with ?dry_run=true instead")
     return found
 
 
