@@ -1123,6 +1123,8 @@ CREATE TABLE mirrorgate.image_backfills (
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     -- When it was done or cancelled, or failed.
     finished_at timestamp with time zone,
+    -- Whether the drain that owns the table carries it out, until it ends; a command does otherwise.
+    by_drain boolean DEFAULT false NOT NULL,
     CONSTRAINT image_backfills_pkey PRIMARY KEY (table_id),
     CONSTRAINT image_backfills_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT a_version_is_of_one_table CHECK (((mirror_version IS NULL) = (mirror_id IS NULL))),

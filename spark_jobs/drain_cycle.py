@@ -19,12 +19,14 @@ from app.errors import Code
 from app.landing.publish import repair_file
 from app.observability.drain_metrics import PUBLISH_SECONDS
 from app.staging.connection.database import translated_errors
+from app.staging.images.backfill.mirrored import MirrorReader
 from app.staging.ledger.files import files_to_repair, record_repaired, tables_to_repair
 from app.staging.ledger.leases import Claim, due_tables
 from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.registry import find_tables_by_id
+from spark_jobs.background.backfills import Backfills
 from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, BuildResult, FileBuilder
-from spark_jobs.rebuilding.background import Rebuilds
+from spark_jobs.rebuilding.rebuilds import Rebuilds
 from spark_jobs.steps.claiming import Claiming
 from spark_jobs.steps.context import DrainContext, log_fields, open_context
 from spark_jobs.steps.dropping import Dropping
@@ -50,7 +52,13 @@ class DrainCycle:
     """One drain's work on its tables. Threads call the methods for different tables at the same time."""
 
     def __init__(
-        self, context: DrainContext, builder: FileBuilder, limits: FileLimits, *, drop_wait_seconds: float
+        self,
+        context: DrainContext,
+        builder: FileBuilder,
+        limits: FileLimits,
+        *,
+        drop_wait_seconds: float,
+        mirror: MirrorReader | None = None,
     ) -> None:
         """Compose the steps over open resources; `open_cycle` opens them."""
         self.context = context
@@ -66,6 +74,7 @@ class DrainCycle:
         self._claiming = Claiming(context, self.leased)
         self._take_over = TakeOver(context, self.failures, self.publishing)
         self.rebuilds = Rebuilds(context, builder)
+        self.backfills = Backfills(context.engine, mirror)
         self._dropping = Dropping(context, self.leased, self.failures, drop_wait_seconds)
 
     def due(self) -> list[TableId]:
@@ -79,6 +88,15 @@ class DrainCycle:
             is_remote = self.context.config.landing_zone.is_remote
             self.context.claimed_zone.require(within=REMOTE_PRESENCE_SECONDS if is_remote else 0.0)
         return due
+
+    def wait(self) -> bool:
+        """Wait for work in the background; return whether some of it has come to its end."""
+        return self.rebuilds.wait() or self.backfills.wait()
+
+    def stop(self) -> None:
+        """End the work in the background, which stays due."""
+        for work in (self.rebuilds, self.backfills):
+            work.stop()
 
     def prepare(self, table_id: TableId, *, tasks: int = 1) -> ClaimedTable | None:
         """Run W1 to W4 for one table whose files at most `tasks` tasks build at once.
@@ -96,9 +114,11 @@ class DrainCycle:
                     return None
                 if table.rebuild_due:
                     self.rebuilds.start(table_id)
+                if table.backfill_due:
+                    self.backfills.start(table_id)
                 if not (table.state.publishes or table.state.deletes_folder):
-                    if table.rebuild_due:
-                        self.leased.await_rebuild(table_id)
+                    if table.rebuild_due or table.backfill_due:
+                        self.leased.await_background(table_id)
                     return None
                 return self._prepare(table, epoch, tasks)
         except Exception as error:  # noqa: BLE001  # whatever fails for one table stops no other
@@ -122,7 +142,9 @@ class DrainCycle:
                 claims = [
                     Claim(table, epochs[table_id])
                     for table_id, table in tables.items()
-                    if table.state.publishes and not table.rebuild_due and table_id not in broken
+                    if table.state.publishes
+                    and not (table.rebuild_due or table.backfill_due)
+                    and table_id not in broken
                 ]
                 plans = (
                     plan_next_files(connection, claims, self._limits, max_files=MAX_FILES_AHEAD, slots=tasks)
@@ -223,11 +245,13 @@ def open_cycle(
     spark_job_min_bytes: int = 0,
     drop_wait_seconds: float = 600.0,
     database_seconds: float = 10.0,
+    mirror: MirrorReader | None = None,
 ) -> DrainCycle:
     """Open the database and the landing zone, claim the zone, and return the cycle over them.
 
-    The caller disposes of `context.engine`. Raise Misconfigured for a zone that is not this database's.
+    `mirror` opens the mirrored tables for backfills. The caller disposes of `context.engine`. Raise Misconfigured for a
+    zone that is not this database's.
     """
     context = open_context(worker_id, config, database_seconds=database_seconds)
     builder = FileBuilder(spark, config, tasks, spark_job_min_bytes)
-    return DrainCycle(context, builder, limits, drop_wait_seconds=drop_wait_seconds)
+    return DrainCycle(context, builder, limits, drop_wait_seconds=drop_wait_seconds, mirror=mirror)

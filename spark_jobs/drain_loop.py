@@ -46,7 +46,7 @@ class DrainLoop:
 
     def drain_pending(self) -> set[TableId]:
         """Publish until nothing is due, for `--once`; return the tables that could not be published now."""
-        while not self.stopping.is_set() and (self._start_due() or self._cycle.rebuilds.wait()):
+        while not self.stopping.is_set() and (self._start_due() or self._cycle.wait()):
             wait(self._assignments)
         return self._retries.failed()
 
@@ -69,7 +69,7 @@ class DrainLoop:
             self.stopping.wait(rest_seconds)
         self._slots.shutdown(wait=True)
         self._claims.shutdown(wait=True)
-        self._cycle.rebuilds.stop()
+        self._cycle.stop()
 
     def _start_due(self) -> bool:
         """Prepare and assign the due tables; return whether there was anything to build."""

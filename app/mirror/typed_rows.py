@@ -1,6 +1,6 @@
 """Reads columns of a whole mirrored table as typed Arrow batches, also in an order in which a reader can continue."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from app.domain.model.names import TableName
 from app.domain.model.table_schema import Column
 from app.errors import Code, RejectedInput
 from app.mirror.arrow_dataset import arrow_dataset
@@ -95,6 +96,11 @@ class VersionRows:
             batch, skip = read.slice(skip), max(0, skip - read.num_rows)
             if batch.num_rows:
                 yield _typed(batch, columns)
+
+
+def version_reader(target: MirrorTarget) -> Callable[[TableName, int | None], VersionRows]:
+    """Return what opens the tables of a target, as `VersionRows.open`."""
+    return lambda table, version: VersionRows.open(target, PublishedTable.at(table.folder), version)
 
 
 def _recorded_rows(delta: DeltaTable) -> dict[str, int]:

@@ -32,6 +32,7 @@ from app.staging.rebuild.progress import (
 from app.staging.rebuild.switch import RefusedSwitch, switch_generation
 from app.staging.rebuild.touched_rows import count_touched
 from app.staging.tables.registry import find_table_by_id
+from spark_jobs.background.work import Stopped
 from spark_jobs.build_files import FileBuilder
 from spark_jobs.rebuilding.parts import PartOrder, PartResult, copy_part, task_of
 from spark_jobs.steps.context import DrainContext
@@ -55,10 +56,6 @@ COPY_SECONDS_PER_CHECK: Final = 1.5
 
 TRANSACTION_SECONDS: Final = 600.0
 """Deleting what an attempt copied of a large table takes far longer than any other transaction."""
-
-
-class Stopped(Exception):
-    """The drain stops; the next one begins a new attempt."""
 
 
 @dataclass(frozen=True, slots=True)

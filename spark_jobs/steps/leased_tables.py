@@ -14,7 +14,7 @@ class LeasedTables:
     def __init__(self) -> None:
         self._epochs: dict[TableId, Epoch] = {}
         self._deferred_drops: set[TableId] = set()
-        self._awaiting_rebuild: set[TableId] = set()
+        self._awaiting_background: set[TableId] = set()
 
     def __len__(self) -> int:
         """Return the number of tables that this process has taken over."""
@@ -40,17 +40,17 @@ class LeasedTables:
         """Note that the drop of the table waits until Fabric no longer lists it (R5)."""
         self._deferred_drops.add(table_id)
 
-    def await_rebuild(self, table_id: TableId) -> None:
-        """Note that the table does not publish, and is attempted again when its rebuild has copied the rows."""
-        self._awaiting_rebuild.add(table_id)
+    def await_background(self, table_id: TableId) -> None:
+        """Note that the table does not publish, and is attempted again while its rebuild or backfill runs."""
+        self._awaiting_background.add(table_id)
 
     def resume(self, table_id: TableId) -> None:
         """Note that the table is attempted again now."""
         self._deferred_drops.discard(table_id)
-        self._awaiting_rebuild.discard(table_id)
+        self._awaiting_background.discard(table_id)
 
     def must_back_off(self, table_id: TableId) -> bool:
         """Return whether the last attempt failed or deferred a drop, so that the next one has to wait."""
-        if table_id in self._awaiting_rebuild:
+        if table_id in self._awaiting_background:
             return False
         return table_id not in self._epochs or table_id in self._deferred_drops

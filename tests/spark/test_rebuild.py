@@ -335,7 +335,7 @@ def test_a_drain_that_dies_at_a_step_leaves_the_rest_to_the_next(
     begin(engine, key_columns=["code"])
     with monkeypatch.context() as patch:
         patch.setattr(STEPS[step], lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
-        patch.setattr("spark_jobs.rebuilding.background.RETRY_SECONDS", 0)
+        patch.setattr("spark_jobs.background.work.RETRY_SECONDS", 0)
         drain(worker)
     end_lease(engine, worker)
     table = current(engine, "t")

@@ -19,6 +19,7 @@ from app.domain.model.table_schema import TableSchema
 from app.domain.rebuild.plan import RebuiltColumn
 from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.connection.database import Connection, translated_errors
+from app.staging.images.backfill.request import request_backfill, stop_backfill
 from app.staging.rebuild.progress import ColumnsOf, begin_checked_rebuild, begin_rebuild
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
 from app.staging.tables.quarantine_release import release
@@ -98,6 +99,14 @@ class TableOperation:
     def rebuild_as_checked(self, fingerprint: str) -> TableModel:
         """Begin to rebuild the table by the plan of the last dry run, if that is the one with this fingerprint."""
         return self._run(begin_checked_rebuild, fingerprint, self._actor)
+
+    def backfill_images(self) -> TableModel:
+        """Ask a drain to give a row image to each row. Raises RejectedInput `no_row_images` or `bad_option`."""
+        return self._run(request_backfill, self._actor)
+
+    def cancel_backfill(self) -> TableModel:
+        """Cancel the running backfill, whoever carries it out."""
+        return self._run(stop_backfill, self._actor)
 
     @property
     def _actor(self) -> str:

@@ -109,6 +109,39 @@ def rebuild(operation: OperationDep, wanted: RebuildTable | None = None) -> Tabl
 
 
 @router.post(
+    "/row-images/backfill",
+    status_code=202,
+    operation_id="backfill_row_images",
+    summary="Give a row image to each row from before a table kept row images",
+    response_model=TableModel,
+    responses=_RESPONSES,
+)
+def backfill_images(operation: OperationDep) -> TableModel:
+    """Ask the drain for a backfill, or for the rest of one that has failed or was cancelled.
+
+    The table accepts changes all the time. The drain reads the staged payloads; if some are purged, it reads the rows
+    of the Delta mirror that its setting `MIRRORGATE_MIRROR_TARGET` names. The status of the table has the progress as
+    `backfill`. A table whose row images are complete stays as it is.
+    """
+    return operation.backfill_images()
+
+
+@router.delete(
+    "/row-images/backfill",
+    operation_id="cancel_backfill",
+    summary="Cancel the backfill of row images",
+    response_model=TableModel,
+    responses=_RESPONSES,
+)
+def cancel_backfill(operation: OperationDep) -> TableModel:
+    """Stop the backfill at its next step, whether a drain or a command carries it out.
+
+    The images that it has written stay. The next backfill continues behind them.
+    """
+    return operation.cancel_backfill()
+
+
+@router.post(
     "/pause",
     operation_id="pause_table",
     summary="Pause the publication of a table",

@@ -102,8 +102,8 @@ class BackfillModel(Model):
     """The last backfill of a table's row images.
 
     It reads the rows of a Delta version (step `mirror`), deletes images of rows that this no longer has (`older`), and
-    reads staged payloads (`payloads`). One that is `running` without a change of `updated_at` has lost its process: run
-    `mirrorgate tables backfill-images` again, which continues it.
+    reads staged payloads (`payloads`). One with `by_drain` continues after a drain was killed. Another one that is
+    `running` without a change of `updated_at` has lost its process: run `mirrorgate tables backfill-images` again.
     """
 
     generation: int
@@ -114,7 +114,8 @@ class BackfillModel(Model):
     rows_total: int = Field(description="As known when the run began. Rows that were accepted since are not in it.")
     batches_done: int = Field(description="The last batch whose rows all have images.")
     batches_total: int
-    detail: str | None = Field(description="Why it failed.")
+    by_drain: bool = Field(description="Whether a drain carries it out; otherwise a command does.")
+    detail: str | None = Field(description="Why it failed. While it is running: why the last attempt failed.")
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None

@@ -79,9 +79,8 @@ def _mirror(to: str | None, data_dir: Path, storage_options: "Sequence[str] | No
 
     def opened(table: "names.TableName", version: int | None) -> "MirroredRows":
         target = open_target("tables backfill-images --to", to, data_dir, storage_options)
-        from app.mirror.typed_rows import VersionRows
-        from app.published.table_folders import PublishedTable
+        from app.mirror.typed_rows import version_reader
 
-        return VersionRows.open(target, PublishedTable.at(table.folder), version)
+        return version_reader(target)(table, version)
 
     return opened

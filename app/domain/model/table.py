@@ -95,6 +95,8 @@ class Table:
     """True while a rebuild, or its dry run, reads the row images."""
     mask_fingerprint: bytes | None = None
     """The fingerprint of the secret that the hashed columns of this generation are hashed under."""
+    backfill_due: bool = False
+    """True while the drain that owns the table gives row images to rows from before it kept any."""
 
     @property
     def is_projected(self) -> bool:

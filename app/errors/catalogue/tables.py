@@ -130,9 +130,9 @@ TABLES: Final[Mapping[Code, Entry]] = {
     Code.NO_ROW_IMAGES: Entry(
         Kind.CONFLICT,
         "The table does not have a row image of each of its rows, and the request needs its present rows.",
-        "Register new tables with the option row_images=on. For a table with rows, set the option and run `mirrorgate "
-        "tables backfill-images`, which reads its staged payloads or its Delta mirror (--to); or recreate it with the "
-        "option and load it from its source.",
+        "Register new tables with the option row_images=on. For a table with rows, set the option and begin a "
+        "backfill (POST /v1/tables/{table}/row-images/backfill, or `mirrorgate tables backfill-images`), which reads "
+        "its staged payloads or its Delta mirror; or recreate it with the option and load it from its source.",
     ),
     Code.OLD_ROW_IMAGES: Entry(
         Kind.CONFLICT,
@@ -143,7 +143,7 @@ TABLES: Final[Mapping[Code, Entry]] = {
         Kind.CONFLICT,
         "A backfill of row images was cancelled or its images were discarded, or another process continues or has "
         "completed it.",
-        "Read its progress in the table's status. Run `mirrorgate tables backfill-images` again to continue it.",
+        "Read its progress in the table's status. Begin the backfill again to continue it.",
     ),
     Code.MIRROR_DUPLICATE_KEYS: Entry(
         Kind.CONFLICT,

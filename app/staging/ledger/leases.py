@@ -7,6 +7,7 @@ the former owner still tries then fails, because its epoch is no longer the tabl
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -70,6 +71,11 @@ LOCK_LEASES = sa.text("""
     WHERE table_id = ANY(:table_ids) ORDER BY table_id FOR UPDATE""")
 """Lock the leases of tables in the order of their ids, and read their epochs."""
 
+IS_BACKFILL_DUE: Final = """EXISTS (
+        SELECT FROM mirrorgate.image_backfills i
+        WHERE i.table_id = t.table_id AND i.generation = t.generation AND i.by_drain AND i.state = 'running')"""
+"""Condition on a table `t`: its owner has to carry out a backfill of row images."""
+
 SELECT_DUE = sa.text(f"""
     SELECT t.table_id
     FROM mirrorgate.tables t
@@ -82,7 +88,8 @@ SELECT_DUE = sa.text(f"""
     LEFT JOIN mirrorgate.table_leases l ON l.table_id = t.table_id
     LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND {IS_ALIVE}
     WHERE (w.worker_id IS NULL OR w.worker_id = :worker_id)
-      AND (t.state IN ('dropping', 'rebuilding') OR t.rebuild_due OR t.state = 'active' AND (
+      AND (t.state IN ('dropping', 'rebuilding') OR t.rebuild_due OR {IS_BACKFILL_DUE}
+        OR t.state = 'active' AND (
         t.rewrite_marker OR c.next_file_number > c.recorded_file_number + 1
         OR c.next_file_number = 1 AND (t.options ->> 'seed_file')::boolean
         OR EXISTS (
@@ -177,7 +184,8 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
     """Return at most `limit` tables that have work and no other live owner.
 
     Work is a file's worth of pending rows or an old enough row, a flush, a planned file, a marker to rewrite, a seed
-    file to create, a file to repair, a folder to drop, or row images to rebuild the table from.
+    file to create, a file to repair, a folder to drop, row images to rebuild the table from, or rows to give row
+    images to.
     """
     keys = {
         "worker_id": worker_id,

@@ -15,17 +15,19 @@ from app.domain.model.source_routing import Route, route
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.staging.ledger.leases import IS_BACKFILL_DUE
 from app.staging.tables.events import record_event
 
-_SELECT_TABLES = """
+_SELECT_TABLES = f"""
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
         t.images_complete, t.arcion_catalog, t.drop_plan, t.any_letter_case, t.rebuild_due,
+        {IS_BACKFILL_DUE} AS backfill_due,
         t.mask_fingerprint, c.cdc_started, v.key_columns, v.columns, v.bare, v.lands_as
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     JOIN mirrorgate.schema_versions v
       ON v.table_id = t.table_id AND v.generation = t.generation AND v.version = t.schema_version
-    WHERE t.state <> 'dropped'"""
+    WHERE t.state <> 'dropped'"""  # noqa: S608  # constant text
 """Read the live tables with their counters and current schema."""
 
 SELECT_BY_NAME = sa.text(_SELECT_TABLES + " AND t.folded_name = :folded_name")
@@ -175,4 +177,5 @@ def _table(row: sa.RowMapping) -> Table:
         drop_plan=DropPlan.from_json(row["drop_plan"]) if row["drop_plan"] else None,
         rebuild_due=row["rebuild_due"],
         mask_fingerprint=row["mask_fingerprint"],
+        backfill_due=row["backfill_due"],
     )

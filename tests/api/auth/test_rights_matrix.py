@@ -97,6 +97,8 @@ RULES: Final = {
     "recreate_table": act(),
     "rename_table": act({"name": "sales.renamed"}),
     "rebuild_table": Rule("admin", (409, "no_row_images"), about_a_table=True, query={"generation": 1}),
+    "backfill_row_images": Rule("admin", (409, "no_row_images"), about_a_table=True, query={"generation": 1}),
+    "cancel_backfill": act(),
     "check_table_source": Rule("read", (409, "no_row_images"), about_a_table=True, json={"buckets": {}}),
     "begin_load": Rule("ingest", (409, "no_row_images"), about_a_table=True, json={"mode": "append"}),
     "list_loads": Rule("ingest", about_a_table=True),

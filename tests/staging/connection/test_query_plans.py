@@ -87,6 +87,11 @@ REPORTS = """
         last_file, pending_files)
     SELECT table_id, 1, 'behind', 1, 0, CASE WHEN table_id = 1 THEN 10 ELSE 0 END, 0, 0 FROM mirrorgate.tables"""
 
+BACKFILLS = """
+    INSERT INTO mirrorgate.image_backfills (table_id, generation, state, attempt, step, through_sequence, rows_total,
+        batches_total, finished_at)
+    SELECT table_id, 1, 'done', 1, 'payloads', 0, 0, 0, now() FROM mirrorgate.tables"""
+
 
 @pytest.fixture(scope="module")
 def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
@@ -103,6 +108,7 @@ def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.En
     sql.run(engine, IMAGES, images=FILES)
     sql.run(engine, LETTERS, letters=FILES)
     sql.run(engine, REPORTS)
+    sql.run(engine, BACKFILLS)
     sql.run(engine, "ANALYZE")
     yield engine
     engine.dispose()

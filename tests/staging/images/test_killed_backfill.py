@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from app.domain.model.change import Change
 from app.domain.model.table_options import RowImages, TableOptions
+from app.staging.images.backfill.request import request_backfill
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.mirrored_tables import MirroredTable
 from tests.support.postgres.retention import purge
@@ -49,8 +50,9 @@ class Source:
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("is_purged", [True, False], ids=["mirror", "payloads"])
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "command"])
 def test_the_images_are_those_that_were_kept_from_the_start(
-    engine: sa.Engine, tmp_path: Path, seed: int, *, is_purged: bool
+    engine: sa.Engine, tmp_path: Path, seed: int, *, is_asked: bool, is_purged: bool
 ) -> None:
     registered(engine, "kept", SCHEMA, KEEP)
     late = registered(engine, "late", SCHEMA)
@@ -63,10 +65,14 @@ def test_the_images_are_those_that_were_kept_from_the_start(
     mirrored.mirror()
     registered(engine, "late", None, KEEP)
     source.send(100)
+    if is_asked:
+        with engine.begin() as connection:
+            request_backfill(connection, late.name, late.generation, "operator")
     url = engine.url.render_as_string(hide_password=False)
     kills = 0
     while not current(engine, "late").images_complete:
-        step = started("tests.staging.images.killed_backfill", url, "late", mirrored.target.location, 7)
+        asked = ["asked"] if is_asked else []
+        step = started("tests.staging.images.killed_backfill", url, "late", mirrored.target.location, 7, *asked)
         with step as process:
             for _ in range(source.random.randrange(1, 25)):
                 if read_line(process) == "done":

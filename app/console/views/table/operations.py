@@ -10,6 +10,7 @@ from app.console.views.notice import NoticeView
 from app.console.views.table.head import TableHead
 from app.console.views.table.plan_fields import PlanFields
 from app.domain.model.table import Table, TableState
+from app.staging.images.backfill.progress import Backfill, BackfillState
 from app.staging.tables.status import TableCounts
 
 
@@ -22,6 +23,8 @@ class Action(StrEnum):
     REPAIR = "repair"
     ABORT = "abort"
     RELEASE = "release"
+    BACKFILL = "backfill"
+    CANCEL_BACKFILL = "backfill/cancel"
     REBUILD = "rebuild"
     RECREATE = "recreate"
     DROP = "drop"
@@ -55,6 +58,12 @@ WORDINGS: Final[Mapping[Action, Wording]] = {
         "The table is released.",
         "The drain compares folder and ledger again, and publishes what has waited.",
     ),
+    Action.BACKFILL: Wording(
+        "Backfill row images", "The backfill is asked for.", "A drain gives a row image to each row that lacks one."
+    ),
+    Action.CANCEL_BACKFILL: Wording(
+        "Cancel the backfill", "The backfill is cancelled.", "What it has written stays. The next one continues there."
+    ),
     Action.REBUILD: Wording(
         "Rebuild", "The table is being rebuilt.", "A drain copies its rows. Changes are accepted all the time."
     ),
@@ -72,13 +81,15 @@ _OPEN_TO: Final[Mapping[Action, frozenset[TableState]]] = {
     Action.RESUME: frozenset({TableState.PAUSED}),
     Action.PAUSE: frozenset({TableState.ACTIVE}),
     Action.FLUSH: frozenset({TableState.ACTIVE}),
+    Action.BACKFILL: _NOT_DROPPING,
+    Action.CANCEL_BACKFILL: frozenset(TableState),
     Action.REBUILD: _NOT_DROPPING,
     Action.RECREATE: _NOT_DROPPING,
     Action.DROP: _NOT_DROPPING,
 }
 """The states in which the page offers an action, in the order of the buttons."""
 
-CONFIRMED: Final = frozenset({Action.RELEASE, Action.REBUILD, Action.RECREATE, Action.DROP})
+CONFIRMED: Final = frozenset({Action.RELEASE, Action.BACKFILL, Action.REBUILD, Action.RECREATE, Action.DROP})
 """Actions with pages of their own, which show the consequences and ask for the generation."""
 
 
@@ -115,8 +126,14 @@ class ConfirmView:
     notice: NoticeView | None = None
 
 
-def buttons_of(head: TableHead, table: Table) -> tuple[ButtonView, ...]:
-    """Return the actions that make sense in the table's state."""
+def buttons_of(head: TableHead, table: Table, backfill: Backfill | None) -> tuple[ButtonView, ...]:
+    """Return the actions that make sense in the table's state, and for its last backfill of row images."""
+    is_running = backfill is not None and backfill.state is BackfillState.RUNNING
+    conditions = {
+        Action.REBUILD: table.can_land_again,
+        Action.BACKFILL: table.options.keeps_images and not table.images_complete and not table.backfill_due,
+        Action.CANCEL_BACKFILL: is_running,
+    }
     return tuple(
         ButtonView(
             WORDINGS[action].label,
@@ -125,7 +142,7 @@ def buttons_of(head: TableHead, table: Table) -> tuple[ButtonView, ...]:
             action in (Action.RECREATE, Action.DROP),
         )
         for action, states in _OPEN_TO.items()
-        if table.state in states and (action is not Action.REBUILD or table.can_land_again)
+        if table.state in states and conditions.get(action, True)
     )
 
 
@@ -147,7 +164,7 @@ def confirm(
     rewrites_marker: bool = False,
     notice: NoticeView | None = None,
 ) -> ConfirmView:
-    """Return the page that asks before an action."""
+    """Return the page that asks before the table is released, recreated or dropped."""
     label = WORDINGS[action].label
     return ConfirmView(
         head=head,
@@ -161,6 +178,38 @@ def confirm(
         reason=reason,
         rewrites_marker=rewrites_marker,
         notice=notice,
+    )
+
+
+def confirm_backfill(
+    head: TableHead, table: Table, backfill: Backfill | None, *, notice: NoticeView | None = None
+) -> ConfirmView:
+    """Return the page that asks before rows get row images."""
+    return ConfirmView(
+        head=head,
+        title=f"Backfill the row images of {head.name}",
+        question="Give a row image to each row?",
+        button="Begin the backfill",
+        path=f"{head.path}/{Action.BACKFILL}",
+        consequences=tuple(_backfill(table, backfill)),
+        is_danger=False,
+        notice=notice,
+    )
+
+
+def _backfill(table: Table, backfill: Backfill | None) -> Iterator[str]:
+    if backfill is not None and backfill.rows_done:
+        yield f"A backfill has read {text.amount(backfill.rows_done, 'row')}. The drain continues it if it can."
+    if backfill is not None and backfill.state is BackfillState.RUNNING:
+        yield "A command carries it out, or has died: it stops at its next step, and the drain continues there."
+    yield (
+        "The drain reads the staged payloads from the first batch on. If some are purged, it reads the rows of the "
+        "Delta mirror that MIRRORGATE_MIRROR_TARGET of the drain names, and the payloads behind them."
+    )
+    yield "Meanwhile changes are accepted and published as before."
+    yield (
+        f"When each row of {table.name} has an image, the table can be rebuilt, exported and compared with its source. "
+        "You can cancel the backfill at any time."
     )
 
 

@@ -101,12 +101,15 @@ def next_block(connection: sa.Connection, table: Table, after: BatchSequence) ->
     return Block(row.first_sequence, row.last_sequence, row.schema_version, row.batch_rows, bytes(row.payload))
 
 
-def purged(table: Table, after: BatchSequence) -> RejectedInput:
-    """Return the rejection of a backfill whose next payload is purged."""
+def purged(table: Table, after: BatchSequence, *, has_mirror: bool = True) -> RejectedInput:
+    """Return the rejection of a backfill whose next payload is purged; tell whether it could read a mirror."""
     detail = f"the payloads of {table.name} from batch {after + 1} on are purged"
+    if not has_mirror:
+        detail += ", and no target of a Delta mirror is named"
     remedy = (
         "If a Delta mirror of the landing zone has the table (docs/mirror.md), name its target: `mirrorgate tables "
-        f"backfill-images {table.name} --to TARGET`. Otherwise recreate the table with row_images=on and load it again."
+        f"backfill-images {table.name} --to TARGET`, or MIRRORGATE_MIRROR_TARGET of the drain. Otherwise recreate the "
+        "table with row_images=on and load it again."
     )
     return RejectedInput(Code.PAYLOADS_PURGED, detail, remedy=remedy)
 

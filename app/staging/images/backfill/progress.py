@@ -19,21 +19,22 @@ from app.staging.batches.sequence_lock import lock_counters
 
 SELECT_BACKFILLS = sa.text("""
     SELECT table_id, generation, state, attempt, step, mirror_id, mirror_version, mirror_rows, through_key,
-        through_sequence, rows_done, rows_total, batches_total, detail, started_at, updated_at, finished_at
+        through_sequence, rows_done, rows_total, batches_total, by_drain, detail, started_at, updated_at, finished_at
     FROM mirrorgate.image_backfills WHERE table_id = ANY(:table_ids)""")
 """Read the last backfills of tables."""
 
 BEGIN_ATTEMPT = sa.text("""
     INSERT INTO mirrorgate.image_backfills AS b (table_id, generation, state, attempt, step, mirror_id, mirror_version,
-        mirror_rows, through_key, through_sequence, rows_done, rows_total, batches_total)
+        mirror_rows, through_key, through_sequence, rows_done, rows_total, batches_total, by_drain)
     VALUES (:table_id, :generation, 'running', 1, :step, :mirror_id, :mirror_version, :mirror_rows, :through_key,
-        :through_sequence, :rows_done, :rows_total, :batches_total)
+        :through_sequence, :rows_done, :rows_total, :batches_total, :by_drain)
     ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
         attempt = b.attempt + 1, step = excluded.step,
         mirror_id = excluded.mirror_id, mirror_version = excluded.mirror_version,
         mirror_rows = excluded.mirror_rows, through_key = excluded.through_key,
         through_sequence = excluded.through_sequence, rows_done = excluded.rows_done,
-        rows_total = excluded.rows_total, batches_total = excluded.batches_total, detail = NULL,
+        rows_total = excluded.rows_total, batches_total = excluded.batches_total, by_drain = excluded.by_drain,
+        detail = NULL,
         started_at = CASE WHEN :is_new THEN clock_timestamp() ELSE b.started_at END,
         updated_at = clock_timestamp(), finished_at = NULL""")
 """Begin a backfill in place of the last one of the table, or continue that."""
@@ -44,6 +45,11 @@ STORE_PLACE = sa.text("""
         rows_done = :rows_done, batches_total = :batches_total, updated_at = clock_timestamp()
     WHERE table_id = :table_id AND attempt = :attempt AND started_at = :started_at AND state = 'running'""")
 """Store how far an attempt is."""
+
+NOTE_DETAIL = sa.text("""
+    UPDATE mirrorgate.image_backfills SET detail = :detail
+    WHERE table_id = :table_id AND state = 'running' AND by_drain""")
+"""Store why an attempt of a drain failed; the next one may succeed."""
 
 END_BACKFILL = sa.text("""
     UPDATE mirrorgate.image_backfills
@@ -95,10 +101,17 @@ class Backfill:
     rows_done: int
     rows_total: int
     batches_total: int
+    by_drain: bool
+    """True if the drain that owns the table carries it out, and begins again after a failure of a moment."""
     detail: str | None
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
+
+    @property
+    def is_due(self) -> bool:
+        """True while a drain has to carry it out."""
+        return self.by_drain and self.state is BackfillState.RUNNING
 
     @property
     def batches_done(self) -> int:
@@ -159,14 +172,14 @@ def is_same_attempt(one: Backfill | None, other: Backfill | None) -> bool:
     return (one.attempt, one.started_at) == (other.attempt, other.started_at)
 
 
-def begin_attempt(connection: sa.Connection, table: Table, place: Place, *, is_new: bool) -> Backfill:
+def begin_attempt(connection: sa.Connection, table: Table, place: Place, *, is_new: bool, by_drain: bool) -> Backfill:
     """Begin at a place, under the sequence lock; an attempt of before cannot commit a step any more.
 
     A backfill that is not new keeps the start of the one that it continues.
     A process that dies before the commit leaves the attempt of before.
     """
-    parameters = {"table_id": table.table_id, "generation": table.generation, "is_new": is_new, **asdict(place)}
-    connection.execute(BEGIN_ATTEMPT, parameters)
+    life = {"table_id": table.table_id, "generation": table.generation}
+    connection.execute(BEGIN_ATTEMPT, {**life, "is_new": is_new, "by_drain": by_drain, **asdict(place)})
     found = find_backfill(connection, table)
     assert found is not None
     return found
@@ -189,11 +202,16 @@ def store_place(connection: sa.Connection, backfill: Backfill) -> None:
         raise RejectedInput(Code.BACKFILL_STOPPED, "the backfill was cancelled, or another process continues it")
 
 
+def note_detail(connection: sa.Connection, table_id: TableId, detail: str) -> None:
+    """Store why an attempt of a drain failed, for those who wait."""
+    connection.execute(NOTE_DETAIL, {"table_id": table_id, "detail": detail})
+
+
 def end_backfill(
     connection: sa.Connection, backfill: Backfill, state: BackfillState, detail: str | None = None
-) -> None:
-    """End an attempt; nothing happens if it is over already."""
-    _end(connection, backfill.table_id, backfill, state, detail)
+) -> bool:
+    """End an attempt, and return whether this did; nothing happens if it is over already."""
+    return _end(connection, backfill.table_id, backfill, state, detail)
 
 
 def cancel_backfill(connection: sa.Connection, table: Table) -> bool:

@@ -1,14 +1,18 @@
 """Gives row images to the rows that a table had before it kept any, step by step, from where an earlier run has ended.
 
-Each step is one transaction under the sequence lock, and stores its place. A process that dies leaves images that count
-as incomplete; the next run continues behind the last step. The payloads are read if all are staged that are needed.
-Otherwise the rows of a Delta version come first, then the payloads behind it.
+A command runs it (`backfill_images`), or a drain that was asked for it (`run_asked`). Each step is one transaction
+under the sequence lock, and stores its place. A process that dies leaves images that count as incomplete; the next run
+continues behind the last step. The payloads are read if all are staged that are needed. Otherwise the rows of a Delta
+version come first, then the payloads behind it.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, Table
+from app.domain.model.table import BatchSequence, Table, TableId
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.images.backfill.mirrored import MirroredRows, MirrorReader, copy_rows, delete_older, last_batch_of
@@ -27,6 +31,7 @@ from app.staging.images.backfill.progress import (
     store_place,
 )
 from app.staging.images.backfill.rules import check_table, found_table, locked_table
+from app.staging.tables.events import record_event
 from app.staging.tables.registry import find_table_by_id
 
 SET_COMPLETE = sa.text("""
@@ -49,13 +54,46 @@ def backfill_images(engine: Engine, name: TableName, progress: Progress, mirror:
         check_table(connection, table)
     if table.images_complete:
         return table
-    backfill, mirrored = _begin(engine, table, mirror)
-    progress(backfill)
-    try:
+    backfill, mirrored = _begin(engine, table, mirror, by_drain=False)
+    with _failing(engine, table, backfill):
+        progress(backfill)
         return _run(engine, table, backfill, mirrored, progress)
-    except RejectedInput as error:
+
+
+def run_asked(engine: Engine, table_id: TableId, progress: Progress, mirror: MirrorReader | None) -> None:
+    """Carry out the backfill of a table that drains are asked for; do nothing if there is none.
+
+    `progress` is called after each step and may raise, which leaves the backfill due, as a process that dies does: the
+    next one continues it. Raises TemporarilyUnavailable, and RejectedInput as `backfill_images` after the backfill has
+    ended as failed.
+    """
+    with translated_errors(), engine.begin() as connection:
+        table = find_table_by_id(connection, table_id)
+        asked = None if table is None else find_backfill(connection, table)
+    if table is None or asked is None or not asked.is_due:
+        return
+    with _failing(engine, table, asked):
         with translated_errors(), engine.begin() as connection:
-            end_backfill(connection, backfill, BackfillState.FAILED, f"{error.detail} ({error.code})")
+            check_table(connection, table)
+        backfill, mirrored = _begin(engine, table, mirror, by_drain=True)
+        with _failing(engine, table, backfill):
+            progress(backfill)
+            _run(engine, table, backfill, mirrored, progress)
+
+
+@contextmanager
+def _failing(engine: Engine, table: Table, backfill: Backfill) -> Iterator[None]:
+    """End an attempt as failed if the block raises RejectedInput, unless it is over by then.
+
+    A process that dies before the commit leaves it running; the next attempt fails at the same place.
+    """
+    try:
+        yield
+    except RejectedInput as error:
+        detail = f"{error.detail} ({error.code})"
+        with translated_errors(), engine.begin() as connection:
+            if end_backfill(connection, backfill, BackfillState.FAILED, detail) and backfill.by_drain:
+                record_event(connection, table, "drain", "backfill failed", reason=detail)
         raise
 
 
@@ -68,11 +106,14 @@ def cancel(engine: Engine, name: TableName) -> bool:
         return cancel_backfill(connection, found_table(connection, name))
 
 
-def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[Backfill, MirroredRows | None]:
+def _begin(
+    engine: Engine, table: Table, mirror: MirrorReader | None, *, by_drain: bool
+) -> tuple[Backfill, MirroredRows | None]:
     """Begin or continue a backfill, and return it with the Delta version whose rows it still has to copy.
 
     Opening the version takes up to minutes without a lock. Raises RejectedInput `backfill_stopped` if another process
     has begun or completed a backfill in that time, or the images were discarded: the place found before is then wrong.
+    A drain does not begin one that was cancelled in that time either.
     """
     with translated_errors(), engine.begin() as connection:
         present = find_backfill(connection, table)
@@ -89,17 +130,20 @@ def _begin(engine: Engine, table: Table, mirror: MirrorReader | None) -> tuple[B
     elif whole.is_there:
         place = Place(BackfillStep.PAYLOADS, _BEGINNING, whole.rows, whole.last)
     elif mirror is None:
-        raise purged(table, _BEGINNING)
+        raise purged(table, _BEGINNING, has_mirror=False)
     else:
         mirrored = mirror(table.name, None)
         place = _place_before(engine, table, mirrored)
     with translated_errors(), engine.begin() as connection:
         locked, _ = locked_table(connection, table)
-        if not is_same_attempt(find_backfill(connection, locked), present):
+        found = find_backfill(connection, locked)
+        is_cancelled = by_drain and (found is None or not found.is_due)
+        if is_cancelled or not is_same_attempt(found, present):
             raise RejectedInput(
-                Code.BACKFILL_STOPPED, "another process began the backfill again, or its images were deleted"
+                Code.BACKFILL_STOPPED,
+                "the backfill was cancelled, another process began it again, or its images were deleted",
             )
-        return begin_attempt(connection, locked, place, is_new=is_new), mirrored
+        return begin_attempt(connection, locked, place, is_new=is_new, by_drain=by_drain), mirrored
 
 
 def _reopened(present: Backfill, table: Table, mirror: MirrorReader | None) -> MirroredRows | None:
@@ -166,5 +210,7 @@ def _complete(engine: Engine, table: Table, backfill: Backfill) -> Table | None:
             return None
         store_place(connection, backfill)
         end_backfill(connection, backfill, BackfillState.DONE)
+        if backfill.by_drain:
+            record_event(connection, present, "drain", "backfill done")
         connection.execute(SET_COMPLETE, {"table_id": table.table_id, "generation": table.generation})
         return find_table_by_id(connection, table.table_id)

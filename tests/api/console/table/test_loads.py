@@ -60,16 +60,45 @@ def test_the_backfill_of_row_images_is_shown(sign_in: SignIn, api_engine: sa.Eng
     assert "Backfill of row images" not in reader.page(PRICES)
     with api_engine.begin() as connection:
         place = Place(BackfillStep.PAYLOADS, BatchSequence(7), 5_000, 9, rows_done=1_200)
-        begin_attempt(connection, table, place, is_new=True)
+        begin_attempt(connection, table, place, is_new=True, by_drain=False)
     page = reader.page(PRICES)
     check_markup(page)
-    for words in (">running<", "1,200 of 5,000", "7 of 9", "backfill-images</code> again"):
+    for words in (">running<", "1,200 of 5,000", "7 of 9", "backfill-images</code>: it continues"):
         assert words in page
     with api_engine.begin() as connection:
         backfill = find_backfill(connection, table)
         assert backfill is not None
         end_backfill(connection, backfill, BackfillState.FAILED, "the mirror is <gone>")
     assert "<bdi>the mirror is &lt;gone&gt;</bdi>" in reader.page("/console/fragments/tables/sales.prices")
+
+
+def test_an_administrator_begins_and_cancels_a_backfill(
+    gateway: Gateway, browser: Browser, sign_in: SignIn, api_engine: sa.Engine
+) -> None:
+    gateway.register("sales.prices", {"id": "int64"}, ["id"]).raise_for_status()
+    gateway.rows("sales.prices", {"id": 0}).raise_for_status()
+    assert "Backfill row images" not in browser.page(PRICES)
+    gateway.put("/v1/tables/sales.prices", json={"options": {"row_images": "on"}}).raise_for_status()
+    assert "Backfill row images…" in browser.page(PRICES)
+    asked = browser.page(f"{PRICES}/backfill")
+    check_markup(asked)
+    assert "the rows of the Delta mirror that MIRRORGATE_MIRROR_TARGET of the drain names" in asked
+    begun = browser.submit(f"{PRICES}/backfill", generation="1").text
+    check_markup(begun)
+    for words in ("The backfill is asked for.", ">running<", "A drain carries it out", "Cancel the backfill"):
+        assert words in begun
+    assert "Backfill row images…" not in begun
+    assert current(api_engine, "sales.prices").backfill_due
+    cancelled = browser.submit(f"{PRICES}/backfill/cancel", generation="1").text
+    check_markup(cancelled)
+    for words in ("The backfill is cancelled.", ">cancelled<", "Backfill row images…"):
+        assert words in cancelled
+    assert "Cancel the backfill" not in cancelled
+    refused = browser.submit(f"{PRICES}/backfill", generation="2")
+    assert (refused.status_code, "generation 1, not 2" in refused.text) == (409, True)
+    reader = sign_in("read")
+    assert "Backfill row images" not in reader.page(PRICES)
+    assert reader.submit(f"{PRICES}/backfill", generation="1").status_code == 403
 
 
 def test_a_load_is_aborted_after_a_page_that_says_what_stays(sign_in: SignIn, gateway: Gateway, load: str) -> None:

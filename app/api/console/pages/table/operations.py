@@ -31,19 +31,19 @@ MAX_REASON_CHARACTERS: Final = 1000
 @router.post(PATH + "/pause")
 def pause(submission: SubmissionDep) -> Response:
     """Stop publishing the table."""
-    return _act_at_once(submission, Action.PAUSE, lambda operation: operation.pause())
+    return act_at_once(submission, Action.PAUSE, lambda operation: operation.pause())
 
 
 @router.post(PATH + "/resume")
 def resume(submission: SubmissionDep) -> Response:
     """Publish the table again."""
-    return _act_at_once(submission, Action.RESUME, lambda operation: operation.resume())
+    return act_at_once(submission, Action.RESUME, lambda operation: operation.resume())
 
 
 @router.post(PATH + "/flush")
 def flush(submission: SubmissionDep) -> Response:
     """Publish what is accepted so far."""
-    return _act_at_once(submission, Action.FLUSH, lambda operation: operation.flush())
+    return act_at_once(submission, Action.FLUSH, lambda operation: operation.flush())
 
 
 @router.post(PATH + "/files/{number}/repair")
@@ -118,7 +118,7 @@ def _ask(visit: Visit, action: Action, form: Form | None = None, found: Rejected
     return visit.page("table/confirm.html", view, found)
 
 
-def _act_at_once(submission: Submission, action: Action, act: Callable[[TableOperation], object]) -> Response:
+def act_at_once(submission: Submission, action: Action, act: Callable[[TableOperation], object]) -> Response:
     """Act, and go back to the page of the table; show it with the error if there is one."""
     found, visit = submission.attempt(act), submission.visit
     if found is None:

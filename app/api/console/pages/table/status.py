@@ -78,7 +78,7 @@ def _live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> S
         around,
         rebuild=live_rebuild(connection, seen, facts.rebuild),
         loads=loads_view(seen.head, list_loads(connection, seen.table)[:MAX_LOADS], may_send=seen.may_send),
-        buttons=buttons_of(seen.head, seen.table) if seen.is_admin else (),
+        buttons=buttons_of(seen.head, seen.table, facts.present_backfill) if seen.is_admin else (),
         may_send=seen.may_send,
     )
 

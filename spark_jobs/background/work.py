@@ -1,0 +1,88 @@
+"""Long work on tables in a thread of its own, beside the drain's loop, which goes on publishing them.
+
+One thread takes one table at a time; the next waits. Nothing here is durable: the database says which work is due, and
+the loop starts it again until it has ended.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final
+
+import structlog
+
+from app.domain.model.table import TableId
+from app.domain.publication.failure import described
+from app.staging.connection.database import Connection, Engine, translated_errors
+
+log = structlog.get_logger()
+
+RETRY_SECONDS: Final = 5.0
+"""Pause after an attempt that failed, for example because Postgres failed over."""
+
+
+class Stopped(Exception):
+    """The drain stops; the next one continues or begins again."""
+
+
+class BackgroundWork(ABC):
+    """One kind of work of one drain."""
+
+    def __init__(self, kind: str, engine: Engine) -> None:
+        """Start no thread yet. `kind` names the thread and the log lines."""
+        self._kind = kind
+        self._engine = engine
+        self._stopping = threading.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=kind)
+        self._lock = threading.Lock()
+        self._running: dict[TableId, Future[bool]] = {}
+
+    @abstractmethod
+    def run(self, table_id: TableId) -> bool:
+        """Make one attempt; return whether it has come to an end. Raises Stopped, and whatever made it fail."""
+
+    @abstractmethod
+    def note(self, connection: Connection, table_id: TableId, detail: str) -> None:
+        """Store why an attempt failed, for those who wait."""
+
+    def start(self, table_id: TableId) -> None:
+        """Begin to work on a table unless that is under way."""
+        with self._lock:
+            running = self._running.get(table_id)
+            if (running is None or running.done()) and not self._stopping.is_set():
+                self._running[table_id] = self._thread.submit(self._attempt, table_id)
+
+    def wait(self) -> bool:
+        """Wait for what is under way; return whether anything has come to its end."""
+        with self._lock:
+            running = list(self._running.values())
+            self._running.clear()
+        wait(running)
+        return any(attempt.result() for attempt in running if not attempt.cancelled())
+
+    def stop(self) -> None:
+        """End the work after the step that is under way; it stays due."""
+        self._stopping.set()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _attempt(self, table_id: TableId) -> bool:
+        """Make one attempt; return whether it came to its end."""
+        try:
+            with translated_errors():
+                return self.run(table_id)
+        except Stopped:
+            return False
+        except Exception as error:  # noqa: BLE001  # a failed attempt must not end the thread; the loop starts the next
+            failure = described(error)
+            log.warning(f"{self._kind}_attempt_failed", table_id=table_id, code=failure.code, detail=failure.detail)
+            self._note(table_id, f"{failure.code}: {failure.detail}; tried again")
+            self._stopping.wait(RETRY_SECONDS)
+            return False
+
+    def _note(self, table_id: TableId, detail: str) -> None:
+        """Store why the attempt failed; without Postgres those who wait see nothing anyway."""
+        try:
+            with translated_errors(), self._engine.begin() as connection:
+                self.note(connection, table_id, detail)
+        except Exception as error:  # noqa: BLE001  # the next attempt notes its own failure
+            log.info(f"{self._kind}_detail_lost", table_id=table_id, code=described(error).code)

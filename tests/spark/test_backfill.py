@@ -1,0 +1,59 @@
+"""A backfill of row images by the drain, beside the publication of the same table."""
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableState
+from app.domain.model.table_options import RowImages, TableOptions
+from app.staging.images.backfill.progress import BackfillState, find_backfill
+from app.staging.images.backfill.request import request_backfill
+from app.staging.tables.operations import set_publishing
+from spark_jobs.background.work import Stopped
+from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.postgres import sql
+from tests.support.samples.changes import insert
+from tests.support.samples.images import stored_images
+from tests.support.samples.schemas import schema_of
+
+ONE = Generation(1)
+SCHEMA = schema_of({"id": "int64"}, ["id"])
+
+
+def test_the_drain_gives_images_to_active_and_paused_tables(engine: sa.Engine, new_worker: NewWorker) -> None:
+    for name in ("active", "paused", "quiet"):
+        stage(engine, [typed(registered(engine, name, SCHEMA), [insert({"id": key}, key) for key in (1, 2, 3)])])
+        registered(engine, name, None, TableOptions(row_images=RowImages.ON))
+    with engine.begin() as connection:
+        set_publishing(connection, TableName.parse("paused"), ONE, TableState.PAUSED, "operator")
+        for name in ("active", "paused"):
+            request_backfill(connection, TableName.parse(name), ONE, "operator")
+    worker = new_worker()
+    drain(worker)
+    for name in ("active", "paused"):
+        table = current(engine, name)
+        assert (table.images_complete, table.backfill_due, len(stored_images(engine, table))) == (True, False, 3)
+    assert not current(engine, "quiet").images_complete
+    lags = "SELECT count(*) FROM mirrorgate.table_counters WHERE last_sequence > published_through"
+    assert sql.value(engine, lags) == 1
+
+
+def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker: NewWorker) -> None:
+    table = registered(engine, "t", SCHEMA)
+    stage(engine, [typed(table, [insert({"id": 1})])])
+    registered(engine, "t", None, TableOptions(row_images=RowImages.ON))
+    with engine.begin() as connection:
+        request_backfill(connection, table.name, ONE, "operator")
+    stopped = new_worker()
+    stopped.stop()
+    with pytest.raises(Stopped):
+        stopped.backfills.run(table.table_id)
+    stopped.backfills.start(table.table_id)
+    assert not stopped.wait()
+    end_lease(engine, stopped)
+    drain(new_worker())
+    with engine.begin() as connection:
+        found = find_backfill(connection, table)
+    assert found is not None
+    assert (found.state, found.attempt) == (BackfillState.DONE, 3)
