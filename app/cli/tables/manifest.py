@@ -23,6 +23,8 @@ from app.domain.model.table_schema import TableSchema
 from app.errors import Code, MirrorgateError, RejectedInput
 
 _STANDARD_INPUT: Final = Path("-")
+_MAX_LISTED: Final = 20
+"""Tables that are not in the file and are named."""
 
 _SIGNS: Final = {
     Action.CREATE: ("+", "green"),
@@ -189,7 +191,9 @@ def _show(plan: Plan) -> None:
         for text in table.notes:
             say(f"      {text}", "dim")
     if plan.not_in_file:
-        say(f"not in the file, left alone: {', '.join(plan.not_in_file)}", "dim")
+        more = len(plan.not_in_file) - _MAX_LISTED
+        others = f" and {more:,} more" if more > 0 else ""
+        say(f"not in the file, left alone: {', '.join(plan.not_in_file[:_MAX_LISTED])}{others}", "dim")
     counts = {action: sum(table.action is action for table in plan.tables) for action in Action}
     say(
         f"{counts[Action.CREATE]} to create, {counts[Action.CHANGE]} to change, {counts[Action.NOTHING]} as declared, "

@@ -4,6 +4,7 @@ Only changes that a registration can make are planned. Any other difference is a
 recreates the table.
 """
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -189,6 +190,8 @@ def _keys_added(table: DeclaredTable) -> list[str]:
 def _format(value: Any) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name} {_format(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if value is None:

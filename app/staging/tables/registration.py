@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
 from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.projection.row_filter import check_filter_stays
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
@@ -187,6 +188,7 @@ def _change(
     if last_sequence:
         _check_new_keys(table.schema, schema)
     stays = _column_stays(table, schema, None if wanted is None else declared, options, last_sequence)
+    check_filter_stays(options.filter, {column for column, since in stays.items() if since is None})
     outcome = RegistrationOutcome.UNCHANGED
     any_letter_case = table.any_letter_case and not names_sources
     present_stays = {**table.returned_columns, **dict.fromkeys(table.left_columns)}

@@ -174,6 +174,10 @@ def test_what_is_exported_can_be_applied_through_a_pipe(
     ended = run("apply", "-")
     assert ended.output == ("not in the file, left alone: other\n0 to create, 0 to change, 1 as declared, 0 rejected\n")
     assert "unknown_table" in run("export", "missing").errors
+    for number in range(20):
+        gateway.register(f"t{number:02}", {"x": "json"}).raise_for_status()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(exported.encode())))
+    assert "t17, t18 and 1 more\n" in run("apply", "-").output
 
 
 @given(data=st.data())

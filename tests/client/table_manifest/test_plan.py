@@ -11,6 +11,7 @@ from app.client.table_manifest.manifest import DeclaredTable, read_manifest
 from app.client.table_manifest.plan import Action, TablePlan, plan_tables
 from app.client.table_manifest.present_table import PresentTable
 from app.domain.model.names import TableName
+from app.domain.model.projection.row_filter import Comparison, RowFilter
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import (
     CHOSEN_AT_CREATION,
@@ -97,6 +98,15 @@ def test_new_columns_and_first_keys_are_added_and_options_changed() -> None:
     assert plan.changed == ("option seed_file: false -> true", "option source_timezone: Europe/Berlin -> UTC")
     assert plan.request is not None
     assert [column["name"] for column in plan.request["columns"]] == ["id", "note", "seen"]
+
+
+def test_a_filter_is_told_as_the_file_and_the_api_write_it() -> None:
+    parts = (RowFilter("note", Comparison.IN, values=("a", "ä")), RowFilter("id", Comparison.LESS, value="5"))
+    plan = planned(declared(IDS, filter=RowFilter(any=parts)), present(IDS))
+    assert plan.changed == (
+        'option filter: none -> any [{"column": "note", "op": "in", "values": ["a", "ä"]}, '
+        '{"column": "id", "op": "<", "value": "5"}]',
+    )
 
 
 def test_options_alone_are_changed_without_naming_columns() -> None:

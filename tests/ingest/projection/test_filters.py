@@ -23,7 +23,7 @@ from app.ingest import RowOperation, perform_dry_run, rows_json
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.changes import shaped
-from tests.support.samples.messages import arcion, data
+from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "city": "string", "total": "decimal(8,2)", "at": "timestamp"}, ["id"], ["id"])
@@ -184,3 +184,19 @@ def test_a_wrong_filter_is_rejected_with_its_place(
     with rejected() as rejection:
         harness.put("t", SCHEMA, **options)
     assert rejection.places == [(Code.BAD_OPTION, None, pointer, None)]
+
+
+def test_a_column_that_a_filter_compares_cannot_leave_the_source(harness: IngestHarness) -> None:
+    harness.put("S.T", SCHEMA, filter={"any": [ROME, {"column": "total", "op": ">", "value": "5"}]})
+    narrow = schema_of({"id": "int64", "city": "string"}, ["id"], ["id"])
+    with rejected() as rejection:
+        harness.put("S.T", narrow)
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/filter/any/1/column", None)]
+    with rejected() as rejection:
+        harness.replicate(metadata("S.T", {"id": "INT8", "city": "STRING"}))
+    assert rejection.places == [(Code.BAD_OPTION, 0, "/message/tableStructure", None)]
+    assert "change or remove the filter first" in rejection.text
+    assert harness.put("S.T", narrow, filter=ROME).table.left_columns == {"total", "at"}
+    with rejected() as rejection:
+        harness.put("S.T", filter={"column": "total", "op": "is_null"})
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/filter/column", None)]

@@ -105,6 +105,19 @@ def check_filter(found: RowFilter, schema: TableSchema, unreadable: Collection[s
         raise bad_option(f"a filter has at most {MAX_FILTER_PARTS} comparisons and values", "filter")
 
 
+def check_filter_stays(found: RowFilter | None, left: Collection[str]) -> None:
+    """Raise RejectedInput `bad_option` for a filter of a column that leaves the source.
+
+    Rows would be NULL there from then on, match no more, and leave the mirror one by one.
+    """
+    if found is None:
+        return
+    for comparison, path in found.comparisons("filter"):
+        if comparison.column in left:
+            detail = f"the source no longer has the column {comparison.column!r}, which the filter compares; "
+            raise bad_option(f"{detail}change or remove the filter first", *path, "column")
+
+
 def _check_form(found: RowFilter, *path: str) -> None:
     forms = [found.column is not None, found.all is not None, found.any is not None]
     if sum(forms) != 1 or (found.column is None and (found.op is not None or found.literals)):
