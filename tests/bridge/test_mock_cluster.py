@@ -35,7 +35,7 @@ def consumed(cluster: MockCluster, topic: str, count: int, group: str = "group")
         return len(found) >= count
 
     try:
-        wait_until(complete, within=20, what=f"{count} messages are read")
+        wait_until(complete, within=60, what=f"{count} messages are read")
     finally:
         consumer.close()
     return found

@@ -87,10 +87,10 @@ def test_a_drain_whose_zone_is_away_says_so_until_it_is_back(landing_zone: Path,
     thread = Thread(target=drain.run, args=(Event(), 0.02))
     thread.start()
     try:
-        wait_until(lambda: running.waits_for is Code.LANDING_ZONE_AWAY, within=20, what="the drain says what it lacks")
+        wait_until(lambda: running.waits_for is Code.LANDING_ZONE_AWAY, within=60, what="the drain says what it lacks")
         landing_zone.rmdir()
         mount(landing_zone)
-        wait_until(lambda: running.waits_for is None, within=20, what="the drain publishes again")
+        wait_until(lambda: running.waits_for is None, within=60, what="the drain publishes again")
     finally:
         drain.stopping.set()
         thread.join(20)

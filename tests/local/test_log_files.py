@@ -89,7 +89,7 @@ def test_logrotate_may_move_or_cut_the_file(tmp_path: Path) -> None:
 def test_a_restarted_child_goes_on_in_the_same_log(tmp_path: Path) -> None:
     with ChildLog(tmp_path / "api.log", Rotation(), as_json=False) as log:
         run(log, "print('first')")
-        wait_until(lambda: (tmp_path / "api.log").exists(), within=20, what="the first line is written")
+        wait_until(lambda: (tmp_path / "api.log").exists(), within=60, what="the first line is written")
         run(log, "print('second')")
     assert (tmp_path / "api.log").read_text() == "first\nsecond\n"
 

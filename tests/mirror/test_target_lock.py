@@ -160,6 +160,6 @@ def test_a_store_that_is_away_is_asked_again(tmp_path: Path) -> None:
     log = target / LEASE_TABLE / "_delta_log"
     before = len([*log.iterdir()])
     renewing.start()
-    wait_until(lambda: len([*log.iterdir()]) > before, within=20, what="the lease is renewed")
+    wait_until(lambda: len([*log.iterdir()]) > before, within=60, what="the lease is renewed")
     over.set()
     renewing.join()

@@ -118,7 +118,7 @@ class Scene:
             text = self.metrics()
             return text if f"{series} {value}" in text else None
 
-        return wait_until(found, within=10, what=f"{series} is {value}")
+        return wait_until(found, within=60, what=f"{series} is {value}")
 
 
 def faults_of_tables(scene: Scene) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ an upgrade.
 import random
 import re
 import time
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -55,8 +56,12 @@ _RETRY_SECONDS: Final = 120.0
 _OURS: Final = re.compile(r"r\d{4}", re.ASCII)
 
 
+@cache
 def program_revision() -> str:
-    """Return the schema revision that this program was written for, which is the oldest one it works with."""
+    """Return the schema revision that this program was written for, which is the oldest one it works with.
+
+    Remembered, because Alembic runs the module of each migration to find it.
+    """
     head = ScriptDirectory.from_config(_configuration()).get_current_head()
     assert head is not None
     return head
@@ -145,6 +150,7 @@ def _is_newer(found: str) -> bool:
     return _OURS.fullmatch(found) is not None and found not in _known_revisions()
 
 
+@cache
 def _known_revisions() -> frozenset[str]:
     """Return this program's revision and all before it."""
     return frozenset(script.revision for script in ScriptDirectory.from_config(_configuration()).walk_revisions())

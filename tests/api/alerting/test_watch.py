@@ -167,7 +167,7 @@ def test_a_full_backlog_is_told_beside_one_near_its_limit(engine: sa.Engine, rec
     watch = watch_of(engine, receiver)
     watch.backlog.start()
     try:
-        wait_until(lambda: watch.backlog.total_share() >= 1, within=20, what="the backlog is full")
+        wait_until(lambda: watch.backlog.total_share() >= 1, within=60, what="the backlog is full")
         watch.look()
         watch.look()
     finally:

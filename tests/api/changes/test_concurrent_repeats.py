@@ -13,19 +13,28 @@ import sqlalchemy as sa
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.http.server import api_process
 from tests.support.postgres import sql
+from tests.support.postgres.databases import clear
 
 THREADS = 16
 REQUESTS = 6
 STAGED_ROWS = "SELECT coalesce(sum(row_count), 0) FROM mirrorgate.staged_blocks"
 
 
-@pytest.fixture
-def gateways(database_url: str) -> Iterator[list[Gateway]]:
-    """Give a client per thread, alternating between two API processes."""
+@pytest.fixture(scope="module")
+def addresses(api_database: str) -> Iterator[list[str]]:
+    """Run two API processes on one database."""
     with ExitStack() as stack:
-        addresses = [stack.enter_context(api_process(database_url, ADMIN_KEY))[1] for _ in range(2)]
+        yield [stack.enter_context(api_process(api_database, ADMIN_KEY))[1] for _ in range(2)]
+
+
+@pytest.fixture
+def gateways(addresses: list[str], api_engine: sa.Engine) -> Iterator[list[Gateway]]:
+    """Give a client per thread, alternating between the processes, whose database is empty but for a table."""
+    with api_engine.begin() as connection:
+        clear(connection, restart_ids=False)
+    with ExitStack() as stack:
         clients = [stack.enter_context(Gateway.at(addresses[n % 2], ADMIN_KEY)) for n in range(THREADS)]
-        clients[0].register("t", {"id": "int64"}, ["id"])
+        clients[0].register("t", {"id": "int64"}, ["id"]).raise_for_status()
         yield clients
 
 
@@ -39,7 +48,9 @@ def staged_once(answers: list[httpx.Response]) -> None:
     assert len({str(answer.json()["receipts"]) for answer in answers}) == 1
 
 
-def test_sixteen_threads_with_the_same_keys_stage_each_request_once(gateways: list[Gateway], engine: sa.Engine) -> None:
+def test_sixteen_threads_with_the_same_keys_stage_each_request_once(
+    gateways: list[Gateway], api_engine: sa.Engine
+) -> None:
     meeting = Barrier(THREADS)
 
     def twin(client: Gateway) -> list[httpx.Response]:
@@ -53,11 +64,11 @@ def test_sixteen_threads_with_the_same_keys_stage_each_request_once(gateways: li
         by_thread = list(threads.map(twin, gateways))
     for answers in zip(*by_thread, strict=True):
         staged_once(list(answers))
-    assert sql.value(engine, STAGED_ROWS) == REQUESTS
+    assert sql.value(api_engine, STAGED_ROWS) == REQUESTS
 
 
 def test_two_processes_with_the_same_producers_stage_each_number_once(
-    gateways: list[Gateway], engine: sa.Engine
+    gateways: list[Gateway], api_engine: sa.Engine
 ) -> None:
     """A thread sends a number when it has the answer to the one before, so that it never leaves a gap."""
     producers = ["outbox", "ledger"]
@@ -79,4 +90,4 @@ def test_two_processes_with_the_same_producers_stage_each_number_once(
     assert len(by_number) == len(producers) * REQUESTS
     for answers_of_number in by_number.values():
         staged_once(answers_of_number)
-    assert sql.value(engine, STAGED_ROWS) == len(producers) * REQUESTS
+    assert sql.value(api_engine, STAGED_ROWS) == len(producers) * REQUESTS

@@ -209,7 +209,7 @@ def test_a_code_works_once_and_rejections_are_audited(browser: Browser, issuer: 
         events = gateway.get("/v1/audit", params={"outcome": "rejected"}).json()["events"]
         return any(event["action"] == f"GET {CALLBACK}" and event["code"] == "unauthenticated" for event in events)
 
-    wait_until(audited, within=10, what="the rejected sign-in is in the audit")
+    wait_until(audited, within=60, what="the rejected sign-in is in the audit")
 
 
 def test_a_provider_that_is_away_or_does_not_know_the_gateway_is_named_with_a_remedy(

@@ -95,7 +95,7 @@ def test_the_audit_is_filtered_by_caller_table_action_and_outcome(browser: Brows
     assert gateway.get("/v1/tables/shop.items", headers={"Authorization": "Bearer mg_wrong"}).status_code == 401
     page = wait_until(
         lambda: page if "unauthenticated" in (page := browser.page("/console/audit")) else None,
-        within=10,
+        within=60,
         what="the rejected call is in the audit",
     )
     check_markup(page)

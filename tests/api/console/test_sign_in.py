@@ -75,7 +75,7 @@ def test_a_wrong_key_is_rejected_audited_and_never_shown(browser: httpx.Client, 
         events = gateway.get("/v1/audit", params={"outcome": "rejected"}).json()["events"]
         return any(event["action"] == "POST /console/sign-in" and event["status"] == 401 for event in events)
 
-    wait_until(audited, within=10, what="the rejected try is in the audit")
+    wait_until(audited, within=60, what="the rejected try is in the audit")
     assert [event["action"] for event in gateway.get("/v1/audit", params={"outcome": "done"}).json()["events"]] == []
 
 
@@ -157,7 +157,7 @@ def test_a_session_ends_when_its_key_is_deleted_or_rotated_without_an_overlap(
             gateway.delete(f"/v1/keys/{made['id']}").raise_for_status()
         else:
             gateway.post(f"/v1/keys/{made['id']}/rotate", json={"overlap_seconds": 0}).raise_for_status()
-        wait_until(lambda: browser.get("/console").status_code == 303, within=20, what=f"the session ends ({end})")
+        wait_until(lambda: browser.get("/console").status_code == 303, within=60, what=f"the session ends ({end})")
 
 
 def test_a_key_without_the_right_to_read_sees_a_page_that_says_so(

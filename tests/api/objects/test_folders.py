@@ -141,10 +141,10 @@ def test_an_object_waits_for_its_marker_and_holds_up_those_after_it(
     write(tmp_path, {"a": rows(0), "b": rows(2), "b.ok": b""})
     bridge = bridge_of(api_address, tmp_path, "rows", table="t", names=FileNames(done_marker=".ok"))
     with bridge.running():
-        wait_until(lambda: bridge.waiting("t") == 2, within=20, what="both objects wait")
+        wait_until(lambda: bridge.waiting("t") == 2, within=60, what="both objects wait")
         assert keys(api_engine, "t") == []
         write(tmp_path, {"a.ok": b""})
-        wait_until(lambda: bridge.done("t") == 2, within=20, what="both objects are read")
+        wait_until(lambda: bridge.done("t") == 2, within=60, what="both objects are read")
     assert keys(api_engine, "t") == list(range(4))
 
 

@@ -45,7 +45,7 @@ def test_after_its_connections_fell_silent_the_api_goes_on_with_new_ones(
     proxy.swallow()
     started = time.monotonic()
     first = gateway.arcion(insert("t", id="2"))
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25
     if first.status_code != 202:
         problem(first, 503, "database_unavailable")
         assert first.headers["retry-after"] == "1"
@@ -61,14 +61,14 @@ def test_while_every_connection_is_silent_requests_are_rejected_and_the_process_
         answers = [threads.submit(gateway.arcion, insert("t", id=str(key))) for key in range(8)]
         assert gateway.get("/healthz").status_code == 200
         # An answer that is a second old still counts.
-        ready = wait_until(lambda: not_ready(gateway), within=20, what="the process is not ready")
+        ready = wait_until(lambda: not_ready(gateway), within=60, what="the process is not ready")
         assert ready["parts"]["database"] != "ok"
         assert gateway.get("/statusz").status_code == 503
         for answer in answers:
             problem(answer.result(timeout=20), 503, "database_unavailable")
     proxy.swallow_new = False
-    wait_until(lambda: gateway.arcion(insert("t", id="9")).status_code == 202, within=20, what="changes are accepted")
-    wait_until(lambda: not_ready(gateway) is None, within=20, what="the process is ready")
+    wait_until(lambda: gateway.arcion(insert("t", id="9")).status_code == 202, within=60, what="changes are accepted")
+    wait_until(lambda: not_ready(gateway) is None, within=60, what="the process is ready")
 
 
 def not_ready(gateway: Gateway) -> Any:

@@ -36,7 +36,7 @@ class RunningBridge:
 
     def partition(self, topic: str, number: int = 0) -> Partition:
         """Return an assigned partition; wait for the assignment."""
-        return wait_until(lambda: self.bridge.partitions.get((topic, number)), within=20, what="it is assigned")
+        return wait_until(lambda: self.bridge.partitions.get((topic, number)), within=60, what="it is assigned")
 
     def reaches(self, topic: str, offset: int, number: int = 0) -> Partition:
         """Wait until the record at `offset` is durable."""
@@ -47,7 +47,7 @@ class RunningBridge:
     def wait(self, condition: Callable[[], Any]) -> None:
         """Wait for a condition; fail with what the bridge has logged."""
         try:
-            wait_until(condition, within=20, what="the condition of the bridge")
+            wait_until(condition, within=60, what="the condition of the bridge")
         except AssertionError:
             raise AssertionError(self.lines.getvalue()) from None
 

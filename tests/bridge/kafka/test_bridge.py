@@ -77,7 +77,7 @@ def test_latest_starts_at_the_end_and_a_restart_before_the_first_record_loses_no
     topic = {"topic": "late", "format": "rows", "table": "t.latest", "start": "latest"}
     cluster.produce("late", [Record(row(1))])
     with run(topic, group="latest") as bridge:
-        wait_until(lambda: bridge.partition("late").reads, within=10, what="it reads")
+        wait_until(lambda: bridge.partition("late").reads, within=60, what="it reads")
     cluster.produce("late", [Record(row(2))])
     with run(topic, group="latest") as bridge:
         bridge.reaches("late", 1)
@@ -99,12 +99,12 @@ def test_two_bridges_share_the_partitions_and_no_record_lands_twice(
         one.reaches("shared", 99)
         one.reaches("shared", 99, 1)
         with run(topic, group="shared") as other:
-            wait_until(lambda: len(one.bridge.partitions) == 1 == len(other.bridge.partitions), within=10, what="share")
+            wait_until(lambda: len(one.bridge.partitions) == 1 == len(other.bridge.partitions), within=60, what="share")
             produce(200)
             for bridge in (one, other):
                 [(_, number)] = bridge.bridge.partitions
                 bridge.reaches("shared", 199, number)
-        wait_until(lambda: len(one.bridge.partitions) == 2, within=10, what="the first one has both again")
+        wait_until(lambda: len(one.bridge.partitions) == 2, within=60, what="the first one has both again")
         produce(400)
         one.reaches("shared", 299)
         one.reaches("shared", 299, 1)

@@ -78,7 +78,7 @@ def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(
     records = [Record(row(n, text="x" * 200)) for n in range(1_000)]
     cluster.produce("c_killed", records[:500])
     with started("app.cli", *command):  # killed at the end of the block
-        wait_until(lambda: staged(api_engine, "c.orders"), within=20, what="something landed")
+        wait_until(lambda: staged(api_engine, "c.orders"), within=60, what="something landed")
     cluster.produce("c_killed", records[500:])
     with started("app.cli", *command) as process:
         assert process.stderr is not None
@@ -86,15 +86,15 @@ def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(
         assert first["event"] == "bridge_starts"
         health = first["health"].removesuffix("/readyz")
         last = '_last_offset{partition="0",topic="c_killed"} 999.0'
-        wait_until(lambda: last in httpx.get(f"{health}/metrics").text, within=20, what="all records are durable")
+        wait_until(lambda: last in httpx.get(f"{health}/metrics").text, within=60, what="all records are durable")
         assert [httpx.get(f"{health}/{path}").status_code for path in ("healthz", "readyz", "x")] == [200, 200, 404]
         assert httpx.get(f"{health}/readyz").json()["partitions"] == {"running": 1}
         lag = '_lag_records{partition="0",topic="c_killed"} 0.0'
-        wait_until(lambda: lag in httpx.get(f"{health}/metrics").text, within=20, what="the lag is known")
+        wait_until(lambda: lag in httpx.get(f"{health}/metrics").text, within=60, what="the lag is known")
         healthy = httpx.get(f"{health}/metrics").text
         cluster.produce("c_killed", [Record(b'{"id": "no number"}')])
         stopped = '_partition_stopped{partition="0",topic="c_killed"} 1.0'
-        wait_until(lambda: stopped in httpx.get(f"{health}/metrics").text, within=20, what="the partition stops")
+        wait_until(lambda: stopped in httpx.get(f"{health}/metrics").text, within=60, what="the partition stops")
         check_recorded("kafka_bridge", healthy, {"stopped": httpx.get(f"{health}/metrics").text})
         process.terminate()
         assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "bridge_ended"

@@ -131,7 +131,7 @@ def test_a_bridge_that_always_finds_another_one_under_its_name_stops_with_the_ch
     with run(topic, group="fight") as bridge, GatewayClient(api_address, ADMIN_KEY) as client:
         other = Producer.open(client, "kafka:test/fight/g_fight/0", Patience(give_up_after=5))
         partition = bridge.partition("g_fight")
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + 60
         while partition.state.name != "stopped" and time.monotonic() < give_up:
             other.refresh()
             body = b'{"id": 1, "n": 0, "text": ""}'

@@ -69,10 +69,10 @@ def test_a_mirror_waits_while_its_bucket_is_away_and_continues(s3: S3, tmp_path:
 
     with s3.away():
         thread.start()
-        found = wait_until(fault, within=20, what="the store is away")
+        found = wait_until(fault, within=60, what="the store is away")
         assert found is not None
         assert found.code is Code.MIRROR_AWAY
         assert "operation timed out" in found.detail
-    wait_until(lambda: fault() is None, within=20, what="the lease is renewed")
+    wait_until(lambda: fault() is None, within=60, what="the lease is renewed")
     over.set()
     thread.join()

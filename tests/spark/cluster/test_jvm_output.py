@@ -57,7 +57,7 @@ def test_the_pipe_is_read_to_its_end_in_whatever_pieces_it_comes() -> None:
             )
             program += "    sys.stdout.write(piece); sys.stdout.flush()"
             subprocess.run([sys.executable, "-c", program], stdout=output.descriptor, check=True)
-        wait_until(lambda: logs and logs[-1].get("text") == "no newline", within=20, what="the last line is read")
+        wait_until(lambda: logs and logs[-1].get("text") == "no newline", within=60, what="the last line is read")
     assert {line["event"] for line in logs} == {"spark_log"}
     assert "Executor" in {line.get("logger") for line in logs}
 

@@ -149,7 +149,7 @@ def test_a_drain_whose_spark_hangs_ends_with_the_reason_and_leaves_no_process(
                 member.kill()
     wait_until(
         lambda: not any(is_alive(member.pid) for member in family),
-        within=20,
+        within=60,
         what="Spark's processes are gone",
     )
     del environment[f"{PREFIX}SPARK_STUCK_SECONDS"]  # a slow machine is not a stuck Spark

@@ -19,7 +19,7 @@ from tests.support.postgres import sql
 from tests.support.processes import REPOSITORY, is_alive
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 STORED = "SELECT max(file_number) FROM mirrorgate.mirror_reports"
 
@@ -46,11 +46,11 @@ def test_posted_changes_are_mirrored_after_a_kill_and_everything_stops_together(
                 ]
                 client.put(f"/v1/tables/{orders.name}", {"columns": columns, "key_columns": ["order_id"]})
                 posted += post(client, orders.post(200))
-                wait_until(lambda: mirrored_file(data_dir) == 1, within=60, what="the first file is mirrored")
+                wait_until(lambda: mirrored_file(data_dir) == 1, within=120, what="the first file is mirrored")
                 os.kill(started["pid"], signal.SIGKILL)
                 posted += post(client, orders.post(300))
-                wait_until(lambda: mirrored_file(data_dir) == 2, within=120, what="a new mirror continues")
-            wait_until(lambda: stored_file(data_dir) == 2, within=60, what="the database has the report")
+                wait_until(lambda: mirrored_file(data_dir) == 2, within=300, what="a new mirror continues")
+            wait_until(lambda: stored_file(data_dir) == 2, within=120, what="the database has the report")
         finally:
             up.send_signal(signal.SIGTERM)
             assert up.wait(60) == 0, (tmp_path / "up.log").read_text()

@@ -97,14 +97,14 @@ def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
     thread = threading.Thread(target=running.run, args=(wake, 0.02))
     with capture_logs() as logs:
         thread.start()
-        wait_until(lambda: logs, within=20, what="the drain says what it waits for")
+        wait_until(lambda: logs, within=60, what="the drain says what it waits for")
         with engine.connect() as connection:
             connection.execute(sa.text("SET default_transaction_read_only = off"))
             connection.commit()
             connection.execute(sa.text(f'ALTER DATABASE "{name}" RESET default_transaction_read_only'))
             connection.commit()
         worker.context.engine.dispose()
-        wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=20, what="the batch is published")
+        wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=60, what="the batch is published")
     assert thread.is_alive()
     running.stopping.set()
     thread.join(20)
@@ -123,4 +123,4 @@ def test_the_lease_is_renewed_on_after_any_exception(new_worker: NewWorker, monk
 
     monkeypatch.setattr(lease_keeper, "renew_lease", fails_twice)
     with lease_keeper.keep_lease(worker, 0.6):
-        wait_until(lambda: calls > 4, within=20, what="the lease is renewed again")
+        wait_until(lambda: calls > 4, within=60, what="the lease is renewed again")

@@ -21,8 +21,8 @@ from tests.support.postgres import sql
 from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
 from tests.support.samples.schemas import schema_of
 
-DEADLINE = 0.4
-WITHIN = 10
+DEADLINE = 1.0
+WITHIN = 25
 """Seconds: far above the deadline, far below what the tests wait for without one."""
 
 
@@ -85,9 +85,9 @@ def test_the_kernel_is_told_to_give_up_a_dead_peer(through_proxy: sa.Engine) -> 
 def test_all_statements_of_a_block_share_its_time(through_proxy: sa.Engine) -> None:
     started = time.monotonic()
     with pytest.raises(sa.exc.OperationalError), through_proxy.connect() as connection, answer_within(0.1):
-        for _ in range(100):
+        for _ in range(1_000):
             connection.exec_driver_sql("SELECT pg_sleep(0.03)")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 25
 
 
 def test_a_silent_connection_of_the_writer_is_replaced_and_its_request_rejected(

@@ -56,7 +56,11 @@ def api_process(
         for name, value in given.items():
             patch.setenv(f"{PREFIX}{name}", value)
         with started("app.main") as process:
-            wait_until(lambda: process.poll() is not None or _serves(address), within=60, what="the API serves")
+            wait_until(
+                lambda: process.poll() is not None or (_listens(port) and _serves(address)),
+                within=60,
+                what="the API serves",
+            )
             assert process.poll() is None, stopped(process)
             yield process, address
 
@@ -72,6 +76,12 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+def _listens(port: int) -> bool:
+    """Return whether a connection is accepted, which costs far less to ask than `_serves`."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _serves(address: str) -> bool:

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message, Produ
 from tests.support.kafka import librdkafka
 
 ALL_BROKERS: Final = -1
-_WITHIN: Final = 20.0
+_WITHIN: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,26 @@
 """Databases in the tests' own Postgres: create, address, empty."""
 
+import psycopg
 import sqlalchemy as sa
 
-from app.errors import Misconfigured
 from app.staging.connection.database import open_engine
-from app.staging.connection.schema_revision import require_migrated
+from app.staging.connection.schema_revision import program_revision
 
 _KEPT = frozenset({"alembic_version", "installation", "payload_buckets"})
+_TABLES = """
+    ARRAY(SELECT relname::text FROM pg_class WHERE relnamespace = 'mirrorgate'::regnamespace AND relkind = 'r')"""
+"""The tables that hold rows, which partitioned ones do not."""
+
+_RESTART_IDS = """
+    SELECT setval(seqrelid::regclass, seqstart, false) FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid
+    WHERE relnamespace = 'mirrorgate'::regnamespace"""
+"""Takes a tenth of the time of ALTER SEQUENCE, which makes new files."""
+
+_LEFT_BY_A_TEST = """
+    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()),
+    (SELECT version_num FROM mirrorgate.alembic_version),
+    (SELECT count(*) FROM mirrorgate.payload_buckets WHERE state = 'closed')"""
+"""The connections of others, the revision, and the closed payload partitions."""
 
 
 def create_database(server_url: str, name: str, template: str = "template1") -> None:
@@ -25,40 +39,34 @@ def emptied(database_url: str) -> bool:
     """Empty a database; return whether it is like new.
 
     It is not while others are connected to it, when its revision is not the program's, or when a payload partition is
-    closed.
+    closed. This runs before most tests, so it uses one plain connection: an engine takes three times as long.
     """
-    engine = open_engine(database_url)
-    try:
-        require_migrated(engine)
-        with engine.begin() as connection:
-            others = (
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            closed = "SELECT count(*) FROM mirrorgate.payload_buckets WHERE state = 'closed'"
-            if connection.execute(sa.text(others)).scalar_one() or connection.execute(sa.text(closed)).scalar_one():
-                return False
-            clear(connection, restart_ids=True)
-            connection.execute(
-                sa.text("UPDATE mirrorgate.installation SET marker_first = NULL, mask_fingerprint = NULL")
-            )
-            return True
-    except Misconfigured:
-        return False
-    finally:
-        engine.dispose()
+    with psycopg.connect(database_url) as connection:
+        try:
+            found = connection.execute(f"SELECT {_LEFT_BY_A_TEST}, {_TABLES}").fetchone()
+        except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable):
+            return False
+        assert found is not None
+        *left, tables = found
+        if left != [0, program_revision(), 0]:
+            return False
+        connection.execute(_deletions(tables).encode())
+        connection.execute(_RESTART_IDS)
+        connection.execute("UPDATE mirrorgate.installation SET marker_first = NULL, mask_fingerprint = NULL")
+        return True
 
 
 def clear(connection: sa.Connection, *, restart_ids: bool) -> None:
     """Delete every row of ours; the ids go on where a running program may remember them."""
-    tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'mirrorgate'"
-    sequences = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'mirrorgate'"
-    statements = ["SET LOCAL session_replication_role = replica"]  # foreign keys need no order
-    names = {*connection.execute(sa.text(tables)).scalars()} - _KEPT
-    statements += [f"DELETE FROM mirrorgate.{name}" for name in sorted(names)]
+    tables = connection.execute(sa.text(f"SELECT {_TABLES}")).scalar_one()
+    connection.execute(sa.text(_deletions(tables)))
     if restart_ids:
-        names = {*connection.execute(sa.text(sequences)).scalars()}
-        statements += [f"ALTER SEQUENCE mirrorgate.{name} RESTART" for name in sorted(names)]
-    connection.execute(sa.text("; ".join(statements)))
+        connection.execute(sa.text(_RESTART_IDS))
+
+
+def _deletions(tables: list[str]) -> str:
+    statements = ["SET LOCAL session_replication_role = replica"]  # foreign keys need no order
+    return "; ".join(statements + [f"DELETE FROM mirrorgate.{name}" for name in sorted({*tables} - _KEPT)])
 
 
 def clone_database(database_url: str, name: str) -> str:

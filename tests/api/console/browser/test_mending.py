@@ -37,7 +37,7 @@ class Operator:
         def shown() -> bool:
             return self.reads() == [title]
 
-        wait_until(shown, within=15, what=f"the overview names {title}")
+        wait_until(shown, within=60, what=f"the overview names {title}")
         trouble = self.visitor.page.locator(".attention > li")
         for word in words:
             expect(trouble).to_contain_text(word)
@@ -47,7 +47,7 @@ class Operator:
         def shown() -> bool:
             return self.reads() == []
 
-        wait_until(shown, within=15, what="the overview names no trouble")
+        wait_until(shown, within=60, what="the overview names no trouble")
         expect(self.visitor.page.get_by_text(WELL)).to_be_visible()
         expect(self.visitor.page.locator(".sections .badge")).to_have_count(0)
         assert self.visitor.complaints == []
