@@ -20,9 +20,7 @@ from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rebuild.rebuilt_rows import RebuiltRows
 from app.staging.batches.block_insert import NewBlock, insert_block
-from app.staging.batches.row_images import COPY_ROW_IMAGES
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.connection.binary_copy import copy_rows
 from app.staging.connection.raw_sql import driver_of
 from app.staging.rebuild.progress import AttemptIsOver, Rebuild, require_attempt
 from app.staging.rebuild.touched_rows import clear_touched
@@ -58,6 +56,10 @@ SELECT_PART: Final = """
       AND (%(after)b::bytea IS NULL OR row_key > %(after)b) ORDER BY row_key"""
 """Read the row images of one part."""
 
+COPY_IMAGES: Final = """
+    COPY mirrorgate.row_images (table_id, generation, row_key, sequence, image) FROM STDIN (FORMAT BINARY)"""
+"""Store new row images. COPY writes many rows with one record of WAL; INSERT … SELECT would take half as long again."""
+
 COUNT_PARTS = sa.text("""
     SELECT count(*) FROM mirrorgate.staged_blocks
     WHERE table_id = :table_id AND generation = :generation AND schema_version = 1 AND first_sequence <= :parts""")
@@ -68,6 +70,9 @@ MAX_PART_BYTES: Final = 64 * 2**20
 
 NO_FLUSH: Final = "SET LOCAL synchronous_commit = off"
 """Let COMMIT not wait for the disk: if Postgres dies it can lose the last parts, so the switch counts them."""
+
+_COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+_COPY_END: Final = struct.pack(">h", -1)
 
 
 class DuplicateKeys(Exception):
@@ -192,14 +197,24 @@ def _copy_images(
     """Store new images by COPY in binary form, in the order of their keys: each page of the index is read once."""
     order = pc.array_sort_indices(rows.keys)
     keys, images = rows.keys.take(order), rows.images.take(order)
-    columns = struct.pack(">q", table_id), struct.pack(">i", generation), keys, struct.pack(">q", sequence), images
-    try:
-        copy_rows(connection, COPY_ROW_IMAGES, [columns])
-    except sa.exc.DBAPIError as error:
-        # Parts wait for each other only if both store the same key.
-        if isinstance(error.orig, psycopg.errors.UniqueViolation | psycopg.errors.DeadlockDetected):
+    start = struct.pack(">hiqii", 5, 8, table_id, 4, generation)
+    middle = struct.pack(">iq", 8, sequence)
+    lines = pc.binary_join_element_wise(start, _lengths(keys), keys, middle, _lengths(images), images, b"")
+    _, ends, content = lines.buffers()
+    written = memoryview(content)[: memoryview(ends).cast("i")[len(lines)]]
+    with driver_of(connection, COPY_IMAGES) as driver:
+        try:
+            with driver.cursor() as cursor, cursor.copy(COPY_IMAGES) as copy:
+                copy.write(b"".join((_COPY_HEADER, written, _COPY_END)))
+        except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected) as error:
+            # Parts wait for each other only if both store the same key.
             raise DuplicateKeys from error
-        raise
+
+
+def _lengths(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the length of each value, as COPY writes it before the value."""
+    lengths = pc.binary_length(values).to_numpy().astype(">i4")
+    return pc.cast(pa.Array.from_buffers(pa.binary(4), len(values), [None, pa.py_buffer(lengths)]), pa.binary())
 
 
 def require_parts(connection: sa.Connection, rebuild: Rebuild, parts: int) -> None:

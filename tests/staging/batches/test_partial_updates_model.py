@@ -184,11 +184,11 @@ def histories(draw: st.DrawFn) -> tuple[list[Group], dict[int, Row]]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def copies_small_batches() -> Iterator[None]:
-    """Write the images of few new rows as those of many."""
+def writes_few_images_as_many() -> Iterator[None]:
+    """Write the images of small batches by the statement for large ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.staging.batches.row_images.MIN_COPIED_IMAGES", 2)
-        patch.setattr("app.staging.batches.row_images.PROBED_KEYS", 1)
+        patch.setattr("app.staging.batches.row_images.MIN_INSERTED_IMAGES", 2)
+        patch.setattr("app.staging.batches.row_images.SAMPLED_KEYS", 1)
         yield
 
 

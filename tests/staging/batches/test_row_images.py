@@ -127,14 +127,14 @@ def test_images_that_were_read_are_replaced_at_their_places(engine: sa.Engine, t
             write_row_images(connection, *place, changed, places)
 
 
-@pytest.mark.parametrize("probed", [1, 50])
-def test_images_written_by_copy_or_by_upsert_are_the_same(
-    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch, probed: int
+@pytest.mark.parametrize("sampled", [1, 50])
+def test_new_images_and_changed_ones_are_written_together(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch, sampled: int
 ) -> None:
-    monkeypatch.setattr("app.staging.batches.row_images.MIN_COPIED_IMAGES", 4)
+    monkeypatch.setattr("app.staging.batches.row_images.MIN_INSERTED_IMAGES", 4)
     monkeypatch.setattr("app.staging.batches.row_images.MAX_IMAGES_PER_STATEMENT", 5)
-    monkeypatch.setattr("app.staging.batches.row_images.PROBED_KEYS", probed)
-    place, random, model = (table.table_id, table.generation), Random(probed), dict[bytes, StoredImage]()
+    monkeypatch.setattr("app.staging.batches.row_images.SAMPLED_KEYS", sampled)
+    place, random, model = (table.table_id, table.generation), Random(sampled), dict[bytes, StoredImage]()
     keys = [b"%d" % number for number in range(300)]
     with engine.begin() as connection:
         for sequence in range(1, 41):
