@@ -30,6 +30,24 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- Deletes how far the backfill of a table is, where new options delete its row images.
+CREATE FUNCTION mirrorgate.forget_backfill() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    completed boolean := coalesce(OLD.options ->> 'partial_updates' = 'complete', false);
+    completes boolean := coalesce(NEW.options ->> 'partial_updates' = 'complete', false);
+    kept boolean := completed OR coalesce(OLD.options ->> 'row_images' = 'on', false);
+    keeps boolean := completes OR coalesce(NEW.options ->> 'row_images' = 'on', false);
+    was_read boolean := completed OR coalesce(OLD.options ->> 'deletes' = 'flag', false);
+    is_read boolean := completes OR coalesce(NEW.options ->> 'deletes' = 'flag', false);
+BEGIN
+    IF keeps <> kept OR (is_read AND NOT was_read AND NOT NEW.images_complete) THEN
+        DELETE FROM mirrorgate.image_backfills WHERE table_id = NEW.table_id;
+    END IF;
+    RETURN NULL;
+END $$;
+
 -- Records whether rows were accepted before the table began to keep row images.
 CREATE FUNCTION mirrorgate.note_incomplete_images() RETURNS trigger
     LANGUAGE plpgsql
@@ -149,6 +167,7 @@ CREATE INDEX tables_by_schema_ids ON mirrorgate.tables USING gin (replicate_sche
 CREATE TRIGGER generation_ended AFTER UPDATE OF state, generation ON mirrorgate.tables FOR EACH ROW WHEN (((new.state = 'dropped'::text) OR (new.generation <> old.generation))) EXECUTE FUNCTION mirrorgate.delete_mirror_report();
 CREATE TRIGGER hashes_begin BEFORE INSERT OR UPDATE OF options, generation ON mirrorgate.tables FOR EACH ROW EXECUTE FUNCTION mirrorgate.note_mask_fingerprint();
 CREATE TRIGGER images_begin BEFORE UPDATE OF options, generation ON mirrorgate.tables FOR EACH ROW EXECUTE FUNCTION mirrorgate.note_incomplete_images();
+CREATE TRIGGER images_discarded AFTER UPDATE OF options ON mirrorgate.tables FOR EACH ROW EXECUTE FUNCTION mirrorgate.forget_backfill();
 CREATE TRIGGER metadata_changes BEFORE UPDATE OF replicate_metadata ON mirrorgate.tables FOR EACH ROW WHEN ((new.replicate_metadata IS DISTINCT FROM old.replicate_metadata)) EXECUTE FUNCTION mirrorgate.advance_revision();
 
 -- Columns of each schema version of a generation. A version never changes.

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
+import pyarrow as pa
+
 from app.domain.model.change import Operation
 from app.domain.model.table import BatchSequence, Table
 from app.domain.rebuild.plan import RebuildPlan
 from app.domain.rebuild.rebuilt_rows import (
+    AuditedRows,
     CheckedRows,
     Finding,
     RebuiltRows,
     checked_rows,
-    landing_batch,
+    projected_batch,
     rebuilt_rows,
 )
 from app.domain.rows.projection.landing_projection import Acceptance
@@ -86,10 +89,7 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
             rows = rebuilt_rows(images, plan, width, first_row=part.first_row)
             if not isinstance(rows, RebuiltRows):
                 return PartResult(part.rows, rows)
-            acceptance = Acceptance(BatchSequence(part.number), datetime.now(UTC))
-            operations = [Operation.SNAPSHOT] * part.rows
-            landing = landing_batch(rows.batch, operations, rows.deleted, order.table, plan, acceptance)
-            store_part(connection, order.source, part, rows, landing)
+            store_part(connection, order.source, part, rows, _landing(rows, order))
     except DuplicateKeys:
         return PartResult(part.rows, [Finding(None, Code.KEY_IN_USE, 1, part.first_row)])
     except PartIsStored:  # by a task that Spark had given up; or the attempt is over, which its end finds out
@@ -100,6 +100,17 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
 def _checked(rows: CheckedRows, part: Part) -> PartResult:
     hashes = b"".join(map(_hash, rows.keys.to_pylist()))
     return PartResult(part.rows, rows.findings, hashes, tuple(rows.keyless))
+
+
+def _landing(rows: RebuiltRows, order: PartOrder) -> pa.RecordBatch:
+    """Return the rows of a part as they land, which most tables' rows do as they are."""
+    rebuilt = order.plan.rebuilt(order.table)
+    if not rebuilt.is_projected:
+        return rows.batch
+    audited = AuditedRows([Operation.SNAPSHOT] * order.part.rows, rows.deleted)
+    return projected_batch(
+        rows.batch, audited, rebuilt, Acceptance(BatchSequence(order.part.number), datetime.now(UTC))
+    )
 
 
 def _hash(key: bytes) -> bytes:

@@ -54,6 +54,10 @@ class RebuildPlan:
         """The schema of files that have more than inserts."""
         return with_landing(replace(self.schema, bare=False), self.options)
 
+    def rebuilt(self, table: Table) -> Table:
+        """Return the table as this plan makes it."""
+        return replace(table, schema=self.schema, options=self.options)
+
     def columns_from(self, present: TableSchema) -> tuple[RebuiltColumn, ...]:
         """Return the columns of the plan, with those of the present schema that have their values."""
         pairs = zip(self.schema.columns, self.places, strict=True)

@@ -6,7 +6,7 @@ function takes whole lists of images: they cost least when they are read togethe
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -148,25 +148,23 @@ def deletes_of(rows: RebuiltRows, plan: RebuildPlan, chosen: Sequence[int]) -> p
     return pa.RecordBatch.from_arrays([*arrays, markers], schema=plan.schema.arrow)
 
 
-def landing_batch(
-    batch: pa.RecordBatch,
-    operations: Sequence[Operation],
-    deleted: Sequence[bool],
-    table: Table,
-    plan: RebuildPlan,
-    acceptance: Acceptance,
-) -> pa.RecordBatch:
-    """Return rows as files of the next generation have them.
+class AuditedRows(NamedTuple):
+    """What audit columns tell of each row beside its values."""
 
-    `operations` and `deleted`, which are by row, are for the audit columns. Of a table with a filter the rows can be
-    fewer, but at least one.
+    operations: Sequence[Operation]
+    deleted: Sequence[bool]
+
+
+def projected_batch(
+    batch: pa.RecordBatch, audited: AuditedRows, rebuilt: Table, acceptance: Acceptance
+) -> pa.RecordBatch:
+    """Return rows of the next generation as its files have them, if it `is_projected`.
+
+    Of a table with a filter the rows can be fewer, but at least one.
     """
-    rebuilt = replace(table, schema=plan.schema, options=plan.options)
-    if not rebuilt.is_projected:
-        return batch
-    typed = with_operations(batch, operation_column(operations), RowRules(plan.schema, plan.options))
-    if plan.options.flags_deletes:
-        typed = with_deleted(typed, deleted)
+    typed = with_operations(batch, operation_column(audited.operations), RowRules.of(rebuilt))
+    if rebuilt.options.flags_deletes:
+        typed = with_deleted(typed, audited.deleted)
     return landed(LandingRows(typed, typed.num_rows), rebuilt, acceptance).batch
 
 

@@ -83,9 +83,6 @@ DISCARD_ROW_IMAGES = sa.text("""
         WHERE table_id = :table_id AND generation = :generation LIMIT :limit))""")
 """Delete some row images of a generation."""
 
-FORGET_BACKFILL = sa.text("DELETE FROM mirrorgate.image_backfills WHERE table_id = :table_id")
-"""Delete how far the backfill of a table is."""
-
 SELECT_ANY_ROW_IMAGE = sa.text("""
     SELECT EXISTS (SELECT FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation)""")
 """Tell whether a generation has a row image."""
@@ -244,11 +241,10 @@ def move_row_images(
 def discard_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> bool:
     """Delete at most MAX_DISCARDED_AT_ONCE row images of a generation, under the sequence lock; return if none is left.
 
-    Retention deletes those that are left, once the table keeps none. A running backfill ends; the next
-    one starts from its first row.
+    Retention deletes those that are left, once the table keeps none. The change of options has made the database forget
+    a running backfill, so it ends, and the next one starts from its first row.
     """
     keys = {"table_id": table_id, "generation": generation}
-    connection.execute(FORGET_BACKFILL, {"table_id": table_id})
     connection.execute(DISCARD_ROW_IMAGES, {**keys, "limit": MAX_DISCARDED_AT_ONCE})
     return not connection.execute(SELECT_ANY_ROW_IMAGE, keys).scalar_one()
 

@@ -14,7 +14,7 @@ from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Operation
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.rebuild.rebuilt_rows import Finding, RebuiltRows, deletes_of, landing_batch, rebuilt_rows
+from app.domain.rebuild.rebuilt_rows import AuditedRows, Finding, RebuiltRows, deletes_of, projected_batch, rebuilt_rows
 from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.row_image import StoredImage
 from app.domain.rows.row_rules import RowMarker
@@ -69,20 +69,15 @@ def _correct(connection: sa.Connection, table: Table, rebuild: Rebuild, changed:
         return [Finding(None, Code.KEY_IN_USE, duplicates, 1)]
     batch = pa.concat_batches([deletes_of(before, plan, gone), after.batch])
     operations = [Operation.DELETE] * len(gone) + [Operation.UPSERT] * len(present)
-    deleted = [True] * len(gone) + after.deleted
-    sequence = _stage(connection, table, rebuild, batch, operations, deleted)
+    audited = AuditedRows(operations, [True] * len(gone) + after.deleted)
+    sequence = _stage(connection, table, rebuild, batch, audited)
     images = {key: StoredImage(image, sequence) for key, image in zip(present, after.images.to_pylist(), strict=True)}
     write_row_images(connection, table.table_id, next_generation, images)
     return []
 
 
 def _stage(
-    connection: sa.Connection,
-    table: Table,
-    rebuild: Rebuild,
-    batch: pa.RecordBatch,
-    operations: Sequence[Operation],
-    deleted: Sequence[bool],
+    connection: sa.Connection, table: Table, rebuild: Rebuild, batch: pa.RecordBatch, audited: AuditedRows
 ) -> BatchSequence:
     """Stage the corrections under a schema version with the row marker; return their sequence."""
     plan = rebuild.plan
@@ -92,7 +87,8 @@ def _stage(
     if last.version < version:
         store_version(connection, rebuild.table_id, rebuild.next_generation, version, plan.marked)
     sequence = BatchSequence(last.sequence + 1)
-    landing = landing_batch(batch, operations, deleted, table, plan, Acceptance(sequence, datetime.now(UTC)))
+    rebuilt, acceptance = plan.rebuilt(table), Acceptance(sequence, datetime.now(UTC))
+    landing = projected_batch(batch, audited, rebuilt, acceptance) if rebuilt.is_projected else batch
     block = NewBlock(
         rebuild.table_id,
         rebuild.next_generation,

@@ -16,7 +16,15 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
 from app.domain.model.written_number import fraction
 from app.domain.rebuild.plan import RebuildPlan, plan_rebuild
-from app.domain.rebuild.rebuilt_rows import Finding, RebuiltRows, deletes_of, landing_batch, merged, rebuilt_rows
+from app.domain.rebuild.rebuilt_rows import (
+    AuditedRows,
+    Finding,
+    RebuiltRows,
+    deletes_of,
+    merged,
+    projected_batch,
+    rebuilt_rows,
+)
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.row_image import decode_image, encode_image
@@ -181,9 +189,9 @@ def next_files(options: dict[str, Any], deleted: Sequence[bool] = (False, False)
     plan = plan_rebuild(table)
     found = rebuilt_rows([encode_image([1, "Ada"]), encode_image([2, "Bob"])], plan, 2, marker=RowMarker.UPSERT)
     assert isinstance(found, RebuiltRows)
-    operations = [Operation.INSERT, Operation.UPDATE]
-    acceptance = Acceptance(BatchSequence(3), ACCEPTED)
-    batch = landing_batch(found.batch, operations, deleted, table, plan, acceptance)
+    audited = AuditedRows([Operation.INSERT, Operation.UPDATE], deleted)
+    rebuilt, acceptance = plan.rebuilt(table), Acceptance(BatchSequence(3), ACCEPTED)
+    batch = projected_batch(found.batch, audited, rebuilt, acceptance) if rebuilt.is_projected else found.batch
     assert batch.schema.names == [*plan.schema.landing.names, "__rowMarker__"]
     rows: list[dict[str, Any]] = batch.to_pylist()
     return rows

@@ -207,6 +207,25 @@ def test_a_backfill_begins_anew_after_its_images_are_deleted(engine: sa.Engine, 
     assert len(stored_images(engine, table)) == 6
 
 
+@pytest.mark.parametrize(
+    ("change", "is_forgotten"),
+    [
+        ('{"row_images": "off"}', True),
+        ('{"partial_updates": "complete"}', True),  # images that are not complete are deleted then
+        ('{"deletes": "flag"}', True),
+        ('{"reload": "upsert"}', False),
+    ],
+)
+def test_the_database_forgets_a_backfill_whose_images_any_program_deletes(
+    engine: sa.Engine, three: Table, change: str, is_forgotten: bool
+) -> None:
+    with pytest.raises(Died):
+        backfill_images(engine, three.name, dies_after(1, []))
+    sql.run(engine, "UPDATE mirrorgate.tables SET options = options || CAST(:change AS jsonb)", change=change)
+    with engine.begin() as connection:
+        assert (find_backfill(connection, three) is None) is is_forgotten
+
+
 def test_a_backfill_whose_images_were_deleted_cannot_continue_the_one_begun_after_it(
     engine: sa.Engine, three: Table
 ) -> None:
