@@ -38,6 +38,13 @@ def arcion_update(table: str, names: Sequence[str], key: int, *, given: int) -> 
     return _arcion(table, "U", before, after, exists)
 
 
+def arcion_delete(table: str, names: Sequence[str], key: int) -> dict[str, Any]:
+    """Return a delete by key, without the other values of the row."""
+    nothing = dict.fromkeys(names, "null")
+    before = nothing | {names[0]: arcion_row(names, key)[names[0]]}
+    return _arcion(table, "D", before, nothing, {name: "2" if name == names[0] else "0" for name in names})
+
+
 def _arcion(table: str, operation: str, before: Row, after: Row, exists: Row) -> dict[str, Any]:
     schema, _, name = table.rpartition(".")
     return {

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from benchmarks.loads.debezium import KEY, debezium_inserts
 from benchmarks.loads.messages import (
+    arcion_delete,
     arcion_insert,
     arcion_update,
     column_names,
@@ -101,6 +102,18 @@ def _inserts(name: str, table: TableSpec, per_request: int, requests: int) -> Wo
         return _encoded(arcion_insert(table.name, names, key) for key in range(first, first + per_request))
 
     return Workload(name, (table,), per_request, requests, body)
+
+
+def _deletes(name: str, table: TableSpec) -> Workload:
+    """Insert 500 rows with each request, and delete them by their keys."""
+    names = column_names(table.columns)
+
+    def body(number: int) -> bytes:
+        keys = range(FIRST_KEY + number * 500, FIRST_KEY + (number + 1) * 500)
+        messages = [*(arcion_insert(table.name, names, key) for key in keys)]
+        return _encoded(messages + [arcion_delete(table.name, names, key) for key in keys])
+
+    return Workload(name, (table,), 1_000, 64, body)
 
 
 def _in_turn(name: str, count: int, per_request: int) -> Workload:
@@ -219,6 +232,13 @@ PROJECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Options of tables whose files have other columns or values than the source."""
 
+FLAGGED: Final[Mapping[str, Any]] = {
+    "deletes": "flag",
+    "row_images": "on",
+    "audit_columns": {"deleted": "is_deleted"},
+}
+"""Options of a table whose deleted rows stay in the mirror."""
+
 MASK_SECRET: Final = "a secret for the hashes of benchmarks"
 """The secret that `hashed` needs of a gateway."""
 
@@ -240,6 +260,8 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),
     "whole": partial(_updates, "whole", TableSpec("bench.whole")),
     "kept": partial(_updates, "kept", TableSpec("bench.kept", options={"row_images": "on"})),
+    "flagged": partial(_deletes, "flagged", TableSpec("bench.flagged", options=FLAGGED)),
+    "deleted": partial(_deletes, "deleted", TableSpec("bench.deleted")),
     **{
         name: partial(_inserts, name, TableSpec(f"bench.{name}", options=options), 1_000, 64)
         for name, options in PROJECTIONS.items()

@@ -1,5 +1,7 @@
 """Each accepted request is counted under the path that read it, with the reason if that was the exact path."""
 
+from typing import Any
+
 import pytest
 
 from app.errors import Code
@@ -12,6 +14,7 @@ from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
 LONG = "n" * 2**14
+FLAGGED = {"deletes": "flag", "row_images": "on", "audit_columns": {"deleted": "gone"}}
 
 
 def insert(note: str, **more: str) -> Message:
@@ -34,13 +37,25 @@ def counts() -> dict[tuple[str, str, str], float]:
         ({"new_columns": "add_as_string"}, insert("n"), ("arcion", "columnar", "")),
         ({"new_columns": "add_as_string"}, insert("n", other="x"), ("arcion", "exact", "images")),
         ({"exclude": ["note"]}, insert("n"), ("arcion", "exact", "table")),
+        (FLAGGED, insert("n"), ("arcion", "columnar", "")),
+        (FLAGGED, arcion("t", {"id": "1"}), ("arcion", "columnar", "")),
         ({}, insert("n") | {"more": "x"}, ("arcion", "exact", "body")),
         ({"dead_letters": "accept"}, arcion("t", None, {"id": "x"}), ("arcion", "exact", "rows")),
     ],
-    ids=["short", "long", "a known column", "a new column", "a table that needs each change", "a key", "a row"],
+    ids=[
+        "short",
+        "long",
+        "a known column",
+        "a new column",
+        "a table that needs each change",
+        "an insert of a table that flags deletes",
+        "a flagged delete",
+        "a key",
+        "a row",
+    ],
 )
 def test_a_request_is_counted_under_the_path_that_read_it(
-    harness: IngestHarness, options: dict[str, str], message: Message, expected: tuple[str, str, str]
+    harness: IngestHarness, options: dict[str, Any], message: Message, expected: tuple[str, str, str]
 ) -> None:
     harness.put("t", SCHEMA, **options)
     before = counts()
@@ -141,7 +156,7 @@ ADDED: dict[str, Field] = {"__op": "string", "__schema": "string", "__table": "s
     ],
 )
 def test_debezium_events_are_counted_under_the_path_that_read_them(
-    harness: IngestHarness, options: dict[str, str], message: Message, expected: tuple[str, str, str]
+    harness: IngestHarness, options: dict[str, Any], message: Message, expected: tuple[str, str, str]
 ) -> None:
     harness.put("s.t", SCHEMA, **options)
     before = counts()
