@@ -53,7 +53,8 @@ def test_the_move_names_both_zones_and_the_tables_that_have_no_folder_there(
     now = present_zone(engine)
     assert status == 0
     assert f"was: {former}\nnow: {now}\n" in output
-    assert output.endswith("recreate them: t\n")
+    assert "\n1 tables have published files and no folder there: t\n" in output
+    assert "mirrorgate tables rebuild --all" in output
     shown = json.loads(terminal.run("landing-zone", "show", "--json")[1])
     assert now is not None
     assert shown == {"zone_id": str(now.zone_id), "location": str(tmp_path / "new")}

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
+from app.api.schemas.registrations import declared_columns
 from app.api.schemas.tables import ColumnModel, RegisterTable
 from app.domain.model.drop_plan import DropAction
-from app.domain.model.table_schema import Column, ColumnType
 from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
-from app.errors import Code, Problem, RejectedInput
+from app.errors import Code
 from app.staging.rebuild.progress import Rebuild
 
 
@@ -119,17 +119,14 @@ class RebuildTable(Model):
     """Only find out what would not fit and how long the rebuild would take."""
 
     def rebuilt_columns(self) -> list[RebuiltColumn] | None:
-        """Return the columns in the domain's form. Raises RejectedInput `bad_type`."""
-        return None if self.columns is None else [_rebuilt(*entry) for entry in enumerate(self.columns)]
-
-
-def _rebuilt(index: int, column: RebuiltColumnModel) -> RebuiltColumn:
-    try:
-        declared = ColumnType.parse(column.type)
-    except RejectedInput as error:
-        problem = Problem(error.code, error.detail, pointer=f"/columns/{index}/type", column=column.name)
-        raise RejectedInput.of((problem,)) from error
-    return RebuiltColumn(Column(column.name, declared, column.nullable), column.from_ or column.name)
+        """Return the columns in the domain's form. Raises RejectedInput like `declared_columns`."""
+        if self.columns is None:
+            return None
+        columns = declared_columns(self.columns, self.key_columns or ())
+        return [
+            RebuiltColumn(column, given.from_ or given.name)
+            for column, given in zip(columns, self.columns, strict=True)
+        ]
 
 
 class FindingModel(Model):

@@ -1,10 +1,12 @@
 """Turns the declaration of a table into the domain's schema and options."""
 
 import base64
+from collections.abc import Iterator, Sequence
 
 from app.api.schemas.tables import ColumnModel, RegisterTable
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
+from app.domain.model.names import check_column_name
 from app.domain.model.projection.rejections import bad_option
 from app.domain.model.projection.transforms import MaskMethod
 from app.domain.model.table_options import TableOptions
@@ -45,10 +47,7 @@ def _declared_columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
     if wanted.columns is not None and wanted.arrow_schema is not None:
         raise RejectedInput(Code.BAD_SCHEMA, "`columns` and `arrow_schema` cannot be combined")
     if wanted.columns is not None:
-        return tuple(
-            Column(column.name, _parse_type(index, column), column.nullable)
-            for index, column in enumerate(wanted.columns)
-        )
+        return tuple(declared_columns(wanted.columns, wanted.key_columns))
     if wanted.arrow_schema is None:
         if wanted.key_columns:
             raise RejectedInput(Code.BAD_SCHEMA, "`key_columns` requires `columns` or `arrow_schema`")
@@ -60,9 +59,44 @@ def _declared_columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
     return columns_of(schema_from_bytes(content))
 
 
-def _parse_type(index: int, column: ColumnModel) -> ColumnType:
-    try:
-        return ColumnType.parse(column.type)
-    except RejectedInput as error:
-        problem = Problem(error.code, error.detail, pointer=f"/columns/{index}/type", column=column.name)
-        raise RejectedInput.of((problem,)) from error
+def declared_columns(columns: Sequence[ColumnModel], key_columns: Sequence[str]) -> list[Column]:
+    """Return the columns of a declaration. Raises RejectedInput `bad_type`, `bad_schema`, `bad_name`, `reserved_name`.
+
+    Each problem has a JSON Pointer. The domain checks names and keys again, for columns that no body declares.
+    """
+    problems = [*_wrong_types(columns), *_wrong_names(columns), *_wrong_keys(columns, key_columns)]
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    return [Column(column.name, ColumnType.parse(column.type), column.nullable) for column in columns]
+
+
+def _wrong_types(columns: Sequence[ColumnModel]) -> Iterator[Problem]:
+    for index, column in enumerate(columns):
+        try:
+            ColumnType.parse(column.type)
+        except RejectedInput as error:
+            yield Problem(error.code, error.detail, pointer=f"/columns/{index}/type", column=column.name)
+
+
+def _wrong_names(columns: Sequence[ColumnModel]) -> Iterator[Problem]:
+    earlier: set[str] = set()
+    for index, column in enumerate(columns):
+        pointer, folded = f"/columns/{index}/name", column.name.casefold()
+        try:
+            check_column_name(column.name)
+        except RejectedInput as error:
+            yield Problem(error.code, error.detail, pointer=pointer, column=column.name)
+        if folded in earlier:
+            detail = "another column has the same name (letter case does not count)"
+            yield Problem(Code.BAD_SCHEMA, detail, pointer=pointer, column=column.name)
+        earlier.add(folded)
+
+
+def _wrong_keys(columns: Sequence[ColumnModel], key_columns: Sequence[str]) -> Iterator[Problem]:
+    names = {column.name for column in columns}
+    for index, key in enumerate(key_columns):
+        pointer = f"/key_columns/{index}"
+        if key not in names:
+            yield Problem(Code.BAD_SCHEMA, f"key column {key!r} is not among the columns", pointer=pointer)
+        elif key in key_columns[:index]:
+            yield Problem(Code.BAD_SCHEMA, f"key column {key!r} is named twice", pointer=pointer)

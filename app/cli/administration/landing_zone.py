@@ -9,20 +9,14 @@ from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
 from app.extras import require_extras
 
 
-def show_zone(
-    landing_zone: LandingZone = None, as_json: AsJson = False, data_dir: LocalDataDir = DEFAULT_DATA_DIR
-) -> None:
+def show_zone(as_json: AsJson = False, data_dir: LocalDataDir = DEFAULT_DATA_DIR) -> None:
     """Print the id of the zone that the database publishes into, and the address where a drain last used it."""
     require_extras("landing-zone show", "server")
-    from app.cli.direct import open_database_and_zone
+    from app.cli.direct import open_database
     from app.staging.connection.database import translated_errors
     from app.staging.ledger.landing_zone import known_zone
 
-    with (
-        open_database_and_zone(landing_zone, data_dir) as (engine, _),
-        translated_errors(),
-        engine.begin() as connection,
-    ):
+    with open_database(data_dir) as engine, translated_errors(), engine.begin() as connection:
         known = known_zone(connection)
     if as_json:
         typer.echo(json.dumps(known and {"zone_id": str(known.zone_id), "location": known.location}))
@@ -34,8 +28,8 @@ def move_zone(landing_zone: LandingZone = None, data_dir: LocalDataDir = DEFAULT
     """Publish into the given landing zone from now on, instead of the one that the database remembers.
 
     A zone that only moved to another mount point or address needs no move: its id moves with it. A new, empty zone has
-    no table folders, so each table with published files stops with `landing_folder_lost` until you recreate and
-    reload it.
+    no table folders, so each table with published files stops with `landing_folder_lost` until you rebuild it, or
+    recreate it and load it again.
 
     Example: `mirrorgate landing-zone move --landing-zone /mnt/new-zone`
     """
@@ -57,4 +51,5 @@ def move_zone(landing_zone: LandingZone = None, data_dir: LocalDataDir = DEFAULT
     say(f"was: {former or 'none'}")
     say(f"now: {now}")
     if missing:
-        say(f"{len(missing)} tables have published files and no folder there; recreate them: {', '.join(missing)}")
+        say(f"{len(missing)} tables have published files and no folder there: {', '.join(missing)}")
+        say("start a drain, then run `mirrorgate tables rebuild --all`; recreate the tables that it cannot rebuild")

@@ -115,7 +115,7 @@ def ended(load: LoadSession) -> RejectedInput:
         LoadState.COMPLETING: "is being completed and takes no more rows",
         LoadState.COMPLETED: "is completed",
         LoadState.ABORTED: "was aborted, or its table was dropped or recreated",
-        LoadState.EXPIRED: f"expired, because no request used it for {load.idle_seconds:g} seconds",
+        LoadState.EXPIRED: f"expired, because no request used it for {load.idle_seconds / 3600:g} hours",
         LoadState.OPEN: "is not being completed",
     }
     return RejectedInput(Code.LOAD_ENDED, f"load {load.load_id} {why[load.state]}")

@@ -73,7 +73,7 @@ def check_new_column_name(name: str) -> None:
     """
     check_column_name(name)
     if name != name.strip():
-        raise RejectedInput(Code.BAD_NAME, "a column name cannot start or end with a blank")
+        raise RejectedInput(Code.BAD_NAME, f"the column name {name!r} starts or ends with a blank")
     _check_visible(name, "column name")
 
 

@@ -60,6 +60,19 @@ def test_what_is_wrong_with_a_plan_is_rejected_before_anything_is_copied(
     assert orders.status("orders")["rebuild"] is None
 
 
+def test_each_mistake_of_a_plan_is_named_with_its_place(orders: Gateway) -> None:
+    columns = [{"name": "id", "type": "number"}, {"name": "\x07", "type": "string"}, {"name": "ID", "type": "string"}]
+    answer = problem(rebuild(orders, columns=columns, key_columns=["id", "region", "id"]), 422, "bad_type")
+    found = [(one["code"], one["pointer"]) for one in answer["errors"]]
+    assert found == [
+        ("bad_type", "/columns/0/type"),
+        ("bad_name", "/columns/1/name"),
+        ("bad_schema", "/columns/2/name"),
+        ("bad_schema", "/key_columns/1"),
+        ("bad_schema", "/key_columns/2"),
+    ]
+
+
 def test_a_table_without_an_image_of_each_row_is_not_rebuilt(gateway: Gateway) -> None:
     gateway.register("orders", {"id": "int64"}, ["id"]).raise_for_status()
     problem(rebuild(gateway), 409, "no_row_images")

@@ -26,7 +26,7 @@ STATES: Final = st.sampled_from(LoadState)
 
 
 def load(state: LoadState) -> LoadSession:
-    numbers = {"batches": 0, "rows": 0, "superseded": 0, "deletes": 0, "scanned_through": None, "idle_seconds": 60.0}
+    numbers = {"batches": 0, "rows": 0, "superseded": 0, "deletes": 0, "scanned_through": None, "idle_seconds": 7200.0}
     return LoadSession(
         LoadId("l"),
         TableId(1),
@@ -83,7 +83,7 @@ def test_each_state_is_continued_repeated_or_rejected(state: LoadState) -> None:
         (LoadState.COMPLETING, "is being completed and takes no more rows"),
         (LoadState.COMPLETED, "is completed"),
         (LoadState.ABORTED, "was aborted, or its table was dropped or recreated"),
-        (LoadState.EXPIRED, "expired, because no request used it for 60 seconds"),
+        (LoadState.EXPIRED, "expired, because no request used it for 2 hours"),
     ],
 )
 def test_a_request_that_comes_too_late_is_told_why(state: LoadState, why: str) -> None:

@@ -123,7 +123,7 @@ RETURNED = replace(table_with(), returned_columns={"total": BatchSequence(3)})
             [*ALL[:2], column(" t", "string", "total")],
             None,
             "bad_name",
-            "a column name cannot start or end",
+            "the column name ' t' starts or ends with a blank",
         ),
         (
             table_with(masks={"name": {"method": "hash"}}),
