@@ -72,6 +72,7 @@ def test_new_nullable_columns_make_a_new_schema_version(gateway: Gateway) -> Non
         "generation": 1,
         "schema_version": 2,
         "key_columns": ["id"],
+        "left_columns": [],
         "columns": [
             {"name": "id", "type": "int64", "nullable": False},
             {"name": "name", "type": "string", "nullable": True},
