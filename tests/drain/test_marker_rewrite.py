@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
+from app.staging.tables.operations import request_repair
 from app.staging.tables.quarantine_release import release
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
@@ -47,6 +48,12 @@ def ask_for_a_new_marker(engine: sa.Engine) -> None:
     table = current(engine, "t")
     with engine.begin() as connection:
         release(connection, table.name, table.generation, "operator", "damaged by hand", rewrite_marker=True)
+
+
+def ask_for_a_repair(engine: sa.Engine, number: int) -> None:
+    table = current(engine, "t")
+    with engine.begin() as connection:
+        request_repair(connection, table.name, table.generation, FileNumber(number), "operator")
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -98,6 +105,42 @@ def test_no_marker_is_written_where_the_files_are_not_the_ledgers(
     assert "was not written again" in why(engine)
     assert marker.read_text() == "broken"
     assert not sql.value(engine, "SELECT rewrite_marker FROM mirrorgate.tables")
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone"])
+@pytest.mark.parametrize("number", [1, 2], ids=["older", "last"])
+def test_a_damaged_file_whose_repair_is_asked_for_does_not_keep_the_marker_damaged(
+    engine: sa.Engine, landing_zone: Path, marker: Path, cycle: DrainCycle, damage: str, number: int
+) -> None:
+    whole = marker.read_bytes()
+    marker.write_text("broken")
+    file = landing_zone / "t" / file_name(FileNumber(number))
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(b"broken")
+    publish_pending(cycle)
+    ask_for_a_repair(engine, number)
+    ask_for_a_new_marker(engine)
+    publish_pending(cycle)
+    assert current(engine, "t").state is TableState.ACTIVE
+    assert json.loads(marker.read_bytes()) == json.loads(whole)
+    assert landed_keys(landing_zone, "t") == [[1], [2], [3]]
+
+
+def test_no_marker_is_written_where_every_file_waits_for_its_repair(
+    engine: sa.Engine, landing_zone: Path, marker: Path, cycle: DrainCycle
+) -> None:
+    marker.write_text("broken")
+    for number in (1, 2):
+        (landing_zone / "t" / file_name(FileNumber(number))).write_bytes(b"another gateway's")
+        ask_for_a_repair(engine, number)
+    publish_pending(cycle)
+    ask_for_a_new_marker(engine)
+    publish_pending(cycle)
+    assert "none proves the owner" in why(engine)
+    assert marker.read_text() == "broken"
+    assert (landing_zone / "t" / LAST).read_bytes() == b"another gateway's"
 
 
 def test_a_marker_of_somebody_else_is_never_replaced_and_the_reason_names_whose_it_is(

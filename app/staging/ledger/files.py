@@ -104,6 +104,11 @@ SELECT_TO_REPAIR = sa.text(f"""
     WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :limit""")  # noqa: S608  # constant text
 """List the files of a table that an operator asked to repair."""
 
+SELECT_NUMBERS_TO_REPAIR = sa.text("""
+    SELECT number FROM mirrorgate.landing_files
+    WHERE table_id = :table_id AND generation = :generation AND number > :after AND repair_requested""")
+"""List the numbers, after a number, of the files of a table that an operator asked to repair."""
+
 RECORD_REPAIR = sa.text("""
     UPDATE mirrorgate.landing_files SET repair_requested = false, file_bytes = :file_bytes, file_sha256 = :sha256
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND repair_requested""")
@@ -149,6 +154,12 @@ def files_to_repair(connection: sa.Connection, table: Table, *, limit: int) -> l
     """Return at most `limit` published files that an operator asked to write again, in order."""
     keys = {"table_id": table.table_id, "generation": table.generation, "limit": limit}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_TO_REPAIR, keys)]
+
+
+def numbers_to_repair(connection: sa.Connection, table: Table, *, after: FileNumber) -> frozenset[FileNumber]:
+    """Return the numbers after `after` of the published files that an operator asked to write again."""
+    keys = {"table_id": table.table_id, "generation": table.generation, "after": after}
+    return frozenset(FileNumber(number) for number in connection.execute(SELECT_NUMBERS_TO_REPAIR, keys).scalars())
 
 
 def tables_to_repair(connection: sa.Connection, table_ids: Collection[TableId]) -> set[TableId]:
