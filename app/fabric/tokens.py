@@ -4,15 +4,14 @@ The audience is Fabric's API, not storage. A token that the API rejects is asked
 because the SDK keeps a token until it ends.
 """
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.extras import is_installed
+from app.observability.quiet_logger import errors_only
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
@@ -54,7 +53,7 @@ class FabricTokens:
         if self._credential is None:
             self._credential = self._make()
         try:
-            with _quietly():
+            with errors_only("azure.identity"):
                 return self._credential.get_token(self._scope)
         except ClientAuthenticationError as error:
             reason = next(iter(str(error.message).splitlines()), "no credential")
@@ -80,18 +79,6 @@ def require_azure() -> None:
             "Fabric's API needs a package that is not installed: azure-identity",
             remedy="Install the extra `mirrorgate[onelake]`.",
         )
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep the SDK from logging a warning for each credential that is missing."""
-    logger = logging.getLogger("azure.identity")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _default_credential() -> "TokenCredential":

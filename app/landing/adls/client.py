@@ -5,7 +5,6 @@ was lost, and report that the source is missing (decision 0007). Its errors beco
 `TransientStorageError`.
 """
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from azure.storage.filedatalake import PathProperties as ListedPath
 from app.errors import Code, Misconfigured
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.retries import StorageRejected, TransientStorageError
+from app.observability.quiet_logger import errors_only
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ def require_credential(options: StorageOptions, environment: Mapping[str, str] =
 
 def _finds_identity() -> bool:
     """Return whether a managed identity, a workload identity or a developer's login answers on this machine."""
-    with _quietly(), DefaultAzureCredential() as chain:
+    with errors_only("azure.identity"), DefaultAzureCredential() as chain:
         for credential in chain.credentials:
             try:
                 cast("TokenCredential", credential).get_token(_SCOPE)
@@ -69,18 +69,6 @@ def _finds_identity() -> bool:
                 return True
             return True
     return False
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep the SDK from logging a warning for each missing credential within the block."""
-    logger = logging.getLogger("azure.identity")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _no_credential(why: str) -> Misconfigured:
