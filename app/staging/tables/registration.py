@@ -20,8 +20,9 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
+from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import discard_row_images
-from app.staging.batches.sequence_lock import lock_counters
+from app.staging.batches.sequence_lock import Counters, lock_counters
 from app.staging.connection.database import installation_id
 from app.staging.ledger.metadata_chain import append_block
 from app.staging.tables.registry import find_table, find_table_by_id, find_table_id
@@ -80,8 +81,8 @@ def register_table(
     chain gets each new schema version before any of its data.
 
     A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
-    `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name`, `old_row_images`, or `no_row_images` if deletes are
-    to be flagged and rows have no image.
+    `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name`, `old_row_images`, `load_open` if a load needs the row
+    images, or `no_row_images` if deletes are to be flagged and rows have no image.
     """
     if wanted is not None:
         created = _create(connection, name, wanted, options, given, marker_first)
@@ -172,22 +173,24 @@ def _change(
     given: Collection[str] | None,
     marker_first: bool,
 ) -> Registration:
-    table, last_sequence = _lock(connection, name, options or DEFAULT_OPTIONS)
+    table, counters = _lock(connection, name, options or DEFAULT_OPTIONS)
     names_sources = options is not None and (given is None or "sources" in given)
     if options is None:
         options = table.options
     elif given is not None:
         options = options.over(table.options, given)
     options.check_change(table.options)
+    if table.options.keeps_images and not options.keeps_images:
+        _check_no_open_load(connection, counters)
     declared = table.schema if wanted is None else options.declared(wanted)
     bare = table.schema.bare and options.initial_load is InitialLoad.WITHOUT_MARKER
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
     check_values(options, schema)
     schema = with_landing(schema, options, table.schema)
-    if last_sequence:
+    if counters.last_sequence:
         _check_new_keys(table.schema, schema)
-    stays = _column_stays(table, schema, None if wanted is None else declared, options, last_sequence)
+    stays = _column_stays(table, schema, None if wanted is None else declared, options, counters.last_sequence)
     check_filter_stays(options.filter, {column for column, since in stays.items() if since is None})
     outcome = RegistrationOutcome.UNCHANGED
     any_letter_case = table.any_letter_case and not names_sources
@@ -203,8 +206,8 @@ def _change(
     return Registration(_must_find(connection, name), outcome, before=table)
 
 
-def _lock(connection: sa.Connection, name: TableName, options: TableOptions) -> tuple[Table, BatchSequence]:
-    """Lock a table, and those that may lose a source to it; return it with its last batch sequence."""
+def _lock(connection: sa.Connection, name: TableName, options: TableOptions) -> tuple[Table, Counters]:
+    """Lock a table, and those that may lose a source to it; return it with its counters."""
     if options.sources:
         lock_routing(connection)
     own = find_table_id(connection, name)
@@ -214,7 +217,19 @@ def _lock(connection: sa.Connection, name: TableName, options: TableOptions) -> 
     table = _must_find(connection, name)
     if not table.state.accepts_changes:
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-    return table, counters[table.table_id].last_sequence
+    return table, counters[table.table_id]
+
+
+def _check_no_open_load(connection: sa.Connection, counters: Counters) -> None:
+    """Raise RejectedInput `load_open` if a load still needs the row images, to tell which rows it has not seen."""
+    for load in find_loads(connection, [counters.open_load] if counters.open_load else []):
+        if not load.state.has_ended:
+            raise RejectedInput(
+                Code.LOAD_OPEN,
+                f"the open load {load.load_id} needs the row images",
+                remedy="Complete the load, or abort it with DELETE /v1/tables/{table}/loads/{load}. Then change the "
+                "option.",
+            )
 
 
 def _set_rules(

@@ -1,12 +1,15 @@
-"""The metric of ended load sessions counts each once, and none that a drain ended."""
+"""How loads end: each counted once, unless a drain ended it, and no table loses its row images before."""
 
+import pytest
 import sqlalchemy as sa
 from prometheus_client import REGISTRY
 
 from app.domain.loads.load_mode import LoadMode
 from app.domain.loads.load_session import LoadId, LoadState
 from app.domain.model.table_options import RowImages, TableOptions
+from app.errors import Code, RejectedInput
 from app.staging.loads.sessions import abort_load, begin_load, end_stale_loads
+from app.staging.tables.registration import register_table
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
@@ -33,3 +36,21 @@ def test_a_load_that_a_drain_ends_is_not_counted_as_ended_by_a_request(engine: s
         for _ in range(2):
             assert abort_load(connection, table.name, IDS[1], "sender").state is LoadState.ABORTED
     assert ended_by_requests() == before + 1
+
+
+def test_a_table_keeps_its_row_images_until_its_load_has_ended(engine: sa.Engine) -> None:
+    table = registered(engine, "t", schema_of({"id": "int32"}, ["id"]), TableOptions(row_images=RowImages.ON))
+    for at, end in enumerate(("abort", "expiry")):
+        with engine.begin() as connection:
+            begin_load(connection, table.name, IDS[at], LoadMode.FULL, 60.0, "sender")
+        with pytest.raises(RejectedInput) as rejected, engine.begin() as connection:
+            register_table(connection, table.name, None, TableOptions())
+        assert (rejected.value.code, IDS[at] in str(rejected.value)) == (Code.LOAD_OPEN, True)
+        with engine.begin() as connection:
+            if end == "abort":
+                abort_load(connection, table.name, IDS[at], "sender")
+            else:
+                connection.execute(sa.text("UPDATE mirrorgate.loads SET expires_at = clock_timestamp()"))
+        for kept in (RowImages.OFF, RowImages.ON):
+            with engine.begin() as connection:
+                register_table(connection, table.name, None, TableOptions(row_images=kept))
