@@ -24,6 +24,7 @@ from app.cli.mirror.history import history
 from app.cli.mirror.query import query
 from app.cli.mirror.run import run as run_mirror
 from app.cli.mirror.status import mirror_status
+from app.cli.misplaced_command import GroupWithHints
 from app.cli.send.command import send
 from app.cli.status import status
 from app.cli.tables import (
@@ -48,6 +49,7 @@ _TO_ADMINISTER: Final = "Administration"
 
 app = typer.Typer(
     name="mirrorgate",
+    cls=GroupWithHints,
     no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,

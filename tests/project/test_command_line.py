@@ -36,6 +36,18 @@ def test_a_short_flag_asks_for_help(command: list[str]) -> None:
     assert "Usage: " in answer.output
 
 
+@pytest.mark.parametrize(
+    ("wanted", "places"),
+    [("check", ["'tables check'"]), ("history", ["'mirror history'"]), ("show", ["'tables show'", "'layouts show'"])],
+)
+def test_a_command_of_a_group_is_named_where_it_is_missing(wanted: str, places: list[str]) -> None:
+    answer = RUNNER.invoke(app, [wanted, "sales.orders"])
+    said = " ".join(re.sub("[│╭╮╰╯─]", " ", answer.output).split())
+    assert answer.exit_code == 2
+    assert f"No such command '{wanted}'. Did you mean " in said
+    assert all(place in said for place in places)
+
+
 def test_a_key_is_made_without_a_gateway() -> None:
     made = {RUNNER.invoke(app, ["keys", "generate"]).output.strip() for _ in range(2)}
     assert len({ApiKey.parse(key).key_id for key in made}) == 2

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ MIN_DOCSTRING_LINES: Final = 3
 ROOTS: Final = ("app", "spark_jobs", "benchmarks", "tests", "tools", "demo", "examples", "docker", "migrations")
 GROWS_BY_DESIGN: Final = frozenset({"migrations/versions"})
 """Folders that gain a module with each version."""
+
+TOP_FOLDERS: Final = {*ROOTS, "deploy", "docs", "openapi", "requirements", ".ci", ".devcontainer", ".github"}
 
 _ANOTHER_WORD_FOR_A_LIMIT: Final = re.compile(
     r"_?(MOST|LONGEST|LARGEST|FEWEST|FEW|MANY|LEAST|SHORTEST|SMALLEST)(_[A-Z0-9_]+)?"
@@ -45,6 +48,17 @@ def docstring_lines(package: Path) -> int:
 
 def reject(offenders: set[str]) -> None:
     assert not offenders, "\n".join(["", *sorted(offenders)])
+
+
+def committed(*options: str) -> list[str]:
+    listed = subprocess.run(["git", "ls-files", *options], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="only a clone tells what is committed")
+def test_nothing_that_a_run_leaves_behind_is_committed() -> None:
+    ignored = set(committed("--cached", "--ignored", "--exclude-standard"))
+    reject(ignored | {name.split("/")[0] for name in committed() if "/" in name} - TOP_FOLDERS)
 
 
 @pytest.mark.parametrize("root", ROOTS)
