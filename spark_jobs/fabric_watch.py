@@ -1,6 +1,6 @@
 """Asks Fabric's API for the state of the mirrored database and its tables, and stores it for operators.
 
-It exists because the landing zone does not show that nobody reads it: a paused capacity and a failed table stop
+It exists because the landing zone does not show whether Fabric reads it: a paused capacity and a failed table stop
 mirroring silently. One drain asks at a time. Invariant: nothing that Fabric's API does or fails to do reaches the
 publication of files.
 """
@@ -140,7 +140,7 @@ def watch_fabric(engine: Engine, settings: Settings, stopping: threading.Event) 
 
 
 def ask_fabric(engine: Engine, settings: Settings) -> None:
-    """Ask once, if a question is due; a failure is logged and raised to nobody."""
+    """Ask once, if a question is due; a failure is logged, not raised."""
     try:
         if (watcher := fabric_watcher(engine, settings)) is not None:
             with closing(watcher):

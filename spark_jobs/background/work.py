@@ -1,4 +1,4 @@
-"""Long work on tables in a thread of its own, beside the drain's loop, which goes on publishing them.
+"""Long work on tables in a thread of its own, beside the drain's loop, which continues to publish them.
 
 One thread takes one table at a time; the next waits. Nothing here is durable: the database says which work is due, and
 the loop starts it again until it has ended.

@@ -1,7 +1,7 @@
 """One attempt to rebuild a table, or to find out how a rebuild would go.
 
-The attempt begins anew: it reads one snapshot of the row images, so nothing of an attempt that died is needed. Until
-the switch the present generation goes on as if nothing happened; the switch is one transaction.
+Each attempt starts from the beginning: it reads one snapshot of the row images, so nothing of an attempt that died is
+needed. Until the switch the present generation is published as before; the switch is one transaction.
 """
 
 import time
@@ -132,8 +132,8 @@ class RebuildRun:
     def _switch(self, rebuild: Rebuild, parts: int) -> None:
         """Correct what changed while the images were copied, and switch; fail if that is not possible.
 
-        Raises AttemptIsOver: another attempt goes on with the copies, and this one must change none of them, or one of
-        the parts is not there, because it was left out for another attempt or Postgres has lost it.
+        Raises AttemptIsOver: another attempt continues with the copies, and this one must change none of them, or one
+        of the parts is not there, because it was left out for another attempt or Postgres has lost it.
         """
         try:
             self._correct(rebuild, parts)

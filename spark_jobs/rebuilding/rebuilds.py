@@ -10,7 +10,7 @@ from spark_jobs.steps.context import DrainContext
 
 
 class Rebuilds(BackgroundWork):
-    """The rebuilds of one drain. The next drain begins each of them anew."""
+    """The rebuilds of one drain. The next drain begins each of them again."""
 
     def __init__(self, context: DrainContext, builder: FileBuilder) -> None:
         """Start no thread yet."""

@@ -38,12 +38,13 @@ class Terminal:
     capsys: pytest.CaptureFixture[str]
 
     def run(self, *arguments: object) -> Ended:
-        self.capsys.readouterr()
         connection = ["--url", self.address, "--key", ADMIN_KEY]
         self.monkeypatch.setattr("sys.argv", ["mirrorgate", *map(str, arguments), *connection])
-        with capture_logs(), pytest.raises(SystemExit) as ended:  # the API logs to the same standard output
-            cli.main()
-        output, errors = self.capsys.readouterr()
+        with capture_logs():  # the API logs to the same standard output
+            self.capsys.readouterr()
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+            output, errors = self.capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return Ended(ended.value.code, output, errors)
 

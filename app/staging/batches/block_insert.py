@@ -30,7 +30,7 @@ _INSERT: Final = """
     RETURNING CAST(pg_current_xact_id() AS text), staged_at"""
 
 INSERT_BLOCK: Final = f"WITH {_INSERT}"
-"""Insert one block and its payload into a generation that nobody reads yet."""
+"""Insert one block and its payload into a generation that is not read yet."""
 
 STAGE_BLOCK: Final = f"""
     WITH counted AS (

@@ -259,7 +259,7 @@ def end_check(
 
 
 def fail_rebuild(connection: sa.Connection, rebuild: Rebuild, findings: Sequence[Finding], detail: str) -> None:
-    """Give a rebuild up and discard its copies; the table goes on in its present generation.
+    """Give a rebuild up and discard its copies; the table stays in its present generation.
 
     An attempt that is over changes nothing: the copies, or the table itself by now, are those of another one.
     A process that dies before the commit leaves the rebuild to the next attempt, which comes to the same end.
