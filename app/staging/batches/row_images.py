@@ -42,14 +42,14 @@ _ON_CONFLICT: Final = """
 UPSERT_ROW_IMAGES: Final = f"{_INSERT}{_ON_CONFLICT}"
 """Store row images."""
 
-_HAS_ANY: Final = """
+SELECT_HAS_ANY: Final = """
         SELECT count(*) > 0 FROM mirrorgate.row_images
-        WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY"""
+        WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
 """Tell whether one of some keys has a row image."""
 
 INSERT_OR_UPSERT_ROW_IMAGES: Final = f"""
     WITH present AS MATERIALIZED (
-        SELECT CASE WHEN ({_HAS_ANY}(%(sample)b)) THEN true ELSE ({_HAS_ANY}(%(keys)b)) END AS has_any),
+        SELECT CASE WHEN ({SELECT_HAS_ANY.replace("keys", "sample")}) THEN true ELSE ({SELECT_HAS_ANY}) END AS has_any),
     inserted AS ({_INSERT} WHERE NOT (SELECT has_any FROM present))
     {_INSERT} WHERE (SELECT has_any FROM present){_ON_CONFLICT}"""  # noqa: S608  # constant text
 """Store row images, under the sequence lock: by a plain INSERT if none of the keys has one, and else by an upsert.

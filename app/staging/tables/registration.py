@@ -191,7 +191,8 @@ def _change(
     if counters.last_sequence:
         _check_new_keys(table.schema, schema)
     stays = _column_stays(table, schema, None if wanted is None else declared, options, counters.last_sequence)
-    check_filter_stays(options.filter, {column for column, since in stays.items() if since is None})
+    left = {column for column, since in stays.items() if since is None}
+    check_filter_stays(options.filter, left - (table.left_columns if options.filter == table.options.filter else set()))
     outcome = RegistrationOutcome.UNCHANGED
     any_letter_case = table.any_letter_case and not names_sources
     present_stays = {**table.returned_columns, **dict.fromkeys(table.left_columns)}

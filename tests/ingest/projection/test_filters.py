@@ -21,6 +21,7 @@ from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from app.ingest import RowOperation, perform_dry_run, rows_json
 from tests.support.ingest_harness import IngestHarness
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.changes import shaped
 from tests.support.samples.messages import arcion, data, metadata
@@ -200,3 +201,17 @@ def test_a_column_that_a_filter_compares_cannot_leave_the_source(harness: Ingest
     with rejected() as rejection:
         harness.put("S.T", filter={"column": "total", "op": "is_null"})
     assert rejection.places == [(Code.BAD_OPTION, None, "/options/filter/column", None)]
+
+
+def test_a_table_whose_filtered_column_left_under_an_older_version_still_evolves(harness: IngestHarness) -> None:
+    harness.put("S.T", SCHEMA)
+    narrow = schema_of({"id": "int64", "city": "string"}, ["id"], ["id"])
+    harness.put("S.T", narrow)
+    found = {"column": "total", "op": "is_null"}
+    stored = "UPDATE mirrorgate.tables SET options = options || CAST(:options AS jsonb), revision = revision + 1"
+    sql.run(harness.engine, stored, options=json.dumps({"filter": found}))
+    wider = schema_of({"id": "int64", "city": "string", "note": "string"}, ["id"], ["id"])
+    assert harness.put("S.T", wider, filter=found).table.left_columns == {"total", "at"}
+    with rejected() as rejection:
+        harness.put("S.T", narrow, filter={"all": [found, ROME]})
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/filter/all/0/column", None)]

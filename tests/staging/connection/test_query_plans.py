@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.local.embedded import PrivatePostgres
 from app.staging.batches.block_insert import STAGE_BLOCKS
 from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
-from app.staging.batches.row_images import SELECT_PRESENT_KEYS, SELECT_ROW_IMAGES
+from app.staging.batches.row_images import SELECT_HAS_ANY, SELECT_PRESENT_KEYS, SELECT_ROW_IMAGES
 from app.staging.batches.source_positions import SELECT_POSITIONS
 from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
 from app.staging.connection.database import open_engine
@@ -27,8 +27,9 @@ from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 from tests.support.samples.schemas import schema_of
 
-READ_IMAGES, READ_PRESENT = (
-    sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", statement)) for statement in (SELECT_ROW_IMAGES, SELECT_PRESENT_KEYS)
+READ_IMAGES, READ_PRESENT, FIND_ANY = (
+    sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", statement))
+    for statement in (SELECT_ROW_IMAGES, SELECT_PRESENT_KEYS, SELECT_HAS_ANY)
 )
 BATCHES = 5_000
 LIFE = {"table_ids": [1], "generations": [1]}
@@ -160,6 +161,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_POSITIONS, {"tasks": ["task"]}, 1),
         (READ_IMAGES, {"keys": [b"1", b"20", b"none"], "max_bytes": 2**20}, 2),
         (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
+        (FIND_ANY, {"keys": [b"1", b"20", b"none"]}, 2),
         (SELECT_NEXT, {"after": 0, "limit": 2}, 2),
         (SELECT_WAITING, {"table_ids": [1]}, 5),
         (SELECT_PROGRESS, {"table_ids": [1]}, 1),
@@ -193,6 +195,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         "the positions of a table",
         "some row images",
         "which row images there are",
+        "whether there is one of some row images",
         "the next waiting dead letters",
         "how many dead letters wait",
         "how far a table is mirrored",
