@@ -53,6 +53,8 @@ class Gateway:
     """Set after a commit that the drain should publish soon."""
     check_places: Places = field(default_factory=partial(Places, MAX_CHECKS, CHECK_SECONDS))
     """Of comparisons with sources, which read whole tables."""
+    was_ready: threading.Event = field(default_factory=threading.Event)
+    """Set once `/readyz` has answered 200."""
     input_limits: InputLimits = field(init=False)
     """The limits for the messages of one request."""
 

@@ -33,15 +33,16 @@ UP_TO_DATE = "every table is hashed under the gateway's present secret"
 ROW = {"id": 1, "mail": "ada@example.com"}
 
 
+def with_former_secret(database_url: str) -> Settings:
+    return Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mask_secret=SecretStr(FORMER))
+
+
 @pytest.fixture
 def gateways(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Gateway, Gateway]]:
     """Give an API with the former secret, in this process, and one with the present secret in its own."""
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(
-        database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mask_secret=SecretStr(FORMER)
-    )
     with (
-        served(settings) as former,
+        served(with_former_secret(database_url)) as former,
         api_process(database_url, ADMIN_KEY, MASK_SECRET=PRESENT) as (_, present),
         Gateway.at(former, ADMIN_KEY) as of_former,
         Gateway.at(present, ADMIN_KEY) as of_present,
@@ -74,6 +75,7 @@ def test_a_table_is_hashed_under_one_secret_until_it_is_recreated_under_another(
     gateways: tuple[Gateway, Gateway], engine: sa.Engine, database_url: str, new_drain: NewDrain
 ) -> None:
     former, present = gateways
+    wait_for_masks(gateways, (200, "ok"), (200, "ok"))
     former.register("t", COLUMNS, ["id"], **HASHED).raise_for_status()
     former.register("plain", COLUMNS, ["id"]).raise_for_status()
 
@@ -88,7 +90,7 @@ def test_a_table_is_hashed_under_one_secret_until_it_is_recreated_under_another(
         assert "secret of hashed" not in str(details)
     present.rows("plain", ROW).raise_for_status()
     former.rows("t", ROW).raise_for_status()
-    wait_for_masks(gateways, (200, "ok"), (503, WRONG))
+    wait_for_masks(gateways, (200, "ok"), (200, WRONG))
     assert found_by_doctor(database_url) == {"mask_secret": WRONG, "mask_secret_tables": UP_TO_DATE}
     changed = mirrorgate(database_url, PRESENT, "mask-secret", "change", "--json")
     assert json.loads(changed.stdout) == {"recreate": ["t"]}
@@ -101,7 +103,9 @@ def test_a_table_is_hashed_under_one_secret_until_it_is_recreated_under_another(
     publish_pending(new_drain())
     present.rows("t", ROW).raise_for_status()
     problem(former.rows("t", ROW), 503, "mask_secret_differs")
-    wait_for_masks(gateways, (503, WRONG), (200, "ok"))
+    wait_for_masks(gateways, (200, WRONG), (200, "ok"))
+    with served(with_former_secret(database_url)) as address, Gateway.at(address, ADMIN_KEY) as late:
+        wait_for_masks((late, present), (503, WRONG), (200, "ok"))
     payload = "SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :table_id AND generation = 2"
     [(stored,)] = sql.rows(engine, payload, table_id=current(engine, "t").table_id)
     assert hmac.digest(PRESENT.encode(), b"ada@example.com", sha256).hex().encode() in bytes(stored)

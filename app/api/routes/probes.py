@@ -12,7 +12,7 @@ from fastapi import APIRouter, Response
 
 from app.api.gateway import Gateway, GatewayDep
 from app.api.schemas.probes import GatewayStatusModel, HealthModel, ReadinessModel, WriterModel
-from app.domain.preflight.readiness import OK, GatewayFacts, judge_backlog, judge_gateway, judge_writer
+from app.domain.preflight.readiness import OK, GatewayFacts, is_ready, judge_backlog, judge_gateway, judge_writer
 from app.errors import MirrorgateError
 from app.staging.connection.database import answer_within, translated_errors
 from app.staging.tables.gateway_status import gateway_facts
@@ -45,7 +45,8 @@ async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
     """Report what the writer of this process does.
 
     It checks the last commit, the oldest waiting request, whether Postgres answers and accepts writes, and whether this
-    process has the secret of tables with hashed columns. The drain is not checked; see `/statusz`.
+    process has the secret of tables with hashed columns; without it only a process that was never ready is not ready.
+    The drain is not checked; see `/statusz`.
     """
     loop = asyncio.get_running_loop()
     answer = await loop.run_in_executor(gateway.probe_threads, _readiness, gateway)
@@ -85,8 +86,11 @@ def _readiness(gateway: Gateway) -> ReadinessModel:
         "writer": writer,
         "masks": OK if trouble is not None else _judge_masks(gateway),
     }
+    ready = is_ready(parts, gateway.was_ready.is_set())
+    if ready:
+        gateway.was_ready.set()
     return ReadinessModel(
-        ready=_all_ok(parts),
+        ready=ready,
         parts=parts,
         writer=WriterModel(
             waiting_requests=state.waiting_requests,
@@ -122,7 +126,7 @@ def _gateway_status(gateway: Gateway) -> GatewayStatusModel:
     share = gateway.ingest.backlog.fullest_share() if gateway.ingest.backlog is not None else 0.0
     parts = {**readiness.parts, **others, "backlog": judge_backlog(share)}
     return GatewayStatusModel(
-        ready=_all_ok(parts),
+        ready=all(state == OK for state in parts.values()),
         parts=parts,
         writer=readiness.writer,
         drains=facts.drains if facts else None,
@@ -139,7 +143,3 @@ def _query_facts(gateway: Gateway) -> GatewayFacts | None:
             return gateway_facts(connection)
     except MirrorgateError:
         return None
-
-
-def _all_ok(parts: dict[str, str]) -> bool:
-    return all(state == OK for state in parts.values())

@@ -40,6 +40,15 @@ class GatewayFacts:
     """The same of the drain whose clock is furthest away."""
 
 
+def is_ready(parts: Mapping[str, str], was_ready: bool) -> bool:
+    """Return true if an API process can accept changes.
+
+    Another mask secret keeps a process from its first traffic, so that a wrong rollout ends. It takes no process out of
+    traffic: tables without hashed columns are served, and all processes may lack the secret of one table.
+    """
+    return all(state == OK or (part == "masks" and was_ready) for part, state in parts.items())
+
+
 def judge_writer(
     *, failure: str | None, failed_seconds: float | None, oldest_seconds: float | None, limit_seconds: float
 ) -> str:
