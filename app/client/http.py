@@ -100,7 +100,8 @@ class GatewayClient:
 
     def post(self, path: str, content: Any, *, answer_seconds: float = ANSWER_SECONDS, **parameters: Any) -> Any:
         """Send POST with a JSON body; return the JSON of the answer, which may take `answer_seconds`."""
-        return self._call("POST", path, json=content, params=parameters, timeout=answer_seconds)
+        timeout = httpx.Timeout(ANSWER_SECONDS, read=answer_seconds)
+        return self._call("POST", path, json=content, params=parameters, timeout=timeout)
 
     def patch(self, path: str, content: Any) -> Any:
         """Send PATCH with a JSON body; return the JSON of the answer."""

@@ -136,17 +136,21 @@ def groups(buckets: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[st
 
 
 def parts(rows: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Mapping[str, int]]]:
-    """Yield the rows of a group in bodies of at most MAX_BODY_BYTES, without buckets that are larger alone."""
+    """Yield the rows of a group in requests of at most MAX_ROWS and MAX_BODY_BYTES.
+
+    A bucket that is larger alone is left out. The source may have more rows now than when the group was chosen.
+    """
     part: dict[str, Mapping[str, int]] = {}
-    size = 0
+    count, size = 0, 0
     for bucket, of_bucket in rows.items():
         more = len(json.dumps(of_bucket, ensure_ascii=False).encode())
         if more > MAX_BODY_BYTES or len(of_bucket) > MAX_ROWS:
             continue
-        if size + more > MAX_BODY_BYTES:
+        if count + len(of_bucket) > MAX_ROWS or size + more > MAX_BODY_BYTES:
             yield part
-            part, size = {}, 0
+            part, count, size = {}, 0, 0
         part[bucket] = of_bucket
+        count += len(of_bucket)
         size += more
     if part:
         yield part

@@ -13,9 +13,11 @@ from deltalake import write_deltalake
 from pydantic import SecretStr
 
 from app.api import application
+from app.api.operations import source_checks
 from app.cli.tables import comparison
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
+from app.source.database import SourceDatabase
 from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.api.commands import Terminal
@@ -232,6 +234,26 @@ def test_rows_are_compared_in_several_requests_if_they_do_not_fit_in_one(
     assert (status, found["equal"]) == (1, False)
     assert len(found["keys"]["changed"]) <= 16
     assert found["buckets_not_compared"] > 0
+
+
+def test_a_source_that_grows_between_its_queries_is_compared_in_more_requests(
+    orders: Gateway, source: sa.Engine, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with source.begin() as connection:
+        connection.execute(sa.text("UPDATE shop.orders SET total = 7"))
+    end_transaction, later = SourceDatabase.start_again, [[row(key) for key in range(100, 160)]]
+
+    def insert(database: SourceDatabase) -> None:
+        if later:
+            store(source, *later.pop())
+        end_transaction(database)
+
+    monkeypatch.setattr(SourceDatabase, "start_again", insert)
+    for module in (comparison, source_checks):
+        monkeypatch.setattr(module, "MAX_ROWS", 8)
+    status, found = check(terminal, source, "--digits", 2)
+    assert (status, len(found["keys"]["changed"]), found["buckets_not_compared"]) == (1, 40, 0)
+    assert found["keys"]["missing"]
 
 
 def test_a_source_in_another_encoding_has_the_same_checksums(
