@@ -4,14 +4,16 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
-from app.domain.model.table import Generation, TableState
+from app.domain.model.table import Generation, Table, TableState
 from app.domain.model.table_options import RowImages, TableOptions
+from app.staging.batches.sequence_lock import lock_counters
 from app.staging.images.backfill.progress import BackfillState, find_backfill
 from app.staging.images.backfill.request import request_backfill
 from app.staging.tables.operations import set_publishing
 from spark_jobs.background.work import Stopped
+from spark_jobs.drain_loop import DrainLoop
 from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.gateway_parts import current, dropping, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert
 from tests.support.samples.images import stored_images
@@ -19,6 +21,16 @@ from tests.support.samples.schemas import schema_of
 
 ONE = Generation(1)
 SCHEMA = schema_of({"id": "int64"}, ["id"])
+
+
+def asked(engine: sa.Engine, name: str) -> Table:
+    """Return a paused table with a row, whose backfill is asked for."""
+    table = registered(engine, name, SCHEMA)
+    stage(engine, [typed(table, [insert({"id": 1})])])
+    registered(engine, name, None, TableOptions(row_images=RowImages.ON))
+    with engine.begin() as connection:
+        set_publishing(connection, table.name, ONE, TableState.PAUSED, "operator")
+        return request_backfill(connection, table.name, ONE, "operator")
 
 
 def test_the_drain_gives_images_to_active_and_paused_tables(engine: sa.Engine, new_worker: NewWorker) -> None:
@@ -37,6 +49,23 @@ def test_the_drain_gives_images_to_active_and_paused_tables(engine: sa.Engine, n
     assert not current(engine, "quiet").images_complete
     lags = "SELECT count(*) FROM mirrorgate.table_counters WHERE last_sequence > published_through"
     assert sql.value(engine, lags) == 1
+
+
+def test_a_table_dropped_while_its_backfill_waits_is_not_due_any_more(engine: sa.Engine, new_worker: NewWorker) -> None:
+    busy, dropped = (asked(engine, name) for name in ("busy", "dropped"))
+    worker = new_worker()
+    with engine.begin() as connection:
+        lock_counters(connection, [busy.table_id])
+        for table in (busy, dropped):
+            worker.prepare(table.table_id)
+        dropping(engine, "dropped")
+        assert not current(engine, "dropped").backfill_due
+        worker.prepare(dropped.table_id)
+    worker.wait()
+    end_lease(engine, worker)
+    assert DrainLoop(new_worker(), worker_slots=2).drain_pending() == set()
+    assert current(engine, "busy").images_complete
+    assert sql.value(engine, "SELECT state FROM mirrorgate.tables WHERE name = 'dropped'") == "dropped"
 
 
 def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker: NewWorker) -> None:

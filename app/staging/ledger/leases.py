@@ -71,10 +71,13 @@ LOCK_LEASES = sa.text("""
     WHERE table_id = ANY(:table_ids) ORDER BY table_id FOR UPDATE""")
 """Lock the leases of tables in the order of their ids, and read their epochs."""
 
-IS_BACKFILL_DUE: Final = """EXISTS (
+IS_BACKFILL_DUE: Final = """(t.state NOT IN ('dropping', 'rebuilding', 'dropped') AND EXISTS (
         SELECT FROM mirrorgate.image_backfills i
-        WHERE i.table_id = t.table_id AND i.generation = t.generation AND i.by_drain AND i.state = 'running')"""
-"""Condition on a table `t`: its owner has to carry out a backfill of row images."""
+        WHERE i.table_id = t.table_id AND i.generation = t.generation AND i.by_drain AND i.state = 'running'))"""
+"""Condition on a table `t`: its owner has to carry out a backfill of row images.
+
+A drop ends the need for one without ending the backfill: a drop does not wait for the step that is under way.
+"""
 
 SELECT_DUE = sa.text(f"""
     SELECT t.table_id

@@ -69,8 +69,8 @@ def run_asked(engine: Engine, table_id: TableId, progress: Progress, mirror: Mir
     """
     with translated_errors(), engine.begin() as connection:
         table = find_table_by_id(connection, table_id)
-        asked = None if table is None else find_backfill(connection, table)
-    if table is None or asked is None or not asked.is_due:
+        asked = None if table is None or not table.backfill_due else find_backfill(connection, table)
+    if table is None or asked is None:
         return
     with _failing(engine, table, asked):
         with translated_errors(), engine.begin() as connection:
