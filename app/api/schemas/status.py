@@ -103,7 +103,8 @@ class BackfillModel(Model):
 
     It reads the rows of a Delta version (step `mirror`), deletes images of rows that this no longer has (`older`), and
     reads staged payloads (`payloads`). One with `by_drain` continues after a drain was killed. Another one that is
-    `running` without a change of `updated_at` has lost its process: run `mirrorgate tables backfill-images` again.
+    `running` without a change of `updated_at` has lost its process. Ask the drain for the rest of it (`POST
+    /v1/tables/{table}/row-images/backfill`), or run `mirrorgate tables backfill-images` again.
     """
 
     generation: int
@@ -152,7 +153,7 @@ class TableModel(Model):
     """The open load session, null without one."""
     row_images: RowImagesSizeModel | None
     """Null if the table keeps none."""
-    backfill: BackfillModel | None = Field(description="Null unless row images were backfilled.")
+    backfill: BackfillModel | None = Field(description="Null unless row images of this generation were backfilled.")
     rebuild: RebuildModel | None = Field(description="Null if the table was never rebuilt.")
     dead_letters: WaitingLettersModel
     last_sequence: int

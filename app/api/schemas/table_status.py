@@ -62,7 +62,7 @@ def _status(facts: TableFacts) -> TableModel:
         mirror=None if facts.mirror is None else MirrorModel.of(facts.mirror),
         load=None if facts.load is None else LoadModel.of(facts.load, str(table.name)),
         row_images=None if facts.images is None else RowImagesSizeModel.of(facts.images),
-        backfill=None if facts.backfill is None else BackfillModel.of(facts.backfill),
+        backfill=None if facts.present_backfill is None else BackfillModel.of(facts.present_backfill),
         rebuild=None if facts.rebuild is None else RebuildModel.of(facts.rebuild),
         dead_letters=WaitingLettersModel(
             waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)

@@ -34,7 +34,7 @@ class ScrapeFacts:
     """The drain that has a table's lease."""
     fabric: Mapping[TableId, FabricStatus] = field(default_factory=dict)
     backfills: Mapping[TableId, Backfill] = field(default_factory=dict)
-    """The last backfill of a table's row images."""
+    """The last backfill of row images of a table's present generation."""
     mirrored: Mapping[TableId, MirrorProgress] = field(default_factory=dict)
     loads: Mapping[TableId, LoadSession] = field(default_factory=dict)
     """The open load sessions."""
@@ -56,9 +56,15 @@ def read_facts(connection: Connection, principal: Principal, gateway: Gateway) -
         failing=failing_tables(connection, ids),
         owners=lease_owners(connection, ids),
         fabric=fabric_statuses(connection, ids),
-        backfills=find_backfills(connection, ids),
+        backfills=_present_backfills(connection, tables),
         mirrored=mirror_progress(connection, ids),
         loads=open_loads(connection, ids),
         total_share=None if backlog is None else backlog.total_share(),
         shares={} if backlog is None else {table.table_id: backlog.share_of(table) for table in tables},
     )
+
+
+def _present_backfills(connection: Connection, tables: Sequence[Table]) -> dict[TableId, Backfill]:
+    found = find_backfills(connection, [table.table_id for table in tables])
+    generations = {table.table_id: table.generation for table in tables}
+    return {table_id: one for table_id, one in found.items() if one.generation == generations[table_id]}

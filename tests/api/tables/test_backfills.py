@@ -8,8 +8,10 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.staging.images.backfill.progress import Backfill
 from app.staging.images.backfill.run import backfill_images
+from app.staging.tables.drop_completion import finish_drop
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
+from tests.support.postgres.ledger import claim_by
 
 ORDERS = TableName.parse("orders")
 BACKFILL = "/v1/tables/orders/row-images/backfill"
@@ -77,6 +79,22 @@ def test_a_command_that_runs_is_replaced_by_the_drain(late: Gateway, api_engine:
         backfill_images(api_engine, ORDERS, die)
     assert late.status("orders")["backfill"]["by_drain"] is False
     assert late.post(BACKFILL, params=AT).json()["backfill"]["by_drain"] is True
+
+
+def test_a_backfill_that_ran_in_a_former_generation_is_neither_shown_nor_cancelled(
+    late: Gateway, api_engine: sa.Engine
+) -> None:
+    late.post(BACKFILL, params=AT).raise_for_status()
+    late.post("/v1/tables/orders/recreate", params=AT).raise_for_status()
+    table = current(api_engine, "orders")
+    _, epoch = claim_by(api_engine, table.table_id)
+    with api_engine.begin() as connection:
+        finish_drop(connection, table, epoch, marker_first=False)
+    assert late.status("orders")["backfill"] is None
+    assert 'mirrorgate_image_backfill_state{state="running"' not in late.get("/metrics").text
+    late.delete(BACKFILL, params={"generation": 2}).raise_for_status()
+    recorded = late.get("/v1/tables/orders/events").json()["events"]
+    assert "backfill cancelled" not in [event["action"] for event in recorded]
 
 
 def test_what_cannot_be_backfilled_is_rejected_at_once(late: Gateway) -> None:

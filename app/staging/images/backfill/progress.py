@@ -54,9 +54,9 @@ NOTE_DETAIL = sa.text("""
 END_BACKFILL = sa.text("""
     UPDATE mirrorgate.image_backfills
     SET state = :state, detail = :detail, updated_at = clock_timestamp(), finished_at = clock_timestamp()
-    WHERE table_id = :table_id AND state = 'running' AND attempt = coalesce(:attempt, attempt)
-      AND started_at = coalesce(:started_at, started_at)""")
-"""End a running backfill, of a certain attempt or of any."""
+    WHERE table_id = :table_id AND generation = :generation AND state = 'running'
+      AND attempt = coalesce(:attempt, attempt) AND started_at = coalesce(:started_at, started_at)""")
+"""End a running backfill of a generation, of a certain attempt or of any."""
 
 
 class BackfillState(StrEnum):
@@ -211,23 +211,28 @@ def end_backfill(
     connection: sa.Connection, backfill: Backfill, state: BackfillState, detail: str | None = None
 ) -> bool:
     """End an attempt, and return whether this did; nothing happens if it is over already."""
-    return _end(connection, backfill.table_id, backfill, state, detail)
+    return _end(connection, backfill, backfill, state, detail)
 
 
 def cancel_backfill(connection: sa.Connection, table: Table) -> bool:
-    """Cancel the running backfill of a table, and return whether there was one.
+    """Cancel the running backfill of a table's present generation, and return whether there was one.
 
     The process that runs it stops at its next step. The images that it has written stay, and count as incomplete.
     """
     lock_counters(connection, [table.table_id])
-    return _end(connection, table.table_id, None, BackfillState.CANCELLED, None)
+    return _end(connection, table, None, BackfillState.CANCELLED, None)
 
 
 def _end(
-    connection: sa.Connection, table_id: TableId, attempt: Backfill | None, state: BackfillState, detail: str | None
+    connection: sa.Connection,
+    life: Table | Backfill,
+    attempt: Backfill | None,
+    state: BackfillState,
+    detail: str | None,
 ) -> bool:
     ended = {
-        "table_id": table_id,
+        "table_id": life.table_id,
+        "generation": life.generation,
         "attempt": attempt and attempt.attempt,
         "started_at": attempt and attempt.started_at,
         "state": state,
