@@ -67,15 +67,15 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Records the secret of a table with hashed columns when these are declared, and when it is recreated.
+-- Records the secret of a table with hashed columns when the first is declared, and when it is recreated.
 CREATE FUNCTION mirrorgate.note_mask_fingerprint() RETURNS trigger
     LANGUAGE plpgsql
     AS $_$
 BEGIN
-    IF NOT jsonb_path_exists(NEW.options, '$.masks.*.method ? (@ == "hash")') THEN
+    IF NEW.generation <> OLD.generation AND OLD.drop_plan ->> 'action' = 'recreate' THEN
         NEW.mask_fingerprint := NULL;
-    ELSIF TG_OP = 'INSERT' OR OLD.mask_fingerprint IS NULL
-            OR (NEW.generation <> OLD.generation AND OLD.drop_plan ->> 'action' = 'recreate') THEN
+    END IF;
+    IF NEW.mask_fingerprint IS NULL AND jsonb_path_exists(NEW.options, '$.masks.*.method ? (@ == "hash")') THEN
         NEW.mask_fingerprint := (SELECT mask_fingerprint FROM mirrorgate.installation);
     END IF;
     RETURN NEW;
@@ -150,7 +150,7 @@ CREATE TABLE mirrorgate.tables (
     images_complete boolean DEFAULT true NOT NULL,
     -- Whether a rebuild or its dry run is copying row images; batches then note the rows that they change.
     rebuild_due boolean DEFAULT false NOT NULL,
-    -- Fingerprint of the secret that this generation is hashed under; null without a hashed column.
+    -- Fingerprint of the secret that this generation is hashed under; null if it never had a hashed column.
     mask_fingerprint bytea,
     CONSTRAINT tables_pkey PRIMARY KEY (table_id),
     CONSTRAINT dropping_has_a_plan CHECK (((state = ANY (ARRAY['dropping'::text, 'rebuilding'::text])) = (drop_plan IS NOT NULL))),

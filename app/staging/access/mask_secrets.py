@@ -1,8 +1,9 @@
 """The fingerprints of the secret for hashed columns: the gateway's present one, and that of each table.
 
 Invariant: all rows of a generation are hashed under one secret. A trigger of the database gives a table with hashed
-columns the present fingerprint when they are declared and when it is recreated, and keeps it otherwise; a process with
-another secret rejects what it would hash.
+columns the present fingerprint when the first is declared and when it is recreated. Otherwise the table keeps its own,
+also when the masks are removed, because the files keep the hashes. A process with another secret rejects what it would
+hash.
 """
 
 import secrets
@@ -23,9 +24,11 @@ CHANGE_FINGERPRINT = sa.text("UPDATE mirrorgate.installation SET mask_fingerprin
 """Record another secret for new tables and generations."""
 
 SELECT_HASHED_TABLES = sa.text("""
-    SELECT t.name, t.mask_fingerprint FROM mirrorgate.tables t
-    WHERE t.mask_fingerprint IS NOT NULL AND t.state <> 'dropped' ORDER BY t.name""")
-"""List the live tables with hashed columns."""
+    SELECT name, mask_fingerprint FROM mirrorgate.tables
+    WHERE mask_fingerprint IS NOT NULL AND state <> 'dropped'
+      AND jsonb_path_exists(options, '$.masks.*.method ? (@ == "hash")')
+    ORDER BY name""")
+"""List the live tables that have hashed columns now."""
 
 
 ADOPT_TABLES = sa.text("""

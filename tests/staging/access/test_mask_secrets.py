@@ -75,14 +75,39 @@ def test_of_processes_that_start_together_one_records_its_secret(engine: sa.Engi
         assert sum(threads.map(attempt, range(4))) == 1
 
 
-def test_a_table_has_a_fingerprint_while_a_column_is_hashed(of_former: sa.Engine) -> None:
+def test_a_table_has_a_fingerprint_from_its_first_hashed_column_on(of_former: sa.Engine) -> None:
     registered(of_former, "plain", SCHEMA, TRUNCATED)
     assert FORMER.made(current(of_former, "t").mask_fingerprint)
     assert current(of_former, "plain").mask_fingerprint is None
     registered(of_former, "plain", SCHEMA, HASHED)
-    registered(of_former, "t", SCHEMA, TRUNCATED)
     assert FORMER.made(current(of_former, "plain").mask_fingerprint)
-    assert current(of_former, "t").mask_fingerprint is None
+
+
+def test_a_hash_that_is_removed_and_declared_again_keeps_the_secret_of_the_files(of_former: sa.Engine) -> None:
+    change(of_former, PRESENT)
+    registered(of_former, "t", SCHEMA, TRUNCATED)
+    assert change(of_former, PRESENT) == []
+    registered(of_former, "t", SCHEMA, HASHED)
+    assert FORMER.made(current(of_former, "t").mask_fingerprint)
+    assert change(of_former, PRESENT) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "secret"),
+    [
+        (DropPlan(DropAction.RECREATE), PRESENT),
+        (DropPlan(DropAction.RENAME, new_name=TableName.parse("u")), FORMER),
+    ],
+)
+def test_a_table_without_masks_forgets_its_secret_only_with_its_rows(
+    of_former: sa.Engine, plan: DropPlan, secret: MaskSecret
+) -> None:
+    registered(of_former, "t", SCHEMA, TRUNCATED)
+    next_generation(of_former, "t", plan)
+    change(of_former, PRESENT)
+    name = str(plan.new_name or "t")
+    registered(of_former, name, SCHEMA, HASHED)
+    assert secret.made(current(of_former, name).mask_fingerprint)
 
 
 def test_after_a_change_tables_keep_the_former_secret_until_they_are_recreated(of_former: sa.Engine) -> None:
