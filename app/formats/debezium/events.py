@@ -111,7 +111,7 @@ def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
         return Form.IGNORED
     if "specversion" in event and "data" in event:
         raise WrongEvent(Code.MALFORMED_MESSAGE, _CLOUD_DETAIL)
-    if "op" in event and (not _IMAGES.isdisjoint(event) or isinstance(event.get("source"), dict)):
+    if _is_envelope(event):
         _check_documents(event)
         return Form.IGNORED if event["op"] == "m" else Form.ENVELOPE
     keys = event.keys()
@@ -122,6 +122,11 @@ def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
     if {"id", "type", "aggregate_type"} <= keys <= _NOTIFICATION:
         return Form.IGNORED
     return Form.FLATTENED
+
+
+def marks_delete(event: Any) -> bool:
+    """Tell whether an event says of itself whether it is a delete, so that a tombstone behind it only repeats that."""
+    return isinstance(event, dict) and ("__deleted" in event or _is_envelope(event))
 
 
 def may_be_event(columns: Collection[str]) -> bool:
@@ -137,6 +142,10 @@ def may_be_event(columns: Collection[str]) -> bool:
         or names <= _SCHEMA_AND_PAYLOAD
         or names == {"key", "value"}
     )
+
+
+def _is_envelope(event: Mapping[str, Any]) -> bool:
+    return "op" in event and (not _IMAGES.isdisjoint(event) or isinstance(event.get("source"), dict))
 
 
 def _check_documents(event: Mapping[str, Any]) -> None:

@@ -3,7 +3,8 @@
 Nothing of a table is needed here. `messages` reads the values of a record once its table is known.
 
 Invariant: an event that changes no row is counted, never dropped silently; a tombstone that can be the only sign of a
-delete, among flattened rows or alone in a request for a table, is rejected unless the request says what it means.
+delete, among flattened rows or without other events in a request for a table, is rejected unless the request says what
+it means. One that means a delete names its row, or is rejected.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
-from app.formats.debezium.events import NO_VALUE, Form, WrongEvent, form_of, read_key, unwrap, with_null
+from app.formats.debezium.events import NO_VALUE, Form, WrongEvent, form_of, marks_delete, read_key, unwrap, with_null
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, Tombstones
 from app.formats.debezium.source_block import source_position, source_table, source_time
 from app.formats.json.decoder import MessageDecoder
@@ -31,6 +32,10 @@ OPERATIONS: Final = {
     "d": Operation.DELETE,
 }
 _TRUNCATED: Final = "the source truncated the table, and mirroring cannot"
+_NO_KEY_COLUMNS: Final = (
+    "this tombstone names no row to delete, because its key has no columns: send the key as an object of the key "
+    "columns, or give tombstones=ignore"
+)
 INTERNAL_KEYS: Final = "__dbz__"
 """Prefix of key fields that a transformation of Debezium adds, such as ByLogicalTableRouter."""
 
@@ -115,23 +120,18 @@ def decode_debezium(
             payload, schema, payload_at = unwrap(value)
             at = value_at + payload_at
             if payload is None:
-                key = _key(written_key)
-                if reading.tombstones is Tombstones.DELETE and key is not None and key.values:
-                    decoded.records.append(_tombstone(index, key))
-                    continue
-                if key is not None and key.values:
+                record = _deleted(index, written_key) if reading.tombstones is Tombstones.DELETE else None
+                if written_key is not UNSET:
                     tombstones.append((index, at))
-                decoded.ignored += 1
-                continue
-            record = read_event(index, payload, schema, written_key, at)
+            else:
+                record = read_event(index, payload, schema, written_key, at)
+                marks_deletes = marks_deletes or (record is not None and marks_delete(payload))
             if record is None:
                 decoded.ignored += 1
-                continue
-            decoded.records.append(record)
-            marks_deletes = (
-                marks_deletes or not record.is_flattened or "__deleted" in (record.after or record.before or ())
-            )
+            else:
+                decoded.records.append(record)
         except WrongEvent as wrong:
+            marks_deletes = marks_deletes or marks_delete(payload)
             found = (Problem(wrong.code, wrong.detail, index, at + wrong.pointer),)
             if keep_rejected and is_kept(found):
                 decoded.rejected.append(RejectedRecord(index, _source_of(payload), found))
@@ -139,9 +139,8 @@ def decode_debezium(
                 problems.extend(found)
         except RejectedInput as error:
             problems.extend(error.problems or (Problem(error.code, error.detail, index, ""),))
-    is_alone = not decoded.records and not decoded.rejected
-    is_unclear = (bool(decoded.records) and not marks_deletes) or (is_alone and names_table)
-    if tombstones and is_unclear and reading.tombstones is None:
+    can_be_deletes = not marks_deletes and bool(decoded.records or decoded.rejected or names_table)
+    if can_be_deletes and reading.tombstones is None:
         problems.extend(_unclear(index, at) for index, at in tombstones)
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
@@ -231,7 +230,11 @@ def source_of_row(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name[len("__") :].removeprefix("source_"): value for name, value in payload.items() if name[:2] == "__"}
 
 
-def _tombstone(index: int, key: RecordKey) -> Record:
+def _deleted(index: int, written_key: Any) -> Record:
+    """Return the delete that a tombstone means. Raises WrongEvent `missing_key` if its key names no row."""
+    key = _key(written_key)
+    if key is None or not key.values:
+        raise WrongEvent(Code.MISSING_KEY, _NO_KEY_COLUMNS)
     return Record(
         index, Operation.DELETE, None, key.values, None, "", "", key=key, is_flattened=True, is_tombstone=True
     )

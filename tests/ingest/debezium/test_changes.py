@@ -157,11 +157,36 @@ def test_a_tombstone_alone_needs_a_meaning_where_it_can_be_a_delete(orders: Inge
     assert rejection.places == [(Code.BAD_REQUEST, 0, "/value", None)]
     assert orders.debezium(alone, table="public.orders", tombstones=Tombstones.IGNORE).ignored == 1
     assert orders.debezium(alone).ignored == 1  # it is for no table
-    assert orders.debezium(keyed(None, None), table="public.orders").ignored == 1
+    assert orders.debezium(None, table="public.orders").ignored == 1  # no record, so no tombstone
     deleted = event("d", "public.orders", {"id": 1, "note": None})
     assert orders.debezium(keyed({"id": 1}, deleted), alone, table="public.orders").ignored == 1
     orders.debezium(alone, table="public.orders", tombstones=Tombstones.DELETE)
     assert landed(orders) == [[DELETE, 1, None], [DELETE, 1, None]]
+
+
+@pytest.mark.parametrize("key", [5, "a", None, {}, {"__dbz__physicalTableIdentifier": "srv.orders"}])
+def test_a_tombstone_whose_key_has_no_columns_is_never_taken_for_an_ignored_event(
+    orders: IngestHarness, key: Any
+) -> None:
+    row, tombstone = {"id": 1, "note": "a"}, keyed(key, None)
+    for body in ([keyed({"id": 1}, row), tombstone], [keyed({"id": 1}, {**row, "__deleted": "false"}), tombstone]):
+        with rejected() as rejection:
+            orders.debezium(*body, table="public.orders", tombstones=Tombstones.DELETE)
+        assert rejection.places == [(Code.MISSING_KEY, 1, "/value", None)]
+        assert "its key has no columns" in rejection.detail
+    for undecided in ([keyed({"id": 1}, row), tombstone], [{"ts_ms": 1}, tombstone]):
+        with rejected() as rejection:
+            orders.debezium(*undecided, table="public.orders")
+        assert rejection.places == [(Code.BAD_REQUEST, 1, "/value", None)]
+    deleted = event("d", "public.orders", {"id": 1, "note": None})
+    assert orders.debezium(keyed({"id": 1}, deleted), tombstone, table="public.orders").ignored == 1
+    assert orders.debezium(tombstone, table="public.orders", tombstones=Tombstones.IGNORE).ignored == 1
+
+
+def test_a_null_without_a_key_deletes_nothing_and_says_so(orders: IngestHarness) -> None:
+    with rejected() as rejection:
+        orders.debezium(None, table="public.orders", tombstones=Tombstones.DELETE)
+    assert rejection.places == [(Code.MISSING_KEY, 0, "", None)]
 
 
 def test_keys_of_a_record_that_contradict_the_table_are_rejected_with_both(orders: IngestHarness) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.errors import Code
-from app.formats.debezium.reading import TimestampUnit
+from app.formats.debezium.reading import TimestampUnit, Tombstones
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import messages, replay, waiting
 from tests.support.rejections import rejected
@@ -45,3 +45,22 @@ def test_a_replay_reads_the_correction_with_the_parameters_of_its_request(keepin
     assert rejection.code is Code.BAD_VALUE
     replay(keeping, letter.letter_id, json.dumps(created(1, 5)).encode(), table="public.t")
     assert keeping.landed("public.t", "id", "at", "v") == [[0, 1, AT, 5]]
+
+
+def test_a_rejected_row_does_not_hide_that_a_tombstone_can_be_a_delete(keeping: IngestHarness) -> None:
+    wrong, tombstone = {"id": 1, "v": 1, "__op": "x"}, keyed({"id": 2}, None)
+    with rejected() as rejection:
+        keeping.debezium(keyed({"id": 1}, wrong), tombstone, table="public.t", keep=True)
+    assert rejection.places == [(Code.BAD_REQUEST, 1, "/value", None)]
+    said = keyed({"id": 1}, {**wrong, "__deleted": "false"})
+    for marked in (said, created(1, 1, op="x")):
+        result = keeping.debezium(marked, tombstone, table="public.t", keep=True)
+        assert (result.dead_letters, result.ignored) == (1, 1)
+
+
+def test_a_tombstone_that_names_no_row_is_kept_for_its_correction(keeping: IngestHarness) -> None:
+    result = keeping.debezium(keyed(5, None), table="public.t", keep=True, tombstones=Tombstones.DELETE)
+    assert result.dead_letters == 1
+    [letter] = waiting(keeping.engine, "public.t")
+    replay(keeping, letter.letter_id, json.dumps(keyed({"id": 5}, None)).encode(), table="public.t")
+    assert keeping.landed("public.t", "id") == [[2, 5]]
