@@ -93,6 +93,10 @@ helth: {}
         ("gateway: [", "not a single YAML document"),
         (GOOD.replace("{s}.{header.table}", "{t}"), "{t} is not a group of the pattern"),
         (GOOD.replace("table: sales.orders", "key: auto"), "rows name no table"),
+        (
+            GOOD.replace("format: rows", "format: debezium, key: none, parameters: {tombstones: delete}"),
+            "tombstones=delete needs the keys of the records, and key is none",
+        ),
         (GOOD.replace("2026-01-01T00:00:00Z", "yesterday"), "neither earliest nor latest"),
         (GOOD.replace("cluster: prod", "cluster: a/b"), "kafka.cluster: is not a name"),
         (GOOD.replace('bootstrap.servers: "b:9092"', "client.id: b"), "'bootstrap.servers' is missing"),

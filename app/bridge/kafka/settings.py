@@ -223,6 +223,11 @@ def _check_topic(fields: Fields, rule: TopicRule, *, has_registry: bool, has_fol
             if rule.source_format == "debezium"
             else "Remove it: the format has messages for deletes.",
         ),
+        (
+            rule.source_format == "debezium" and rule.key == "none" and rule.parameters.get("tombstones") == "delete",
+            "tombstones=delete needs the keys of the records, and key is none",
+            "Remove `key: none`, or write `tombstones: ignore` among the `parameters`.",
+        ),
     )
     for is_wrong, detail, remedy in problems:
         if is_wrong:

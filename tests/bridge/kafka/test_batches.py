@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.bridge.kafka.partition.buffer import RecordBuffer
 from app.bridge.kafka.partition.elements import Record, line_of, values_as_lines
-from app.bridge.kafka.records import JsonDecoder
+from app.bridge.kafka.records import JsonDecoder, RecordRejected
 from app.bridge.kafka.settings import BatchSettings
 from app.bridge.kafka.topics import TopicRule
 
@@ -73,3 +73,15 @@ def test_values_pass_unread_only_where_their_lines_would_be_the_same(source_form
     assert (elements is None) == declines
     if elements is not None:
         assert elements.body == b"\n".join(line_of(rule, JsonDecoder(), "t", one) or b"" for one in records)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"tombstones": "ignore"}])
+def test_a_tombstone_whose_key_is_not_read_is_no_line_and_needs_a_meaning(parameters: dict[str, str]) -> None:
+    rule = TopicRule("t", re.compile("t"), False, "debezium", parameters=parameters, key="none")
+    tombstone = Message(topic="t", partition=0, offset=0, key=b"5", value=None)
+    assert line_of(rule, JsonDecoder("none"), "t", record(1, b"{}")) == b"{}"
+    if parameters:
+        assert line_of(rule, JsonDecoder("none"), "t", tombstone) is None
+        return
+    with pytest.raises(RecordRejected, match="may delete a row"):
+        line_of(rule, JsonDecoder("none"), "t", tombstone)

@@ -93,7 +93,8 @@ def line_of(rule: TopicRule, decoder: RecordDecoder, topic: str, record: Record)
     if value is not None and (not value or value.isspace()):
         raise RecordRejected("the record's value is empty", "Correct the producer, or skip the record.")
     if rule.source_format == "debezium":
-        if rule.key == "none" and value is not None:
+        if rule.key == "none":
+            _check_meaning(rule, value)
             return value
         return b'{"key":%b,"value":%b}' % (key or b"null", value or b"null")
     if value is None:
@@ -162,6 +163,16 @@ def _needs_key(rule: TopicRule, value: bytes | None) -> bool:
         is_text = rule.value == "json" and "layout" not in rule.parameters
         return value is not None and (not is_text or _DELETE in value)
     return rule.source_format == "debezium" or (rule.source_format == "rows" and value is None)
+
+
+def _check_meaning(rule: TopicRule, value: bytes | None) -> None:
+    """Raise RecordRejected for a tombstone that may be the only sign of a delete. Its key is not read."""
+    if value is None and rule.parameters.get("tombstones") != "ignore":
+        raise RecordRejected(
+            "the record is a tombstone, which may delete a row, and `key: none` leaves out its key",
+            "Remove `key: none` of the topic if tombstones are its deletes, else add `tombstones: ignore` to its "
+            "`parameters`.",
+        )
 
 
 def _delete_of(key: bytes | None) -> bytes:
