@@ -71,7 +71,7 @@ class DrainCycle:
         # One slow remote rename must not keep the other tables of its transaction waiting.
         is_remote = context.config.landing_zone.is_remote
         self.publishing = Publishing(context, 1 if is_remote else MAX_TABLES_PER_TRANSACTION)
-        self._claiming = Claiming(context, self.leased)
+        self._claiming = Claiming(context)
         self._take_over = TakeOver(context, self.failures, self.publishing)
         self.rebuilds = Rebuilds(context, builder)
         self.backfills = Backfills(context.engine, mirror)
@@ -106,10 +106,10 @@ class DrainCycle:
         """
         table: Table | None = None
         epoch: Epoch | None = None
-        self.leased.resume(table_id)
+        held = self.leased.resume(table_id)
         try:
             with translated_errors():
-                table, epoch = self._claiming.run(table_id)
+                table, epoch = self._claiming.run(table_id, held=held)
                 if table is None or epoch is None:
                     return None
                 if table.rebuild_due:
@@ -118,7 +118,7 @@ class DrainCycle:
                     self.backfills.start(table_id)
                 if not (table.state.publishes or table.state.deletes_folder):
                     if table.rebuild_due or table.backfill_due:
-                        self.leased.await_background(table_id)
+                        self.leased.await_background(table_id, epoch)
                     return None
                 return self._prepare(table, epoch, tasks)
         except Exception as error:  # noqa: BLE001  # whatever fails for one table stops no other

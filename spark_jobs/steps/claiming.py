@@ -12,7 +12,6 @@ from app.staging.ledger.landing_zone import known_zone
 from app.staging.ledger.leases import claim_table, raise_epoch
 from app.staging.tables.registry import find_table_by_id
 from spark_jobs.steps.context import DrainContext, log_fields
-from spark_jobs.steps.leased_tables import LeasedTables
 
 log = structlog.get_logger()
 
@@ -22,23 +21,22 @@ class Claiming:
     """Claims tables for one drain."""
 
     context: DrainContext
-    leased: LeasedTables
 
-    def run(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
+    def run(self, table_id: TableId, *, held: Epoch | None) -> tuple[Table | None, Epoch | None]:
         """Claim the table; return it with its epoch, None for a table that is gone or another drain's.
 
+        The epoch `held` is kept while it is still the table's.
         A process that dies inside leaves a used epoch number. Raise TemporarilyUnavailable `landing_zone_away` while
         the zone is away: then no epoch is used up.
         """
-        known_epoch = self.leased.epoch(table_id)
-        if known_epoch is None:
+        if held is None:
             self.context.claimed_zone.require()
         with self.context.engine.begin() as connection:
             self._require_known_zone(connection)
-            epoch = claim_table(connection, table_id, self.context.worker_id, held=known_epoch)
+            epoch = claim_table(connection, table_id, self.context.worker_id, held=held)
             table = find_table_by_id(connection, table_id)
-        if table is not None and epoch is not None and epoch != known_epoch:
-            if known_epoch is not None:
+        if table is not None and epoch is not None and epoch != held:
+            if held is not None:
                 self.context.claimed_zone.require()
             epoch = self._beyond_scratch(table, epoch)
         return table, epoch

@@ -14,7 +14,7 @@ class LeasedTables:
     def __init__(self) -> None:
         self._epochs: dict[TableId, Epoch] = {}
         self._deferred_drops: set[TableId] = set()
-        self._awaiting_background: set[TableId] = set()
+        self._awaiting_background: dict[TableId, Epoch] = {}
 
     def __len__(self) -> int:
         """Return the number of tables that this process has taken over."""
@@ -35,19 +35,24 @@ class LeasedTables:
     def forget(self, table_id: TableId) -> None:
         """Forget the epoch after a failure, so that the next attempt starts with a new claim."""
         self._epochs.pop(table_id, None)
+        self._awaiting_background.pop(table_id, None)
 
     def defer_drop(self, table_id: TableId) -> None:
         """Note that the drop of the table waits until Fabric no longer lists it (R5)."""
         self._deferred_drops.add(table_id)
 
-    def await_background(self, table_id: TableId) -> None:
-        """Note that the table does not publish, and is attempted again while its rebuild or backfill runs."""
-        self._awaiting_background.add(table_id)
+    def await_background(self, table_id: TableId, epoch: Epoch) -> None:
+        """Note that the table does not publish, and is attempted again while its rebuild or backfill runs.
 
-    def resume(self, table_id: TableId) -> None:
-        """Note that the table is attempted again now."""
+        Those attempts keep the epoch. It is not taken over before the table publishes again.
+        """
+        self._awaiting_background[table_id] = epoch
+
+    def resume(self, table_id: TableId) -> Epoch | None:
+        """Note that the table is attempted again now; return the epoch to keep, None if it has to be claimed again."""
         self._deferred_drops.discard(table_id)
-        self._awaiting_background.discard(table_id)
+        awaited = self._awaiting_background.pop(table_id, None)
+        return self._epochs.get(table_id, awaited)
 
     def must_back_off(self, table_id: TableId) -> bool:
         """Return whether the last attempt failed or deferred a drop, so that the next one has to wait."""

@@ -51,6 +51,23 @@ def test_the_drain_gives_images_to_active_and_paused_tables(engine: sa.Engine, n
     assert sql.value(engine, lags) == 1
 
 
+def test_a_paused_table_keeps_its_epoch_until_it_publishes_again(engine: sa.Engine, new_worker: NewWorker) -> None:
+    table = asked(engine, "t")
+    worker = new_worker()
+    with engine.begin() as connection:
+        lock_counters(connection, [table.table_id])  # the backfill is under way
+        for _ in range(3):
+            assert worker.prepare(table.table_id) is None
+            assert not worker.leased.must_back_off(table.table_id)
+    worker.wait()
+    with engine.begin() as connection:
+        set_publishing(connection, table.name, ONE, TableState.ACTIVE, "operator")
+    drain(worker)
+    lags = "SELECT last_sequence > published_through FROM mirrorgate.table_counters"
+    assert (current(engine, "t").images_complete, sql.value(engine, lags)) == (True, False)
+    assert sql.value(engine, "SELECT epoch FROM mirrorgate.table_leases") == worker.leased.epoch(table.table_id) == 1
+
+
 def test_a_table_dropped_while_its_backfill_waits_is_not_due_any_more(engine: sa.Engine, new_worker: NewWorker) -> None:
     busy, dropped = (asked(engine, name) for name in ("busy", "dropped"))
     worker = new_worker()
