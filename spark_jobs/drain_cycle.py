@@ -74,7 +74,7 @@ class DrainCycle:
         self._claiming = Claiming(context)
         self._take_over = TakeOver(context, self.failures, self.publishing)
         self.rebuilds = Rebuilds(context, builder)
-        self.backfills = Backfills(context.engine, mirror)
+        self.backfills = Backfills(context.engine, context.worker_id, mirror)
         self._dropping = Dropping(context, self.leased, self.failures, drop_wait_seconds)
 
     def due(self) -> list[TableId]:

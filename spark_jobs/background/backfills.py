@@ -5,6 +5,7 @@ continues. Payloads come from the database; rows of the Delta mirror from the ta
 """
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import structlog
 
@@ -24,15 +25,16 @@ log = structlog.get_logger()
 class Backfills(BackgroundWork):
     """The backfills of one drain."""
 
-    def __init__(self, engine: Engine, mirror: MirrorReader | None) -> None:
+    def __init__(self, engine: Engine, worker_id: UUID, mirror: MirrorReader | None) -> None:
         """Start no thread yet. Without `mirror` only staged payloads are read."""
         super().__init__("backfill", engine)
+        self._worker_id = worker_id
         self._mirror = mirror
 
     def run(self, table_id: TableId) -> bool:
         """Make one attempt; return whether the backfill has ended or was taken over."""
         try:
-            run_asked(self._engine, table_id, self._look, self._mirror)
+            run_asked(self._engine, table_id, self._worker_id, self._look, self._mirror)
         except RejectedInput as error:  # stored with the backfill
             log.warning("backfill_ended", table_id=table_id, code=error.code, detail=error.detail)
         return True

@@ -93,6 +93,7 @@ def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker:
         request_backfill(connection, table.name, ONE, "operator")
     stopped = new_worker()
     stopped.stop()
+    stopped.prepare(table.table_id)
     with pytest.raises(Stopped):
         stopped.backfills.run(table.table_id)
     stopped.backfills.start(table.table_id)

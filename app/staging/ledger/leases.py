@@ -216,6 +216,12 @@ def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *
     return None if epoch is None else Epoch(epoch)
 
 
+def is_leased_by(connection: sa.Connection, table_id: TableId, worker_id: UUID) -> bool:
+    """Tell whether a worker claimed the table last."""
+    keys = {"table_id": table_id, "worker_id": worker_id}
+    return connection.execute(SELECT_OWN_EPOCH, keys).scalar() is not None
+
+
 def raise_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch, *, beyond: Epoch) -> Epoch:
     """Raise the epoch just claimed above `beyond`, the highest one in scratch, and return it (W1 after a restore).
 

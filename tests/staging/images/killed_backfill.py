@@ -5,6 +5,8 @@ out what drains are asked for.
 """
 
 import sys
+from typing import Final
+from uuid import UUID
 
 from app.domain.model.names import TableName
 from app.mirror.target import MirrorTarget
@@ -13,7 +15,9 @@ from app.staging.connection.database import open_engine
 from app.staging.images.backfill import mirrored, payloads
 from app.staging.images.backfill.progress import Backfill
 from app.staging.images.backfill.run import backfill_images, run_asked
-from tests.support.gateway_parts import current
+from tests.support.postgres.ledger import claimed
+
+DRAIN: Final = UUID(int=1)
 
 
 def main() -> None:
@@ -26,7 +30,7 @@ def main() -> None:
 
     engine, reader = open_engine(url, pool_size=2, application="killed backfill"), version_reader(MirrorTarget(target))
     if asked:
-        run_asked(engine, current(engine, table).table_id, show, reader)
+        run_asked(engine, claimed(engine, table, DRAIN), DRAIN, show, reader)
     else:
         backfill_images(engine, TableName.parse(table), show, reader)
     say("done")

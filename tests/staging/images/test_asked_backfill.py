@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from app.staging.ledger.leases import due_tables, renew_lease
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.mirrored_tables import MirroredTable
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import claimed
 from tests.support.postgres.retention import purge
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert
@@ -30,6 +31,7 @@ from tests.support.samples.schemas import schema_of
 T: Final = TableName.parse("t")
 ONE: Final = Generation(1)
 KEEP: Final = TableOptions(row_images=RowImages.ON)
+DRAIN: Final = UUID(int=1)
 NEVER: Final = FileLimits(2**40, 2**40, 1e9)
 """Nothing is published, so that a table is due for its backfill alone."""
 
@@ -84,7 +86,7 @@ def is_due(engine: sa.Engine) -> bool:
 
 
 def run(engine: sa.Engine, mirrored: MirroredTable, progress: Callable[[Backfill], None] = lambda _: None) -> None:
-    run_asked(engine, current(engine, "t").table_id, progress, mirrored.reader)
+    run_asked(engine, claimed(engine, "t", DRAIN), DRAIN, progress, mirrored.reader)
 
 
 def keys(engine: sa.Engine) -> list[int]:
@@ -141,7 +143,7 @@ def test_a_cancelled_backfill_begins_no_attempt_and_continues_when_it_is_asked_f
         return mirrored.reader(name, version)
 
     with rejected() as rejection:
-        run_asked(engine, current(engine, "t").table_id, lambda _: None, opened)
+        run_asked(engine, claimed(engine, "t", DRAIN), DRAIN, lambda _: None, opened)
     assert (rejection.code, attempt) == (Code.BACKFILL_STOPPED, 1)
     assert (backfill_of(engine).state, backfill_of(engine).attempt) == (BackfillState.CANCELLED, 1)
     cancel(engine)
@@ -180,10 +182,23 @@ def test_a_command_and_a_drain_take_a_backfill_over_from_each_other(engine: sa.E
     assert current(engine, "t").images_complete
 
 
-def test_what_a_drain_cannot_do_is_refused_once_and_said(engine: sa.Engine, mirrored: MirroredTable) -> None:
+def test_a_drain_that_has_lost_the_table_leaves_the_backfill_to_its_owner(
+    engine: sa.Engine, mirrored: MirroredTable
+) -> None:
     table = ask(engine)
+    claimed(engine, "t", DRAIN)
+    owner = UUID(int=2)
+    with pytest.raises(Died):
+        run_asked(engine, claimed(engine, "t", owner), owner, die, mirrored.reader)
+    for reader in (None, mirrored.reader):
+        run_asked(engine, table.table_id, DRAIN, lambda _: None, reader)
+        assert (backfill_of(engine).state, backfill_of(engine).attempt) == (BackfillState.RUNNING, 2)
+
+
+def test_what_a_drain_cannot_do_is_refused_once_and_said(engine: sa.Engine, mirrored: MirroredTable) -> None:
+    ask(engine)
     with rejected() as rejection:
-        run_asked(engine, table.table_id, lambda _: None, None)
+        run_asked(engine, claimed(engine, "t", DRAIN), DRAIN, lambda _: None, None)
     assert (rejection.code, "MIRRORGATE_MIRROR_TARGET of the drain" in rejection.text) == (Code.PAYLOADS_PURGED, True)
     failed = backfill_of(engine)
     assert (failed.state, failed.detail, is_due(engine)) == (
@@ -209,7 +224,7 @@ def test_a_version_at_which_a_backfill_failed_is_not_opened_again(engine: sa.Eng
         opened.append(version)
         return mirrored.reader(name, version)
 
-    run_asked(engine, current(engine, "t").table_id, lambda _: None, reader)
+    run_asked(engine, claimed(engine, "t", DRAIN), DRAIN, lambda _: None, reader)
     assert (opened, current(engine, "t").images_complete) == ([None], True)
 
 

@@ -11,7 +11,8 @@ from app.domain.publication.drain_plan import FileLimits
 from app.staging.ledger.files import record_published, register_builds
 from app.staging.ledger.leases import Claim, claim_table, renew_lease
 from app.staging.ledger.planning import plan_next_files
-from tests.support.gateway_parts import registered, stage_keys
+from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
 
 ONE_BLOCK_A_FILE = FileLimits(payload_bytes=1, rows=1, max_delay_seconds=0)
@@ -47,6 +48,14 @@ def claim(engine: sa.Engine, table_id: TableId, worker: UUID, *, held: Epoch | N
     with engine.begin() as connection:
         renew_lease(connection, worker, 60)
         return claim_table(connection, table_id, worker, held=held)
+
+
+def claimed(engine: sa.Engine, name: str, worker: UUID) -> TableId:
+    """Let a worker claim a table, as if all others had died, and return the id of the table."""
+    table_id = current(engine, name).table_id
+    sql.run(engine, "UPDATE mirrorgate.workers SET lease_until = clock_timestamp()")
+    assert claim(engine, table_id, worker) is not None
+    return table_id
 
 
 def plan(

@@ -8,6 +8,7 @@ version come first, then the payloads behind it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -31,6 +32,7 @@ from app.staging.images.backfill.progress import (
     store_place,
 )
 from app.staging.images.backfill.rules import check_table, found_table, locked_table
+from app.staging.ledger.leases import is_leased_by
 from app.staging.tables.events import record_event
 from app.staging.tables.registry import find_table_by_id
 
@@ -60,16 +62,21 @@ def backfill_images(engine: Engine, name: TableName, progress: Progress, mirror:
         return _run(engine, table, backfill, mirrored, progress)
 
 
-def run_asked(engine: Engine, table_id: TableId, progress: Progress, mirror: MirrorReader | None) -> None:
+def run_asked(
+    engine: Engine, table_id: TableId, worker_id: UUID, progress: Progress, mirror: MirrorReader | None
+) -> None:
     """Carry out the backfill of a table that drains are asked for; do nothing if there is none.
 
+    Nothing happens either if another worker has claimed the table since this one was due: the attempt is then that
+    worker's, which may read a mirror that this one cannot.
     `progress` is called after each step and may raise, which leaves the backfill due, as a process that dies does: the
     next one continues it. Raises TemporarilyUnavailable, and RejectedInput as `backfill_images` after the backfill has
     ended as failed.
     """
     with translated_errors(), engine.begin() as connection:
         table = find_table_by_id(connection, table_id)
-        asked = None if table is None or not table.backfill_due else find_backfill(connection, table)
+        is_due = table is not None and table.backfill_due and is_leased_by(connection, table_id, worker_id)
+        asked = find_backfill(connection, table) if table is not None and is_due else None
     if table is None or asked is None:
         return
     with _failing(engine, table, asked):
