@@ -120,8 +120,10 @@ def backfill_images(operation: OperationDep) -> TableModel:
     """Ask the drain for a backfill, or for the rest of one that has failed or was cancelled.
 
     The table accepts changes all the time. The drain reads the staged payloads; if some are purged, it reads the rows
-    of the Delta mirror that its setting `MIRRORGATE_MIRROR_TARGET` names. The status of the table has the progress as
-    `backfill`. A table whose row images are complete stays as it is.
+    of the Delta mirror that its setting `MIRRORGATE_MIRROR_TARGET` names. A command that runs a backfill stops at its
+    next step, and the drain continues there; if the command was copying a Delta mirror and that setting of the drain is
+    empty, the backfill fails. The status of the table has the progress as `backfill`. A table whose row images are
+    complete stays as it is.
     """
     return operation.backfill_images()
 

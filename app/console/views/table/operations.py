@@ -10,7 +10,7 @@ from app.console.views.notice import NoticeView
 from app.console.views.table.head import TableHead
 from app.console.views.table.plan_fields import PlanFields
 from app.domain.model.table import Table, TableState
-from app.staging.images.backfill.progress import Backfill, BackfillState
+from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep
 from app.staging.tables.status import TableCounts
 
 
@@ -59,7 +59,9 @@ WORDINGS: Final[Mapping[Action, Wording]] = {
         "The drain compares folder and ledger again, and publishes what has waited.",
     ),
     Action.BACKFILL: Wording(
-        "Backfill row images", "The backfill is asked for.", "A drain gives a row image to each row that lacks one."
+        "Backfill row images",
+        "A drain will backfill the row images.",
+        "It gives a row image to each row that lacks one.",
     ),
     Action.CANCEL_BACKFILL: Wording(
         "Cancel the backfill", "The backfill is cancelled.", "What it has written stays. The next one continues there."
@@ -200,8 +202,14 @@ def confirm_backfill(
 def _backfill(table: Table, backfill: Backfill | None) -> Iterator[str]:
     if backfill is not None and backfill.rows_done:
         yield f"A backfill has read {text.amount(backfill.rows_done, 'row')}. The drain continues it if it can."
-    if backfill is not None and backfill.state is BackfillState.RUNNING:
+    if backfill is not None and backfill.state is BackfillState.RUNNING and not backfill.by_drain:
         yield "A command carries it out, or has died: it stops at its next step, and the drain continues there."
+    if backfill is not None and backfill.step is BackfillStep.MIRROR and backfill.state is not BackfillState.FAILED:
+        yield (
+            "It copies a version of the Delta mirror. The drain can continue the copy only if its "
+            "MIRRORGATE_MIRROR_TARGET names that mirror; without that setting the backfill fails, and the next one "
+            "copies from the first row."
+        )
     yield (
         "The drain reads the staged payloads from the first batch on. If some are purged, it reads the rows of the "
         "Delta mirror that MIRRORGATE_MIRROR_TARGET of the drain names, and the payloads behind them."

@@ -85,7 +85,12 @@ def test_an_administrator_begins_and_cancels_a_backfill(
     assert "the rows of the Delta mirror that MIRRORGATE_MIRROR_TARGET of the drain names" in asked
     begun = browser.submit(f"{PRICES}/backfill", generation="1").text
     check_markup(begun)
-    for words in ("The backfill is asked for.", ">running<", "A drain carries it out", "Cancel the backfill"):
+    for words in (
+        "A drain will backfill the row images.",
+        ">running<",
+        "A drain carries it out",
+        "Cancel the backfill",
+    ):
         assert words in begun
     assert "Backfill row images…" not in begun
     assert current(api_engine, "sales.prices").backfill_due
@@ -99,6 +104,30 @@ def test_an_administrator_begins_and_cancels_a_backfill(
     reader = sign_in("read")
     assert "Backfill row images" not in reader.page(PRICES)
     assert reader.submit(f"{PRICES}/backfill", generation="1").status_code == 403
+
+
+def test_the_page_of_a_backfill_says_who_carries_it_out(
+    browser: Browser, api_engine: sa.Engine, gateway: Gateway
+) -> None:
+    gateway.register("sales.prices", {"id": "int64"}, ["id"]).raise_for_status()
+    gateway.put("/v1/tables/sales.prices", json={"options": {"row_images": "on"}}).raise_for_status()
+    place = Place(BackfillStep.MIRROR, BatchSequence(7), 5_000, 9, mirror_id="id", mirror_version=3, mirror_rows=1_200)
+    for by_drain in (False, True):
+        with api_engine.begin() as connection:
+            begin_attempt(connection, current(api_engine, "sales.prices"), place, is_new=True, by_drain=by_drain)
+        page = browser.page(f"{PRICES}/backfill")
+        check_markup(page)
+        assert ("A command carries it out" in page, "without that setting the backfill fails" in page) == (
+            not by_drain,
+            True,
+        )
+
+
+def test_no_backfill_is_announced_if_the_row_images_are_complete(gateway: Gateway, browser: Browser) -> None:
+    gateway.register("sales.prices", {"id": "int64"}, ["id"], row_images="on").raise_for_status()
+    page = browser.submit(f"{PRICES}/backfill", generation="1").text
+    check_markup(page)
+    assert ("Row images" in page, "A drain will backfill" in page) == (True, False)
 
 
 def test_a_load_is_aborted_after_a_page_that_says_what_stays(sign_in: SignIn, gateway: Gateway, load: str) -> None:

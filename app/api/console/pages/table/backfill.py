@@ -2,10 +2,13 @@
 
 from fastapi import APIRouter, Response
 
+from app.api.console.answers import see_other
 from app.api.console.pages.table.operations import act_at_once
 from app.api.console.pages.table.seen_table import PATH
 from app.api.console.pages.table.submission import SubmissionDep, Visit, VisitDep
 from app.api.console.rejections import Rejected
+from app.api.operations.table_operations import TableOperation
+from app.console.views.attention import address
 from app.console.views.table.operations import Action, confirm_backfill
 from app.staging.connection.database import read_snapshot, translated_errors
 from app.staging.images.backfill.progress import find_backfill
@@ -21,9 +24,18 @@ def ask(visit: VisitDep) -> Response:
 
 @router.post(PATH + "/backfill")
 def begin(submission: SubmissionDep) -> Response:
-    """Ask a drain for the backfill."""
-    found = submission.attempt(lambda operation: operation.backfill_images())
-    return submission.done(Action.BACKFILL) if found is None else _ask(submission.visit, found)
+    """Ask a drain for the backfill. Without a notice, go back to a table whose row images were complete already."""
+    is_needed = True
+
+    def act(operation: TableOperation) -> None:
+        nonlocal is_needed
+        images = operation.backfill_images().row_images
+        is_needed = images is None or not images.complete
+
+    found = submission.attempt(act)
+    if found is not None:
+        return _ask(submission.visit, found)
+    return submission.done(Action.BACKFILL) if is_needed else see_other(address(submission.visit.table))
 
 
 @router.post(PATH + "/backfill/cancel")
