@@ -12,7 +12,7 @@ from starlette.types import Scope
 from app.api.auth.authenticator import Authenticator
 from app.api.auth.code_flow import CodeFlow
 from app.api.cached_answer import CachedAnswer
-from app.api.limits.places import Places
+from app.api.limits.concurrency_limit import ConcurrencyLimit
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
 from app.domain.access.mask_secret import HashedTables
@@ -51,7 +51,9 @@ class Gateway:
     """Reads rows of mirrored tables; None without a mirror's target."""
     staged: threading.Event
     """Set after a commit that the drain should publish soon."""
-    check_places: Places = field(default_factory=partial(Places, MAX_CHECKS, CHECK_SECONDS))
+    check_limit: ConcurrencyLimit = field(
+        default_factory=partial(ConcurrencyLimit, "a comparison", MAX_CHECKS, CHECK_SECONDS)
+    )
     """Of comparisons with sources, which read whole tables."""
     was_ready: threading.Event = field(default_factory=threading.Event)
     """Set once `/readyz` has answered 200."""

@@ -29,5 +29,5 @@ async def check(
     docs/source-checks.md has the SQL for the source; `mirrorgate tables check` runs all of it. Changes that were
     accepted after the source was read differ too, so repeat the check before you act on a difference.
     """
-    async with gateway.check_places.taken():
+    async with gateway.check_limit.slot():
         return await run_in_threadpool(check_source, gateway, table, principal, wanted)

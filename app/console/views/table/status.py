@@ -43,8 +43,8 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What concerns the table and is not known of it alone."""
+class GatewayConditions:
+    """Conditions outside the table: the mirrored database and the backlog limit."""
 
     database: FabricTrouble | None
     """What is wrong with the mirrored database as a whole."""
@@ -89,7 +89,7 @@ class StatusPageView:
 def status_of(
     head: TableHead,
     facts: TableFacts,
-    around: Surroundings,
+    conditions: GatewayConditions,
     rebuild: RebuildView | None,
     loads: LoadsView | None,
     buttons: tuple[ButtonView, ...],
@@ -101,10 +101,10 @@ def status_of(
     return StatusView(
         head=head,
         facts=facts,
-        backlog_share=around.backlog_share,
+        backlog_share=conditions.backlog_share,
         state=facts.table.state.shown(is_failing=facts.failure is not None),
         refresh=fragment_of(head),
-        troubles=tuple(_troubles(facts, around)),
+        troubles=tuple(_troubles(facts, conditions)),
         stages=_stages(facts),
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
         buttons=buttons,
@@ -152,7 +152,7 @@ def _stages(facts: TableFacts) -> tuple[StageView, ...]:
     )
 
 
-def _troubles(facts: TableFacts, around: Surroundings) -> Iterator[Trouble]:
+def _troubles(facts: TableFacts, conditions: GatewayConditions) -> Iterator[Trouble]:
     """Yield what is wrong, what stops the table first."""
     table, counts, failure = facts.table, facts.counts, facts.failure
     if table.state is TableState.QUARANTINED:
@@ -166,7 +166,7 @@ def _troubles(facts: TableFacts, around: Surroundings) -> Iterator[Trouble]:
         why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
         what = "rebuilt" if table.state is TableState.REBUILDING else "dropped"
         yield Trouble("warn", table.state, f"The table is being {what}", why, "")
-    yield from of_database(around.database)
+    yield from of_database(conditions.database)
     if facts.fabric is not None and (facts.fabric.error or facts.fabric.has_failed):
         why = facts.fabric.error or facts.fabric.state or ""
         remedy = remedy_for(facts.fabric.whose or "unknown")
@@ -174,8 +174,12 @@ def _troubles(facts: TableFacts, around: Surroundings) -> Iterator[Trouble]:
     if facts.mirror is not None and facts.mirror.code is not None:
         why = f"{facts.mirror.code}: {facts.mirror.detail or ''}"
         yield Trouble("warn", facts.mirror.state, "The Delta mirror waits", why, facts.mirror.remedy or "")
-    if around.backlog_share >= NEAR_LIMIT:
-        why = f"The table has {text.percent(around.backlog_share)} of what may wait."
+    if conditions.backlog_share >= NEAR_LIMIT:
+        why = f"The table has {text.percent(conditions.backlog_share)} of what may wait."
         yield Trouble(
-            "bad" if around.backlog_share >= 1 else "warn", "backlog", "The backlog is nearly full", why, BACKLOG_REMEDY
+            "bad" if conditions.backlog_share >= 1 else "warn",
+            "backlog",
+            "The backlog is nearly full",
+            why,
+            BACKLOG_REMEDY,
         )

@@ -3,7 +3,7 @@
 A command runs it (`backfill_images`), or a drain that was asked for it (`run_asked`). Each step is one transaction
 under the sequence lock, and stores its place. A process that dies leaves images that count as incomplete; the next run
 continues behind the last step. The payloads are read if all are staged that are needed. Otherwise the rows of a Delta
-version come first, then the payloads behind it.
+version are read first, then the payloads behind it.
 """
 
 from collections.abc import Iterator
