@@ -11,7 +11,7 @@ import secrets
 import sqlalchemy as sa
 
 from app.domain.access.mask_secret import SALT_BYTES, HashedTables, MaskSecret
-from app.errors import Code, TemporarilyUnavailable
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
 
 PIN_FINGERPRINT = sa.text("""
     UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint WHERE mask_fingerprint IS NULL""")
@@ -77,8 +77,15 @@ def change_mask_secret(connection: sa.Connection, secret: MaskSecret) -> HashedT
     """Make this the secret of hashed columns that are declared from now on, and of tables that are recreated.
 
     Repeating it changes nothing. Existing tables keep their secret until they are recreated. A process that dies before
-    the commit changes nothing.
+    the commit changes nothing. Raises Misconfigured `bad_setting` while the secret of tables that are older than
+    fingerprints is not recorded: they would count as hashed under this one.
     """
+    if connection.execute(SELECT_UNADOPTED).scalar_one():
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            "the secret that tables with hashed columns have now is not recorded yet",
+            remedy="Start an API process with that MIRRORGATE_MASK_SECRET, which records it. Then repeat the command.",
+        )
     before = hashed_tables(connection)
     if not secret.made(before.present):
         connection.execute(CHANGE_FINGERPRINT, {"fingerprint": secret.fingerprint(secrets.token_bytes(SALT_BYTES))})

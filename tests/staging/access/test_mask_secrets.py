@@ -10,7 +10,7 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, Generation
 from app.domain.model.table_options import TableOptions
-from app.errors import Code, TemporarilyUnavailable
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.staging.access.mask_secrets import adopt_hashed_tables, change_mask_secret, hashed_tables, pin_mask_secret
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
@@ -151,3 +151,12 @@ def test_tables_that_are_older_than_fingerprints_get_that_of_the_first_process(e
     assert FORMER.made(current(engine, "t").mask_fingerprint)
     with engine.begin() as connection:
         adopt_hashed_tables(connection, PRESENT)  # nothing is left to adopt
+
+
+def test_the_secret_changes_only_after_that_of_tables_older_than_fingerprints_is_recorded(engine: sa.Engine) -> None:
+    registered(engine, "t", SCHEMA, HASHED)
+    with pytest.raises(Misconfigured, match="is not recorded yet"):
+        change(engine, PRESENT)
+    with engine.begin() as connection:
+        adopt_hashed_tables(connection, FORMER)
+    assert change(engine, PRESENT) == ["t"]
