@@ -47,7 +47,7 @@ def test_a_key_is_created_and_its_secret_is_on_one_page_that_is_not_kept(
     assert answer.headers["cache-control"] == "no-store"
     key = secret_in(answer)
     assert 'id="signing"' in answer.text
-    secret, key_id = key.rpartition("_")[2], key.split("_")[1]
+    _, key_id, secret = key.split("_", maxsplit=2)
     [stored] = [one for one in gateway.get("/v1/keys").json()["keys"] if one["id"] == key_id]
     assert (stored["rights"], stored["tables"]) == (["ingest", "read"], ["*", "sales.*", HOSTILE])
     assert (stored["requests_per_second"], stored["bytes_per_second"], stored["hmac"]) == (0.5, 1000, True)
