@@ -14,6 +14,12 @@ from pydantic import SecretStr
 
 from app.api import application
 from app.api.operations import source_checks
+from app.api.schemas.recovery.source_checks import (
+    BucketDifferenceModel,
+    DigestModel,
+    RowDifferencesModel,
+    SourceCheckResultModel,
+)
 from app.cli.tables import comparison
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
@@ -219,6 +225,17 @@ def test_every_bucket_of_four_digits_fits_in_a_request(orders: Gateway) -> None:
     found = orders.post(PATH, json={"buckets": buckets, "digits": 4}).raise_for_status().json()
     assert len(found["buckets"]) == 16**4
     problem(orders.post(PATH, json={"rows": {"0": {"x" * 9 * 2**20: 1}}}), 413, "body_too_large")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_result_that_is_serialized_by_bucket_keeps_all_fields(count: int) -> None:
+    digest = DigestModel(rows=1, checksum=2**31)
+    buckets = [BucketDifferenceModel(bucket=f"{at:x}", source=digest, gateway=digest) for at in range(count)]
+    keys = RowDifferencesModel(missing=['"},"buckets":[]', "ä\x1f"], surplus=[], changed=[], count=2)
+    result = SourceCheckResultModel(
+        equal=False, generation=1, sequence=None, columns=['"buckets"'], rows=3, buckets=buckets, keys=keys
+    )
+    assert SourceCheckResultModel.model_validate_json(result.to_json()) == result
 
 
 def test_rows_are_compared_in_several_requests_if_they_do_not_fit_in_one(

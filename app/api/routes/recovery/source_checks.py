@@ -1,14 +1,15 @@
 """`/v1/tables/{table}/checks`: whether a table has the rows of its source."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.api.auth.dependencies import Reader
-from app.api.gateway import GatewayDep
+from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.source_checks import check_source
 from app.api.routes.tables import TablePath
 from app.api.schemas.recovery.source_checks import SourceCheckModel, SourceCheckResultModel
+from app.domain.access.rights import Principal
 
 router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
 
@@ -20,9 +21,7 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
     response_model=SourceCheckResultModel,
     responses=problems(400, 401, 403, 404, 409, 422, 503),
 )
-async def check(
-    table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader
-) -> SourceCheckResultModel:
+async def check(table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader) -> Response:
     """Return where the rows differ. Nothing is changed.
 
     First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`).
@@ -30,4 +29,10 @@ async def check(
     accepted after the source was read differ too, so repeat the check before you act on a difference.
     """
     async with gateway.check_limit.slot():
-        return await run_in_threadpool(check_source, gateway, table, principal, wanted)
+        return await run_in_threadpool(_answer, gateway, table, principal, wanted)
+
+
+def _answer(gateway: Gateway, table: str, principal: Principal, wanted: SourceCheckModel) -> Response:
+    """Compare, and serialize the result in this thread instead of the event loop."""
+    result = check_source(gateway, table, principal, wanted)
+    return Response(result.to_json(), media_type="application/json")
