@@ -25,6 +25,7 @@ from app.staging.ledger.leases import Claim, due_tables
 from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.registry import find_tables_by_id
 from spark_jobs.background.backfills import Backfills
+from spark_jobs.background.work import stop_all
 from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, BuildResult, FileBuilder
 from spark_jobs.rebuilding.rebuilds import Rebuilds
 from spark_jobs.steps.claiming import Claiming
@@ -95,8 +96,7 @@ class DrainCycle:
 
     def stop(self) -> None:
         """End the work in the background, which stays due."""
-        for work in (self.rebuilds, self.backfills):
-            work.stop()
+        stop_all((self.rebuilds, self.backfills))
 
     def prepare(self, table_id: TableId, *, tasks: int = 1) -> ClaimedTable | None:
         """Run W1 to W4 for one table whose files at most `tasks` tasks build at once.

@@ -6,6 +6,7 @@ the loop starts it again until it has ended.
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
@@ -60,9 +61,13 @@ class BackgroundWork(ABC):
         wait(running)
         return any(attempt.result() for attempt in running if not attempt.cancelled())
 
-    def stop(self) -> None:
-        """End the work after the step that is under way; it stays due."""
+    def ask_to_stop(self) -> None:
+        """Let the work end after the step that is under way; it stays due."""
         self._stopping.set()
+
+    def stop(self) -> None:
+        """End the work after the step that is under way, and wait for that; it stays due."""
+        self.ask_to_stop()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _attempt(self, table_id: TableId) -> bool:
@@ -86,3 +91,11 @@ class BackgroundWork(ABC):
                 self.note(connection, table_id, detail)
         except Exception as error:  # noqa: BLE001  # the next attempt notes its own failure
             log.info(f"{self._kind}_detail_lost", table_id=table_id, code=described(error).code)
+
+
+def stop_all(kinds: Sequence[BackgroundWork]) -> None:
+    """End several kinds of work, and wait for the steps that are under way at the same time."""
+    for work in kinds:
+        work.ask_to_stop()
+    for work in kinds:
+        work.stop()
