@@ -66,5 +66,6 @@ def read_facts(connection: Connection, principal: Principal, gateway: Gateway) -
 
 def _present_backfills(connection: Connection, tables: Sequence[Table]) -> dict[TableId, Backfill]:
     found = find_backfills(connection, [table.table_id for table in tables])
-    generations = {table.table_id: table.generation for table in tables}
-    return {table_id: one for table_id, one in found.items() if one.generation == generations[table_id]}
+    return {
+        table.table_id: one for table in tables if (one := found.get(table.table_id)) is not None and one.is_of(table)
+    }

@@ -44,7 +44,7 @@ class TableFacts:
     def present_backfill(self) -> Backfill | None:
         """Return the last backfill of the present generation."""
         backfill = self.backfill
-        return backfill if backfill is not None and backfill.generation == self.table.generation else None
+        return backfill if backfill is not None and backfill.is_of(self.table) else None
 
 
 def find_facts(connection: sa.Connection, tables: Sequence[Table]) -> list[TableFacts]:

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.errors import Code, RejectedInput
-from app.staging.batches.sequence_lock import lock_counters
 
 SELECT_BACKFILLS = sa.text("""
     SELECT table_id, generation, state, attempt, step, mirror_id, mirror_version, mirror_rows, through_key,
@@ -114,6 +113,15 @@ class Backfill:
         return self.by_drain and self.state is BackfillState.RUNNING
 
     @property
+    def can_continue(self) -> bool:
+        """False after a failure while a Delta version was copied: the next one begins again, perhaps with another."""
+        return not (self.state is BackfillState.FAILED and self.step is BackfillStep.MIRROR)
+
+    def is_of(self, table: Table) -> bool:
+        """Return whether it is of the table's present generation."""
+        return (self.table_id, self.generation) == (table.table_id, table.generation)
+
+    @property
     def batches_done(self) -> int:
         """Return the last batch whose rows all have images."""
         return self.through_sequence if self.step is BackfillStep.PAYLOADS else 0
@@ -156,7 +164,7 @@ class Place:
 def find_backfill(connection: sa.Connection, table: Table) -> Backfill | None:
     """Return the last backfill of a table's present generation."""
     found = find_backfills(connection, [table.table_id]).get(table.table_id)
-    return found if found is not None and found.generation == table.generation else None
+    return found if found is not None and found.is_of(table) else None
 
 
 def find_backfills(connection: sa.Connection, table_ids: Collection[TableId]) -> dict[TableId, Backfill]:
@@ -217,9 +225,10 @@ def end_backfill(
 def cancel_backfill(connection: sa.Connection, table: Table) -> bool:
     """Cancel the running backfill of a table's present generation, and return whether there was one.
 
+    Call it under the sequence lock.
+
     The process that runs it stops at its next step. The images that it has written stay, and count as incomplete.
     """
-    lock_counters(connection, [table.table_id])
     return _end(connection, table, None, BackfillState.CANCELLED, None)
 
 

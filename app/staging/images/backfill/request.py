@@ -13,7 +13,6 @@ from app.errors import Code, RejectedInput
 from app.staging.images.backfill.payloads import what_is_left
 from app.staging.images.backfill.progress import (
     Backfill,
-    BackfillState,
     BackfillStep,
     Place,
     begin_attempt,
@@ -61,7 +60,7 @@ def stop_backfill(connection: sa.Connection, name: TableName, generation: Genera
 
 def _continued(present: Backfill | None) -> Place | None:
     """Return where a backfill has ended; None if there is none, or its Delta version cannot be used."""
-    if present is None or (present.state is BackfillState.FAILED and present.step is BackfillStep.MIRROR):
+    if present is None or not present.can_continue:
         return None
     return Place.of(present, max(0, present.rows_total - present.rows_done), present.batches_total)
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Table, TableId
 from app.errors import Code, RejectedInput
+from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.images.backfill.mirrored import MirroredRows, MirrorReader, copy_rows, delete_older, last_batch_of
 from app.staging.images.backfill.payloads import next_block, purged, replay_block, what_is_left
@@ -110,7 +111,9 @@ def cancel(engine: Engine, name: TableName) -> bool:
     A later run continues where the cancelled one has ended.
     """
     with translated_errors(), engine.begin() as connection:
-        return cancel_backfill(connection, found_table(connection, name))
+        table = found_table(connection, name)
+        lock_counters(connection, [table.table_id])
+        return cancel_backfill(connection, table)
 
 
 def _begin(
@@ -155,7 +158,7 @@ def _begin(
 
 def _reopened(present: Backfill, table: Table, mirror: MirrorReader | None) -> MirroredRows | None:
     """Return the version that an earlier run has begun to copy; None if it cannot be read, or failed before."""
-    if mirror is None or present.state is BackfillState.FAILED:
+    if mirror is None or not present.can_continue:
         return None
     try:
         mirrored = mirror(table.name, present.mirror_version)
