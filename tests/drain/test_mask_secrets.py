@@ -98,6 +98,9 @@ def test_a_table_is_hashed_under_one_secret_until_it_is_recreated_under_another(
     assert found_by_doctor(database_url)["mask_secret_tables"] == "hashed under a former secret: t"
     problem(present.rows("t", ROW), 503, "mask_secret_differs")
     former.rows("t", ROW).raise_for_status()
+    assert [gateway.register("t", COLUMNS, ["id"], **HASHED).status_code for gateway in gateways] == [200, 200]
+    problem(former.register("u", COLUMNS, ["id"], **HASHED), 503, "mask_secret_differs")
+    problem(present.get("/v1/tables/u"), 404, "unknown_table")
 
     present.post("/v1/tables/t/recreate", params={"generation": 1}).raise_for_status()
     publish_pending(new_drain())

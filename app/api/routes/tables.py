@@ -14,11 +14,11 @@ from app.api.schemas.registrations import declared_schema, given_options, read_o
 from app.api.schemas.status import TableModel, TablesModel
 from app.api.schemas.table_status import fabric_model, table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
-from app.domain.access.mask_secret import hashes
+from app.domain.access.mask_secret import check_registered, hashes
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.errors import Code, RejectedInput
-from app.staging.access.mask_secrets import pin_mask_secret
+from app.staging.access.mask_secrets import record_first_secret
 from app.staging.batches.row_images import count_row_images
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import read_snapshot, translated_errors
@@ -56,10 +56,12 @@ def put_table(
     marker_first = gateway.settings.marker_first
     with translated_errors(), gateway.engine.begin() as connection:
         if mask_secret is not None and hashes(options):
-            pin_mask_secret(connection, mask_secret)
+            record_first_secret(connection, mask_secret)
         registration = register_table(
             connection, name, schema, options, given=given_options(wanted), marker_first=marker_first
         )
+        if registration.outcome is not RegistrationOutcome.UNCHANGED:
+            check_registered(registration.before, registration.table, mask_secret)
         record_registration(connection, registration, principal.key_id)
         status = table_statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:

@@ -13,6 +13,7 @@ from typing import Final, Self
 from app.domain.model.projection.transforms import MaskMethod
 from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
+from app.errors import Code, TemporarilyUnavailable
 
 SALT_BYTES: Final = 16
 FINGERPRINT_BYTES: Final = SALT_BYTES + 32
@@ -86,3 +87,13 @@ def hashes(options: TableOptions | None) -> bool:
 def can_mask(table: Table, secret: MaskSecret | None) -> bool:
     """Tell whether a process with this secret can mask the values of a table."""
     return not hashes(table.options) or (secret is not None and secret.made(table.mask_fingerprint))
+
+
+def check_registered(before: Table | None, table: Table, secret: MaskSecret | None) -> None:
+    """Reject a registration that declares hashes under another secret than that of this process.
+
+    Other changes of a table that this process cannot mask pass. Raises TemporarilyUnavailable `mask_secret_differs`.
+    """
+    if not can_mask(table, secret) and (before is None or can_mask(before, secret)):
+        detail = f"table {table.name} would be hashed under another secret than that of this process"
+        raise TemporarilyUnavailable(Code.MASK_SECRET_DIFFERS, detail)

@@ -43,14 +43,22 @@ SELECT_UNADOPTED = sa.text("""
 """Tell whether hashed columns are older than fingerprints."""
 
 
-def pin_mask_secret(connection: sa.Connection, secret: MaskSecret) -> None:
+def record_first_secret(connection: sa.Connection, secret: MaskSecret) -> None:
     """Record the secret of this process as the gateway's, unless one is recorded.
+
+    A process that dies before the commit records nothing.
+    """
+    if connection.execute(SELECT_FINGERPRINT).scalar_one() is None:
+        connection.execute(PIN_FINGERPRINT, {"fingerprint": secret.fingerprint(secrets.token_bytes(SALT_BYTES))})
+
+
+def pin_mask_secret(connection: sa.Connection, secret: MaskSecret) -> None:
+    """Record the secret of this process as the gateway's, or require that it is the recorded one.
 
     A process that dies before the commit records nothing. Raises TemporarilyUnavailable `mask_secret_differs` if
     another one is recorded.
     """
-    if connection.execute(SELECT_FINGERPRINT).scalar_one() is None:
-        connection.execute(PIN_FINGERPRINT, {"fingerprint": secret.fingerprint(secrets.token_bytes(SALT_BYTES))})
+    record_first_secret(connection, secret)
     if not secret.made(connection.execute(SELECT_FINGERPRINT).scalar_one()):
         detail = "the gateway's hashed columns have another secret than that of this process"
         raise TemporarilyUnavailable(Code.MASK_SECRET_DIFFERS, detail)

@@ -2,12 +2,28 @@
 
 import pytest
 
-from app.domain.access.mask_secret import FINGERPRINT_BYTES, SALT_BYTES, HashedTables, MaskSecret
+from app.domain.access.mask_secret import (
+    FINGERPRINT_BYTES,
+    SALT_BYTES,
+    HashedTables,
+    MaskSecret,
+    check_registered,
+)
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import SchemaVersion
+from app.errors import Code, TemporarilyUnavailable
+from tests.support.samples.schemas import schema_of
 
 SALT, OTHER_SALT = bytes(SALT_BYTES), bytes([1]) * SALT_BYTES
 FORMER, PRESENT = MaskSecret(b"the former secret"), MaskSecret(b"the present secret")
 OF_FORMER, OF_PRESENT = FORMER.fingerprint(SALT), PRESENT.fingerprint(OTHER_SALT)
 CHANGING = HashedTables(OF_PRESENT, {"new": OF_PRESENT, "old": OF_FORMER})
+SCHEMA = schema_of({"id": "int64", "mail": "string"}, ["id"])
+PLACE = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1), SCHEMA)
+HASHED = Table(*PLACE, TableOptions.parse({"masks": {"mail": {"method": "hash"}}}), mask_fingerprint=OF_FORMER)
+PLAIN, WITHOUT_MASKS = Table(*PLACE), Table(*PLACE, mask_fingerprint=OF_FORMER)
 
 
 def test_a_fingerprint_is_of_one_secret_and_does_not_contain_it() -> None:
@@ -56,3 +72,20 @@ def test_without_hashed_columns_no_secret_is_wrong() -> None:
 
 def test_tables_of_a_former_secret_are_outdated() -> None:
     assert [*CHANGING.outdated()] == ["old"]
+
+
+@pytest.mark.parametrize("before", [None, PLAIN, WITHOUT_MASKS])
+@pytest.mark.parametrize("secret", [PRESENT, None])
+def test_hashes_are_declared_only_by_a_process_that_has_the_secret_of_the_table(
+    before: Table | None, secret: MaskSecret | None
+) -> None:
+    check_registered(before, HASHED, FORMER)
+    with pytest.raises(TemporarilyUnavailable) as raised:
+        check_registered(before, HASHED, secret)
+    assert raised.value.code is Code.MASK_SECRET_DIFFERS
+
+
+@pytest.mark.parametrize(("before", "after"), [(HASHED, HASHED), (HASHED, WITHOUT_MASKS), (None, PLAIN)])
+def test_what_declares_no_hash_needs_no_secret(before: Table | None, after: Table) -> None:
+    check_registered(before, after, PRESENT)
+    check_registered(before, after, None)
