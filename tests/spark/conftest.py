@@ -75,6 +75,7 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
 
     yield make
     for worker in workers:
+        worker.stop()  # a connection that is still in use would never be closed
         worker.context.engine.dispose()
 
 

@@ -30,6 +30,7 @@ def small_drain(database_url: str, zone: Path | ZoneAddress, *, rows: int = 10**
         try:
             yield cycle
         finally:
+            cycle.stop()  # a connection that is still in use would never be closed
             cycle.context.engine.dispose()
 
 

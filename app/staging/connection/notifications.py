@@ -67,7 +67,9 @@ class NotificationSender:
                 connection.execute(NOTIFY, [CHANNEL])
             except psycopg.Error as error:
                 log.warning("notification_send_failed", error=type(error).__name__)
-                connection = None
+                if connection is not None:
+                    connection.close()
+                    connection = None
         if connection is not None:
             connection.close()
 
