@@ -58,12 +58,16 @@ def examine(
     *,
     data_dir: Path | None = None,
     mask_secret: MaskSecret | None = None,
+    is_api: bool = False,
 ) -> list[Finding]:
-    """Run every check on what is given and on this machine; return the findings."""
+    """Run every check on what is given and on this machine; return the findings.
+
+    `is_api` tells that this is an API process, which needs the mask secret of the tables.
+    """
     findings = judge_variables([*unknown_variables(environment), *renamed_variables(environment)])
     findings.append(judge_versions(installed_versions()))
     if database_url is not None:
-        findings += _database(database_url, mask_secret)
+        findings += _database(database_url, mask_secret, is_api=is_api)
     if address is not None:
         findings += _zone(address)
     if address is not None and database_url is not None:
@@ -125,12 +129,12 @@ def not_examined(address: ZoneAddress | None, database_url: str | None) -> list[
     return findings
 
 
-def _database(database_url: str, mask_secret: MaskSecret | None) -> list[Finding]:
+def _database(database_url: str, mask_secret: MaskSecret | None, *, is_api: bool) -> list[Finding]:
     def ask() -> list[Finding]:
         engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
         try:
             facts = database_facts(engine)
-            masks = _masks(engine, mask_secret) if facts.revision_fits else []
+            masks = _masks(engine, mask_secret, is_api=is_api) if facts.revision_fits else []
         finally:
             engine.dispose()
         clock = judge_clock("postgres_clock", facts.clock_behind_seconds, "that of Postgres")
@@ -139,13 +143,13 @@ def _database(database_url: str, mask_secret: MaskSecret | None) -> list[Finding
     return _or_unsafe("postgres", ask, "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address.")
 
 
-def _masks(engine: Engine, secret: MaskSecret | None) -> list[Finding]:
-    """Compare the secret of hashed columns with the tables, where it is set: only API processes need it."""
+def _masks(engine: Engine, secret: MaskSecret | None, *, is_api: bool) -> list[Finding]:
+    """Compare the secret of hashed columns with the tables; without one, only in an API process, which needs it."""
     with translated_errors(), engine.begin() as connection:
         found = hashed_tables(connection)
     if not found.by_name:
         return []
-    return [*judge_masks(found.trouble(secret) if secret is not None else None, found.outdated())]
+    return [*judge_masks(found.trouble(secret) if is_api or secret is not None else None, found.outdated())]
 
 
 def _zone(address: ZoneAddress) -> list[Finding]:

@@ -26,6 +26,7 @@ from tests.support.small_drain import publish_pending
 from tests.support.waiting import wait_until
 
 FORMER, PRESENT = "the former secret of hashed columns", "the present secret of hashed columns"
+PRESENT_SECRET = MaskSecret(PRESENT.encode())
 HASHED: dict[str, Any] = {"masks": {"mail": {"method": "hash"}}}
 COLUMNS = {"id": "int64", "mail": "string"}
 WRONG = "1 table has columns that are hashed under another MIRRORGATE_MASK_SECRET than that of this process"
@@ -56,8 +57,8 @@ def mirrorgate(database_url: str, secret: str, *arguments: str) -> "subprocess.C
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
 
 
-def found_by_doctor(database_url: str) -> dict[str, str]:
-    findings = examine(None, database_url, {}, mask_secret=MaskSecret(PRESENT.encode()))
+def found_by_doctor(database_url: str, secret: MaskSecret | None = PRESENT_SECRET, **how: bool) -> dict[str, str]:
+    findings = examine(None, database_url, {}, mask_secret=secret, **how)
     return {finding.check: finding.detail for finding in findings if finding.check.startswith("mask_")}
 
 
@@ -92,6 +93,8 @@ def test_a_table_is_hashed_under_one_secret_until_it_is_recreated_under_another(
     former.rows("t", ROW).raise_for_status()
     wait_for_masks(gateways, (200, "ok"), (200, WRONG))
     assert found_by_doctor(database_url) == {"mask_secret": WRONG, "mask_secret_tables": UP_TO_DATE}
+    assert "not set" not in found_by_doctor(database_url, None)["mask_secret"]
+    assert "is not set" in found_by_doctor(database_url, None, is_api=True)["mask_secret"]
     changed = mirrorgate(database_url, PRESENT, "mask-secret", "change", "--json")
     assert json.loads(changed.stdout) == {"recreate": ["t"]}
     wait_for_masks(gateways, (200, "ok"), (200, "ok"))

@@ -30,7 +30,6 @@ SELECT_HASHED_TABLES = sa.text("""
     ORDER BY name""")
 """List the live tables that have hashed columns now."""
 
-
 ADOPT_TABLES = sa.text("""
     UPDATE mirrorgate.tables SET mask_fingerprint = (SELECT mask_fingerprint FROM mirrorgate.installation)
     WHERE mask_fingerprint IS NULL AND state <> 'dropped'
@@ -96,5 +95,8 @@ def change_mask_secret(connection: sa.Connection, secret: MaskSecret) -> HashedT
         )
     before = hashed_tables(connection)
     if not secret.made(before.present):
-        connection.execute(CHANGE_FINGERPRINT, {"fingerprint": secret.fingerprint(secrets.token_bytes(SALT_BYTES))})
+        # A change back takes the fingerprint that tables have: another one of the same secret would outdate them.
+        known = next(filter(secret.made, before.by_name.values()), None)
+        fingerprint = known or secret.fingerprint(secrets.token_bytes(SALT_BYTES))
+        connection.execute(CHANGE_FINGERPRINT, {"fingerprint": fingerprint})
     return hashed_tables(connection)

@@ -62,6 +62,7 @@ def _examined(gateway: Gateway, *, with_zone: bool) -> DoctorView:
         settings.require_database_url(),
         os.environ,
         mask_secret=gateway.ingest.mask_secret,
+        is_api=True,
     )
     findings += examine_machine(settings)
     return doctor_view(findings, None if address is None else address.location, zone_examined=with_zone)
