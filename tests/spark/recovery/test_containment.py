@@ -20,6 +20,10 @@ from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
+END_SESSIONS_OF_DRAIN = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = :name AND application_name = 'mirrorgate drain'"""
+
 ID = schema_of({"id": "int64"}, ["id"])
 
 
@@ -103,7 +107,7 @@ def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
             connection.commit()
             connection.execute(sa.text(f'ALTER DATABASE "{name}" RESET default_transaction_read_only'))
             connection.commit()
-        worker.context.engine.dispose()
+        sql.run(engine, END_SESSIONS_OF_DRAIN, name=name)  # what is read-only stays so until the next connection
         wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=60, what="the batch is published")
     assert thread.is_alive()
     running.stopping.set()
