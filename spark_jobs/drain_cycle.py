@@ -91,7 +91,7 @@ class DrainCycle:
         return due
 
     def wait(self) -> bool:
-        """Wait for work in the background; return whether some of it has come to its end."""
+        """Wait for the running attempts in the background; return whether one of them has ended its work."""
         return self.rebuilds.wait() or self.backfills.wait()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells where a command is that somebody looks for at the top, like `check` for `tables check`."""
+"""Names the full command in the error about a command without its group: `tables check` for `check`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from typer.core import TyperGroup
 
 
 class GroupWithHints(TyperGroup):
-    """A group of commands that names the group a command belongs to, if it is not one of its own."""
+    """A group of commands. Its error about an unknown command names the subgroup that has the command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that the first argument names; fail with a hint if it belongs to a group."""

@@ -1,7 +1,7 @@
-"""The backfills of row images that are asked for, in a thread beside the drain's loop.
+"""Runs the requested backfills of row images in a thread beside the drain's loop.
 
 Each step is a transaction that stores its place, so a drain that dies or stops leaves a backfill that the next one
-continues. Payloads come from the database; rows of the Delta mirror from the target that the drain's settings name.
+continues. It reads payloads from the database, and rows of the Delta mirror from `MIRRORGATE_MIRROR_TARGET`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Long work on tables in a thread of its own, beside the drain's loop, which continues to publish them.
+"""Run long work on tables in its own thread. Meanwhile the drain's loop publishes the tables.
 
 One thread takes one table at a time; the next waits. Nothing here is durable: the database says which work is due, and
 the loop starts it again until it has ended.
@@ -40,7 +40,7 @@ class BackgroundWork(ABC):
 
     @abstractmethod
     def run(self, table_id: TableId) -> bool:
-        """Make one attempt; return whether it has come to an end. Raises Stopped, and whatever made it fail."""
+        """Make one attempt; return whether it has ended. Raises Stopped, and any error of the work itself."""
 
     @abstractmethod
     def note(self, connection: Connection, table_id: TableId, detail: str) -> None:
@@ -54,7 +54,7 @@ class BackgroundWork(ABC):
                 self._running[table_id] = self._thread.submit(self._attempt, table_id)
 
     def wait(self) -> bool:
-        """Wait for what is under way; return whether anything has come to its end."""
+        """Wait for the running attempts; return whether one of them has ended its work."""
         with self._lock:
             running = list(self._running.values())
             self._running.clear()
@@ -71,7 +71,7 @@ class BackgroundWork(ABC):
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _attempt(self, table_id: TableId) -> bool:
-        """Make one attempt; return whether it came to its end."""
+        """Make one attempt; return whether it has ended."""
         try:
             with translated_errors():
                 return self.run(table_id)

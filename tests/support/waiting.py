@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 def wait_until(condition: Callable[[], Value], *, within: float, what: str) -> Value:
     """Return the first true value of `condition`; after `within` seconds, fail and say that `what` did not happen.
 
-    It is evaluated every 10 ms at first and ever less often, so that a long wait costs little and lasts 5% longer.
+    The pause between two looks grows from 10 ms, so that a long wait costs little processor time and lasts 5% longer.
     """
     started = time.monotonic()
     give_up = started + within

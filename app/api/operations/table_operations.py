@@ -105,7 +105,7 @@ class TableOperation:
         return self._run(request_backfill, self._actor)
 
     def cancel_backfill(self) -> TableModel:
-        """Cancel the running backfill, whoever carries it out."""
+        """Cancel the running backfill of a drain or of a command."""
         return self._run(stop_backfill, self._actor)
 
     @property

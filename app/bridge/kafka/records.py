@@ -5,11 +5,9 @@ Decoders of other encodings implement `RecordDecoder`. Invariant: a decoder neve
 it rejects with a detail and a remedy, without a text of the record.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
-
-_NO_KEY: Final = b"null"
 
 
 class RecordRejected(Exception):

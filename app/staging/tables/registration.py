@@ -82,7 +82,7 @@ def register_table(
 
     A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
     `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name`, `old_row_images`, `load_open` if a load needs the row
-    images, or `no_row_images` if deletes are to be flagged and rows have no image.
+    images, or `no_row_images` if `deletes=flag` is set and rows have no image.
     """
     if wanted is not None:
         created = _create(connection, name, wanted, options, given, marker_first)

@@ -47,7 +47,7 @@ def request_backfill(connection: sa.Connection, name: TableName, generation: Gen
 
 
 def stop_backfill(connection: sa.Connection, name: TableName, generation: Generation, actor: str) -> Table:
-    """Cancel the running backfill of a table, whoever carries it out. Without one, nothing happens.
+    """Cancel the running backfill of a table, by a drain or by a command. Without one, change nothing.
 
     Its images stay, and the next request continues it. A process that dies before the commit has cancelled nothing.
     Raises RejectedInput `unknown_table` or `generation_mismatch`.
