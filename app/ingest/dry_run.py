@@ -4,7 +4,7 @@ Invariant: nothing of a dry run stays, also not what its metadata messages decla
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -33,7 +33,10 @@ from app.staging.connection.database import Connection, Engine, translated_error
 
 @dataclass(frozen=True, slots=True)
 class WithheldColumns:
-    """Columns of a row that the answer omits: they come from row images, and the caller may not read the table."""
+    """Columns of a row that the answer omits, masked or from row images, because the caller may not read the table.
+
+    A hash that a sender sees would tell which of the values that it tries is the one behind a hash in the files.
+    """
 
     row: int
     columns: list[str]
@@ -140,20 +143,29 @@ def _dry_run_table(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> 
 
 
 def _withheld(batch: Batch, landed: int) -> list[WithheldColumns]:
-    """Return the columns that the messages do not give. A real request takes their values from row images.
+    """Return the masked columns and those that the messages do not give, which a real request takes from row images.
 
     `landed` is the number of rows that land.
     """
+    schema, options = batch.table.schema, batch.table.options
+    names = [column.name for column in landed_columns(schema.columns, options)]
+    masked = {landing for landing, name in zip(names, schema.names, strict=True) if name in options.masks}
+    stored = _stored(batch, names, landed)
+    hidden = [masked.union(stored.get(row, ())) for row in range(landed)]
+    return [WithheldColumns(row, sorted(columns)) for row, columns in enumerate(hidden) if columns]
+
+
+def _stored(batch: Batch, names: Sequence[str], landed: int) -> Mapping[int, Collection[str]]:
+    """Return the columns of each row, of these names, whose values a real request takes from row images."""
     images, schema, options = batch.rows.images, batch.table.schema, batch.table.options
     if images is None:
-        return []
-    names = [column.name for column in landed_columns(schema.columns, options)]
+        return {}
     hidden = {row: [names[at] for at in entry.missing.ordinals] for row, entry in images.incomplete.items()}
     if options.flags_deletes:
         values = [names[at] for at, name in enumerate(schema.names) if name not in schema.key_set]
         hidden |= dict.fromkeys(images.deletes, values)
     if options.filter is not None or images.key_changes:
         # Rows are left out or land in another order, so that every row hides what one of them lacks.
-        in_any = sorted({name for columns in hidden.values() for name in columns})
-        return [WithheldColumns(row, in_any) for row in range(landed)] if in_any else []
-    return [WithheldColumns(row, columns) for row, columns in sorted(hidden.items())]
+        in_any = {name for columns in hidden.values() for name in columns}
+        return dict.fromkeys(range(landed), in_any)
+    return hidden

@@ -40,6 +40,7 @@ def api_address(request: pytest.FixtureRequest, api_database: str) -> Iterator[s
     settings = Settings(
         database_url=SecretStr(api_database),
         admin_key=SecretStr(ADMIN_KEY),
+        mask_secret=SecretStr("a mask secret only for tests of the api"),
         signing_key=SecretStr("a-signing-key-only-for-tests-of-the-api"),
         max_body_bytes=MAX_BODY_BYTES,
     )

@@ -10,17 +10,19 @@ import sqlalchemy as sa
 from app.domain.model.change import Change, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import Table
+from app.domain.model.table import Epoch, Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.batch import Batch, Receipt
+from app.staging.tables.drop_completion import FinishedDrop, finish_drop
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table
 from app.staging.writer.group_commit import GroupCommit
 from demo.landing_reader import landing_files, table_folder
+from tests.support.postgres import sql
 
 
 def registered(engine: sa.Engine, name: str, schema: TableSchema | None, options: TableOptions | None = None) -> Table:
@@ -48,6 +50,26 @@ def dropping(engine: sa.Engine, name: str) -> Table:
     table = current(engine, name)
     with engine.begin() as connection:
         return begin_drop(connection, table.name, table.generation, DropPlan(DropAction.DROP), "test")
+
+
+def finished_drop(engine: sa.Engine, table: Table) -> FinishedDrop:
+    """Finish a drop as the table's owner does when the folder is gone."""
+    sql.run(
+        engine,
+        """INSERT INTO mirrorgate.table_leases VALUES (:table_id, 7, gen_random_uuid())
+        ON CONFLICT (table_id) DO UPDATE SET epoch = 7""",
+        table_id=table.table_id,
+    )
+    with engine.begin() as connection:
+        return finish_drop(connection, table, Epoch(7), marker_first=False)
+
+
+def next_generation(engine: sa.Engine, name: str, plan: DropPlan) -> None:
+    """Drop, recreate or rename a table."""
+    table = current(engine, name)
+    with engine.begin() as connection:
+        begun = begin_drop(connection, table.name, table.generation, plan, "test")
+    finished_drop(engine, begun)
 
 
 def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Concatenate, ParamSpec
 
 from app.api.auth.dependencies import check_sources, visible_name
 from app.api.gateway import Gateway
 from app.api.schemas.status import TableModel
 from app.api.schemas.table_status import table_statuses
-from app.domain.access.mask_secret import MaskSecret, hashes
+from app.domain.access.mask_secret import hashes
 from app.domain.access.rights import Principal
+from app.domain.access.row_rule_rights import check_row_rules
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table, TableState
@@ -73,14 +73,12 @@ class TableOperation:
     ) -> TableModel:
         """Begin a new generation; None keeps the present schema or options, of which `given` names the changed ones.
 
-        Raises RejectedInput `bad_option` for options that the schema does not allow.
+        Raises RejectedInput `bad_option` for options that the schema does not allow, and `forbidden` for a group of
+        hashes that the caller may not declare.
         """
         check_sources(options.sources if options is not None else (), self.principal)
         plan = DropPlan(DropAction.RECREATE, schema, options)
-        mask_secret = self.gateway.ingest.mask_secret
-        if mask_secret is not None and hashes(options):
-            return self._run(partial(_begin_hashing, mask_secret), plan, self._actor, given=given)
-        return self._run(begin_drop, plan, self._actor, given=given)
+        return self._run(self._begin_recreation, plan, given=given)
 
     def rename(self, new_name: str) -> TableModel:
         """Begin a new generation under another name, which the caller's patterns must include."""
@@ -108,6 +106,24 @@ class TableOperation:
         """Cancel the running backfill of a drain or of a command."""
         return self._run(stop_backfill, self._actor)
 
+    def _begin_recreation(
+        self,
+        connection: Connection,
+        name: TableName,
+        generation: Generation,
+        plan: DropPlan,
+        *,
+        given: Collection[str] | None,
+    ) -> Table:
+        """Begin a drop whose next generation may have hashed columns, under the gateway's secret."""
+        mask_secret = self.gateway.ingest.mask_secret
+        if mask_secret is not None and hashes(plan.options):
+            pin_mask_secret(connection, mask_secret)
+        table = begin_drop(connection, name, generation, plan, self._actor, given=given)
+        if table.drop_plan is not None and table.drop_plan.options is not None:
+            check_row_rules(table.options, table.drop_plan.options, table, self.principal)
+        return table
+
     @property
     def _actor(self) -> str:
         """Return who is recorded in the event."""
@@ -126,18 +142,3 @@ class TableOperation:
             status = table_statuses(connection, [table])[0]
         self.gateway.wake_drain()
         return status
-
-
-def _begin_hashing(
-    mask_secret: MaskSecret,
-    connection: Connection,
-    name: TableName,
-    generation: Generation,
-    plan: DropPlan,
-    actor: str,
-    *,
-    given: Collection[str] | None,
-) -> Table:
-    """Begin a drop whose next generation has hashed columns, under the gateway's secret."""
-    pin_mask_secret(connection, mask_secret)
-    return begin_drop(connection, name, generation, plan, actor, given=given)

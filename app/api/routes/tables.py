@@ -15,6 +15,7 @@ from app.api.schemas.status import TableModel, TablesModel
 from app.api.schemas.table_status import fabric_model, table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.domain.access.mask_secret import check_registered, hashes
+from app.domain.access.row_rule_rights import check_row_rules
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.errors import Code, RejectedInput
@@ -46,7 +47,8 @@ def put_table(
     """Register a new table (201), or update an existing one (200).
 
     A repeat of a registration changes nothing. New nullable columns make a new schema version. An existing table keeps
-    its columns if none are given, and each option that is left out.
+    its columns if none are given, and each option that is left out. To change or remove a mask, an exclusion or a
+    filter, the key needs the right `admin`.
     """
     name = visible_name(table, principal)
     mask_secret = gateway.ingest.mask_secret
@@ -62,6 +64,8 @@ def put_table(
         )
         if registration.outcome is not RegistrationOutcome.UNCHANGED:
             check_registered(registration.before, registration.table, mask_secret)
+            before = None if registration.before is None else registration.before.options
+            check_row_rules(before, registration.table.options, registration.table, principal)
         record_registration(connection, registration, principal.key_id)
         status = table_statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:

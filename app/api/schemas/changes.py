@@ -79,13 +79,13 @@ class ProducerModel(Model):
 
 
 class WithheldModel(Model):
-    """Columns that a dry run withholds: the message does not contain them, and the key lacks the right `read`."""
+    """Columns that a dry run withholds from a key without the right `read`: masked or stored values."""
 
     row: int
     """The index of the row in `rows`, from 0."""
 
     columns: list[str]
-    """The columns that the stored row fills."""
+    """The columns that are masked, and those that the stored row fills."""
 
 
 class DryRunTableModel(Model):

@@ -108,6 +108,10 @@ class MaskModel(Model):
     characters: int | None = None
     """How many characters `truncate` keeps."""
 
+    group: str | None = None
+    """The group in which `hash` gives equal texts equal hashes; without it, only within the table. A new group needs
+    the right `register` for all tables."""
+
 
 class ComparisonModel(Model):
     """A comparison of a column with literals."""

@@ -78,7 +78,7 @@ class Landing:
     rows: Sequence[Mapping[str, Any]]
     """The rows by column, with the row marker unless the files have none."""
     withheld: Sequence[str]
-    """Columns that some row lacks, because their values are stored ones that the user may not read."""
+    """Columns that some row lacks, because their values are masked or stored, and the user may not read them."""
 
 
 @dataclass(frozen=True, slots=True)

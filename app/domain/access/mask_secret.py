@@ -7,7 +7,7 @@ has the secret, and a guess costs as much as a guess of a password. Decision 007
 import hmac
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from hashlib import scrypt
+from hashlib import scrypt, sha256
 from typing import Final, Self
 
 from app.domain.model.projection.transforms import MaskMethod
@@ -39,6 +39,10 @@ class MaskSecret:
     def fingerprint(self, salt: bytes) -> bytes:
         """Return the fingerprint of the secret under a salt."""
         return salt + scrypt(self.value, salt=salt, n=2**14, r=8, p=1, dklen=FINGERPRINT_BYTES - SALT_BYTES)
+
+    def key_of(self, scope: str) -> bytes:
+        """Return the key for the hashes of one scope. Nothing about the secret or another scope follows from it."""
+        return hmac.digest(self.value, scope.encode(), sha256)
 
     def made(self, fingerprint: bytes | None) -> bool:
         """Tell whether a fingerprint is of this secret; False for none."""

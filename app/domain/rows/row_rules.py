@@ -52,10 +52,8 @@ class RowRules:
     @classmethod
     def of_source(cls, table: Table, mask_secret: MaskSecret | None, *, in_load: bool = False) -> Self:
         """Return the rules of a table as it is now, for values as its source has them."""
-        rules, masks = cls.of(table, in_load=in_load), table.options.masks
-        if not masks:
-            return rules
-        return replace(rules, masking=Masking(masks, mask_secret, table.mask_fingerprint, str(table.name)))
+        rules = cls.of(table, in_load=in_load)
+        return replace(rules, masking=Masking(table, mask_secret)) if table.options.masks else rules
 
     def after_start(self) -> "RowRules":
         """Return the rules once a change other than a snapshot row was accepted."""

@@ -42,6 +42,62 @@ def test_an_option_that_there_is_not_is_rejected_with_its_place(
     assert gateway.get("/v1/tables").json()["tables"] == []
 
 
+HIDING: dict[str, Any] = {
+    "masks": {"note": {"method": "truncate", "characters": 3}},
+    "exclude": ["blob"],
+    "filter": {"column": "id", "op": ">", "value": "0"},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "hides"),
+    [
+        ({"masks": {}}, "the mask of column 'note'"),
+        ({"masks": {"note": {"method": "truncate", "characters": 4}}}, "the mask of column 'note'"),
+        ({"masks": {"note": {"method": "hash"}}}, "the mask of column 'note'"),
+        ({"exclude": []}, "the exclusion of column 'blob'"),
+        ({"filter": None}, "the filter"),
+        ({"filter": {"column": "id", "op": ">=", "value": "0"}}, "the filter"),
+    ],
+)
+def test_what_hides_values_is_added_with_register_and_taken_away_with_admin(
+    gateway: Gateway, client_with: ClientWith, options: dict[str, Any], hides: str
+) -> None:
+    columns = [*COLUMNS, {"name": "note", "type": "string"}]
+    registrar = client_with("register", "read", "ingest", tables=["t"])
+    for given in ({}, HIDING, HIDING):
+        body = {"columns": columns, "key_columns": ["id"], "options": given}
+        registrar.put("/v1/tables/t", json=body).raise_for_status()
+    before = gateway.status("t")
+    details = problem(registrar.put("/v1/tables/t", json={"options": options}), 403, "forbidden")
+    assert details["detail"] == f"{hides} of table t hides values or rows; changing that needs the right `admin`"
+    assert gateway.status("t") == before
+    put(client_with("admin", tables=["t"]), declare=False, **options).raise_for_status()
+    assert gateway.get("/v1/tables/t/events").json()["events"][-1]["action"] in {"change row rules", "change schema"}
+
+
+def test_only_a_caller_for_all_tables_brings_a_table_into_a_group_of_hashes(
+    gateway: Gateway, client_with: ClientWith
+) -> None:
+    mail = {"name": "mail", "type": "string"}
+    grouped = {"masks": {"mail": {"method": "hash", "group": "people"}}}
+    body = {"columns": [*COLUMNS, mail], "key_columns": ["id"], "options": grouped}
+    for stranger in (client_with("register", tables=["own.*"]), client_with("admin", tables=["own.*"])):
+        details = problem(stranger.put("/v1/tables/own.t", json=body), 403, "forbidden")
+        assert "'people'" in details["detail"]
+        assert "for all tables" in details["remedy"]
+    problem(gateway.get("/v1/tables/own.t"), 404, "unknown_table")
+    administrator = client_with("admin", tables=["own.*"])
+    administrator.put("/v1/tables/own.t", json=body | {"options": {}}).raise_for_status()
+    recreate = {"url": "/v1/tables/own.t/recreate", "params": {"generation": 1}, "json": {"options": grouped}}
+    problem(administrator.post(**recreate), 403, "forbidden")
+    assert gateway.status("own.t")["state"] == "active"
+
+    client_with("register").put("/v1/tables/own.t", json=body).raise_for_status()
+    client_with("register", tables=["own.*"]).put("/v1/tables/own.t", json=body).raise_for_status()
+    administrator.post(**recreate).raise_for_status()
+
+
 def test_the_earlier_spelling_of_a_value_is_understood_and_shown_as_the_present_one(gateway: Gateway) -> None:
     shown = put(gateway, reload="refuse", dead_letters="refuse", initial_load="bare").json()["options"]
     assert (shown["reload"], shown["dead_letters"]) == ("reject", "reject")

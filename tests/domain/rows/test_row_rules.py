@@ -35,7 +35,7 @@ def test_only_values_of_the_source_are_masked_because_row_images_have_masked_one
     assert RowRules.of_source(Table(*PLACE), secret) == RowRules.of(Table(*PLACE))
     for in_load in (False, True):
         rules = RowRules.of_source(table, secret, in_load=in_load)
-        assert rules.masking == Masking(MASKED.masks, secret, table.mask_fingerprint, "t")
+        assert rules.masking == Masking(table, secret)
         assert replace(rules, masking=None) == RowRules.of(table, in_load=in_load)
 
 

@@ -1,19 +1,24 @@
 """Renamed, constant and masked columns land alike in every format, and a masked value is stored nowhere."""
 
-import hmac
 import json
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from msgspec import UNSET
 
+from app.domain.access.rights import Grant, Principal, Right
+from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from app.ingest import ArrowLoad, RowOperation, rows_json
+from app.ingest import ArrowLoad, RowOperation, replicate_json, rows_json
+from app.ingest.dry_run import WithheldColumns
+from app.staging.tables.registration import RegistrationOutcome
+from tests.support.gateway_parts import next_generation
+from tests.support.hashes import hashed
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -44,12 +49,13 @@ def harness(engine: sa.Engine) -> Iterator[IngestHarness]:
         yield harness
 
 
-def hashed(text: str) -> str:
-    return hmac.digest(SECRET, text.encode(), sha256).hex()
+def of_table(harness: IngestHarness, table: str, text: str = str(ROW["mail"])) -> str:
+    """Return the hash of a text in a table."""
+    return hashed(SECRET, f"table:{harness.table(table).table_id}", text)
 
 
-def landed(marker: int, **others: Any) -> dict[str, Any]:
-    return LANDED | {"mail": hashed(ROW["mail"]), "__rowMarker__": marker} | others
+def landed(mail: str, marker: int, **others: Any) -> dict[str, Any]:
+    return LANDED | {"mail": mail, "__rowMarker__": marker} | others
 
 
 def stream(rows: list[dict[str, Any]]) -> bytes:
@@ -80,19 +86,20 @@ def test_each_format_lands_the_same_row_and_nothing_stores_the_originals(harness
     for name in "acrdpl":
         harness.put(name, SCHEMA, **OPTIONS, row_images=images)
     for name, marker in send_each_format(harness).items():
-        assert harness.rows(name) == [landed(marker)], name
+        mail = of_table(harness, name)
+        assert harness.rows(name) == [landed(mail, marker)], name
     stored = str(sql.rows(harness.engine, "SELECT encode(image, 'escape') FROM mirrorgate.row_images"))
     payloads = str(sql.rows(harness.engine, "SELECT encode(payload, 'escape') FROM mirrorgate.block_payloads"))
     assert not any(original in stored + payloads for original in ORIGINALS)
-    assert (hashed(ROW["mail"]) in stored) is (images == "on")
-    assert hashed(ROW["mail"]) in payloads
+    assert (mail in stored) is (images == "on")
+    assert mail in payloads
 
 
 def test_a_partial_update_is_completed_with_masked_values_that_are_not_masked_again(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA, **OPTIONS, partial_updates="complete")
     harness.arcion(arcion("t", None, TEXTS))
     harness.replicate(data("UPDATE", {"id": 1, "city": "Paris"}), table="t")
-    assert harness.rows("t")[1] == landed(1, town="Pa")
+    assert harness.rows("t")[1] == landed(of_table(harness, "t"), 1, town="Pa")
 
 
 def test_a_hashed_key_stays_a_key(harness: IngestHarness) -> None:
@@ -101,13 +108,33 @@ def test_a_hashed_key_stays_a_key(harness: IngestHarness) -> None:
     harness.put("t", schema, masks=masks, rename={"mail": "person"}, row_images="on")
     row = {"mail": "a", "city": "Rome"}
     harness.arcion(arcion("t", None, row), arcion("t", row, row | {"mail": "b"}), arcion("t", row | {"mail": "b"}))
+    first, second = of_table(harness, "t", "a"), of_table(harness, "t", "b")
     assert harness.landed("t", "person", "city") == [
-        [0, hashed("a"), "Rome"],
-        [2, hashed("a"), None],
-        [0, hashed("b"), "Rome"],
-        [2, hashed("b"), None],
+        [0, first, "Rome"],
+        [2, first, None],
+        [0, second, "Rome"],
+        [2, second, None],
     ]
     assert harness.table("t").schema.landing.key_columns == ("person",)
+
+
+@pytest.mark.parametrize("options", [{}, {"row_images": "on"}], ids=["no images", "images"])
+def test_a_renamed_or_recreated_table_keeps_its_hashes_and_no_other_gets_them(
+    harness: IngestHarness, options: dict[str, Any]
+) -> None:
+    hidden = {**OPTIONS, **options}
+    first = of_table(harness, str(harness.put("t", SCHEMA, **hidden).table.name))
+    harness.arcion(arcion("t", None, TEXTS))
+    next_generation(harness.engine, "t", DropPlan(DropAction.RENAME, new_name=TableName.parse("u")))
+    harness.put("t", SCHEMA, **hidden)
+    for table in "tu":
+        harness.arcion(arcion(table, None, TEXTS | {"id": "2"}))
+    assert {row["mail"] for row in harness.rows("u")} == {first}
+    assert len(harness.rows("u")) == 1 + len(options)
+    assert {row["mail"] for row in harness.rows("t")}.isdisjoint({first})
+    next_generation(harness.engine, "u", DropPlan(DropAction.RECREATE))
+    harness.arcion(arcion("u", None, TEXTS))
+    assert [row["mail"] for row in harness.rows("u")] == [first]
 
 
 def test_a_rejection_does_not_tell_a_masked_value(harness: IngestHarness) -> None:
@@ -118,11 +145,35 @@ def test_a_rejection_does_not_tell_a_masked_value(harness: IngestHarness) -> Non
     assert "ada@" not in rejection.text
 
 
-def test_a_dry_run_shows_masked_values_and_withholds_renamed_ones(harness: IngestHarness) -> None:
-    harness.put("t", SCHEMA, **OPTIONS, partial_updates="complete")
-    name = TableName.parse("t")
-    [table] = harness.dry_run(rows_json(json.dumps(ROW).encode(), name, RowOperation.INSERT)).tables
-    assert (table.rows[0]["mail"], table.rows[0]["town"]) == (hashed(ROW["mail"]), "Ül")
+@pytest.mark.parametrize("options", [{}, {"partial_updates": "complete"}], ids=["alone", "images"])
+def test_a_dry_run_shows_masked_values_to_those_who_may_read(harness: IngestHarness, options: dict[str, Any]) -> None:
+    harness.put("t", SCHEMA, **OPTIONS, **options)
+    harness.arcion(arcion("t", None, TEXTS))
+    inserts = rows_json(json.dumps([ROW, ROW | {"id": 2}]).encode(), TableName.parse("t"), RowOperation.UPSERT)
+    update = json.dumps([data("UPDATE", {"id": 1, "city": "Paris"})]).encode()
+    partial = replicate_json(update, TableName.parse("t")) if options else inserts
+    sender = Principal("sender", frozenset({Right.INGEST}), ("*",))
+    of_others = Principal("reader", frozenset({Right.INGEST}), ("*",), (Grant(frozenset({Right.READ}), ("u",)),))
+    hidden = ["born", "mail", "town"]
+    for reader, count in ((inserts, 2), (partial, 1 if options else 2)):
+        [shown] = harness.dry_run(reader).tables
+        assert {row["mail"] for row in shown.rows} == {of_table(harness, "t")}
+        assert shown.withheld is UNSET
+        for key in (sender, of_others):
+            [table] = harness.dry_run(reader, key).tables
+            assert table.withheld == [WithheldColumns(row, hidden) for row in range(count)]
+            assert [row.keys() & {*hidden, "region", "id"} for row in table.rows] == [{"region", "id"}] * count
+
+
+def test_a_group_joins_the_hashes_of_tables_that_otherwise_differ(harness: IngestHarness) -> None:
+    grouped = {"masks": {"mail": {"method": "hash", "group": "people"}, "city": {"method": "hash"}}}
+    for name in "ab":
+        harness.put(name, SCHEMA, **grouped)
+        harness.arcion(arcion(name, None, TEXTS))
+    [[of_a], [of_b]] = (harness.rows(name) for name in "ab")
+    assert of_a["mail"] == of_b["mail"] == hashed(SECRET, "group:people", str(ROW["mail"]))
+    assert of_a["city"] != of_b["city"]
+    assert harness.put("a", **grouped).outcome is RegistrationOutcome.UNCHANGED
 
 
 def test_a_process_without_the_secret_stages_nothing(engine: sa.Engine, harness: IngestHarness) -> None:
@@ -162,6 +213,10 @@ def test_columns_of_existing_files_keep_their_names_and_types(harness: IngestHar
         ({"masks": {"id": {"method": "hash"}}}, "/options/masks/id/method"),
         ({"masks": {"mail": {"method": "truncate"}}}, "/options/masks/mail/characters"),
         ({"masks": {"mail": {"method": "hash", "characters": 3}}}, "/options/masks/mail/characters"),
+        ({"masks": {"mail": {"method": "hash", "group": ""}}}, "/options/masks/mail/group"),
+        ({"masks": {"mail": {"method": "hash", "group": "People"}}}, "/options/masks/mail/group"),
+        ({"masks": {"mail": {"method": "hash", "group": "x" * 65}}}, "/options/masks/mail/group"),
+        ({"masks": {"born": {"method": "null", "group": "people"}}}, "/options/masks/born/group"),
         ({"masks": {"mail": {"method": "hash"}}, "dead_letters": "accept"}, "/options/dead_letters"),
         ({"audit_columns": {"operation": "town"}, "rename": {"city": "Town"}}, "/options/audit_columns/operation"),
     ],

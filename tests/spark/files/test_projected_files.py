@@ -1,8 +1,6 @@
 """Files of tables that land other columns, values and rows than their sources send, from messages to Delta tables."""
 
-import hmac
 import json
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +16,7 @@ from app.mirror.typed_rows import typed_rows
 from app.published.table_folders import PublishedTable
 from app.verify.codes import FindingCode
 from tests.spark.conftest import NewWorker, drain
+from tests.support.hashes import hashed
 from tests.support.ingest_harness import open_harness
 from tests.support.samples.messages import arcion
 from tests.support.samples.schemas import schema_of
@@ -49,16 +48,12 @@ def file_rows(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def person(row: dict[str, str]) -> str:
-    return hmac.digest(SECRET, row["mail"].encode(), sha256).hex()
-
-
 def test_files_have_the_rows_and_columns_that_the_options_declare_and_a_mirror_applies_them(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, tmp_path: Path
 ) -> None:
     worker = new_worker()
     with open_harness(engine, mask_secret=SECRET) as harness:
-        harness.put("projected", SCHEMA, **PROJECTED)
+        scope = f"table:{harness.put('projected', SCHEMA, **PROJECTED).table.table_id}"
         harness.put("flagging", SCHEMA, **FLAGGING)
         for table in ("projected", "flagging"):
             harness.arcion(*(arcion(table, None, row) for row in (ADA, BOB)))
@@ -71,8 +66,8 @@ def test_files_have_the_rows_and_columns_that_the_options_declare_and_a_mirror_a
     masked = {"city": "Rome", "phone": "+39", "region": "EU", "_op": "insert", "__rowMarker__": 0}
     gone = {"city": None, "phone": None, "region": "EU", "_op": "delete", "__rowMarker__": 2}
     assert file_rows(landing_zone / "projected") == [
-        *({"person": person(row)} | masked for row in (ADA, BOB)),
-        *({"person": person(row)} | gone for row in (ADA, BOB)),
+        *({"person": hashed(SECRET, scope, row["mail"])} | masked for row in (ADA, BOB)),
+        *({"person": hashed(SECRET, scope, row["mail"])} | gone for row in (ADA, BOB)),
     ]
     assert [(row["mail"][:3], row["town"], row["_deleted"]) for row in file_rows(landing_zone / "flagging")[2:]] == [
         ("ada", "Oslo", False),

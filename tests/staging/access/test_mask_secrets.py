@@ -8,13 +8,10 @@ import sqlalchemy as sa
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import Epoch, Generation
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.staging.access.mask_secrets import adopt_hashed_tables, change_mask_secret, hashed_tables, pin_mask_secret
-from app.staging.tables.drop_completion import finish_drop
-from app.staging.tables.operations import begin_drop
-from tests.support.gateway_parts import current, registered
+from tests.support.gateway_parts import current, next_generation, registered
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
 
@@ -32,17 +29,6 @@ def pin(engine: sa.Engine, secret: MaskSecret) -> None:
 def change(engine: sa.Engine, secret: MaskSecret) -> list[str]:
     with engine.begin() as connection:
         return [*change_mask_secret(connection, secret).outdated()]
-
-
-def next_generation(engine: sa.Engine, name: str, plan: DropPlan) -> None:
-    table = current(engine, name)
-    lease = "INSERT INTO mirrorgate.table_leases VALUES (:table_id, 7, gen_random_uuid())"
-    sql.run(engine, lease, table_id=table.table_id)
-    with engine.begin() as connection:
-        dropping = begin_drop(connection, table.name, Generation(1), plan, "operator")
-    sql.run(engine, "UPDATE mirrorgate.table_leases SET epoch = 7")
-    with engine.begin() as connection:
-        finish_drop(connection, dropping, Epoch(7), marker_first=False)
 
 
 @pytest.fixture

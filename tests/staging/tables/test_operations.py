@@ -19,7 +19,7 @@ from app.staging.tables.quarantine_release import release
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table, find_table_by_id, quarantine_table
 from app.staging.writer.group_commit import GroupCommit
-from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
+from tests.support.gateway_parts import current, finished_drop, inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
 from tests.support.postgres.retention import purge
 from tests.support.rejections import rejected
@@ -38,18 +38,6 @@ def begin(engine: sa.Engine, plan: DropPlan, name: TableName = T, generation: Ge
         return begin_drop(connection, name, generation, plan, "operator")
 
 
-def finish(engine: sa.Engine, table: Table) -> FinishedDrop:
-    """Finish a drop as the table's owner does when the folder is gone."""
-    sql.run(
-        engine,
-        """INSERT INTO mirrorgate.table_leases VALUES (:table_id, 7, gen_random_uuid())
-        ON CONFLICT (table_id) DO UPDATE SET epoch = 7""",
-        table_id=table.table_id,
-    )
-    with engine.begin() as connection:
-        return finish_drop(connection, table, Epoch(7), marker_first=False)
-
-
 def actions(engine: sa.Engine, name: TableName = T) -> list[str]:
     with engine.begin() as connection:
         return [event.action for event in list_events(connection, name, after=0, limit=100)]
@@ -59,7 +47,7 @@ def test_a_dropped_table_is_unknown_its_name_is_free_and_what_was_not_published_
     stage_keys(engine, registered(engine, "t", ID), [1, 2], [3])
     table = begin(engine, DROP)
     assert table.state is TableState.DROPPING
-    assert finish(engine, table) == FinishedDrop(1, discarded_batches=2, discarded_rows=3, landed_again=0)
+    assert finished_drop(engine, table) == FinishedDrop(1, discarded_batches=2, discarded_rows=3, landed_again=0)
     with engine.begin() as connection:
         assert find_table(connection, T) is None
     assert registered(engine, "t", WIDE).table_id != table.table_id
@@ -79,7 +67,7 @@ def test_changes_and_registrations_are_rejected_while_a_table_is_being_dropped(e
 def test_a_recreated_table_begins_at_one_in_the_next_generation_with_what_was_asked(engine: sa.Engine) -> None:
     stage_keys(engine, registered(engine, "t", ID), [1], [2])
     options = TableOptions.parse({"exclude": ["note"], "insert_marker": "upsert"})
-    finish(engine, begin(engine, DropPlan(DropAction.RECREATE, WIDE, options)))
+    finished_drop(engine, begin(engine, DropPlan(DropAction.RECREATE, WIDE, options)))
     table = current(engine, "t")
     assert (table.generation, table.schema_version, table.state) == (2, 1, TableState.ACTIVE)
     assert (table.schema.names, str(table.schema.columns[0].type), table.options) == (("id",), "string", options)
@@ -96,7 +84,7 @@ def test_a_recreated_table_keeps_columns_and_options_and_forgets_its_images(engi
     with engine.begin() as connection:
         table = register_table(connection, T, WIDE, options).table
     stage(engine, [typed(table, inserts([{"id": "a", "note": "b"}]))])
-    finish(engine, begin(engine, RECREATE))
+    finished_drop(engine, begin(engine, RECREATE))
     table = current(engine, "t")
     assert (table.schema, table.options, table.cdc_started) == (WIDE, options, False)
     with engine.begin() as connection:
@@ -109,7 +97,7 @@ def test_a_renamed_table_lands_its_rows_again_from_their_images(engine: sa.Engin
         table = register_table(connection, T, WIDE, TableOptions.parse({"partial_updates": "complete"})).table
     stage(engine, [typed(table, inserts([{"id": key, "note": key} for key in ("", "a", "b")]))])
     new_name = TableName.parse("other.name")
-    finished = finish(engine, begin(engine, DropPlan(DropAction.RENAME, new_name=new_name)))
+    finished = finished_drop(engine, begin(engine, DropPlan(DropAction.RENAME, new_name=new_name)))
     assert finished.landed_again == 3
     with engine.begin() as connection:
         assert find_table(connection, T) is None
@@ -136,7 +124,7 @@ def test_a_renamed_table_whose_images_are_not_its_rows_begins_empty(
         table = registered(engine, "t", None, TableOptions.parse(later))
     stage(engine, [typed(table, inserts([{"id": "b", "note": "new"}]))])
     new_name = TableName.parse("other")
-    assert finish(engine, begin(engine, DropPlan(DropAction.RENAME, new_name=new_name))).landed_again == 0
+    assert finished_drop(engine, begin(engine, DropPlan(DropAction.RENAME, new_name=new_name))).landed_again == 0
     renamed = current(engine, "other")
     assert renamed.images_complete
     with engine.begin() as connection:
@@ -257,7 +245,7 @@ def test_a_repair_needs_a_published_file_whose_payloads_are_kept(engine: sa.Engi
 def test_a_batch_typed_before_a_recreation_is_typed_again(engine: sa.Engine) -> None:
     table = registered(engine, "t", ID)
     batch = typed(table, inserts([{"id": 1}]))
-    finish(engine, begin(engine, RECREATE))
+    finished_drop(engine, begin(engine, RECREATE))
     writer = GroupCommit(engine)
     writer.start()
     future = writer.submit([batch])

@@ -1,5 +1,6 @@
 """Transforms of a table: columns that land under other names, with constants or with masked values (decision 0071)."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,9 @@ from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeN
 
 MAX_MASKED_CHARACTERS: Final = 1_000
 """The most characters that a truncated value keeps."""
+
+_GROUP: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""Names of groups."""
 
 
 class MaskMethod(StrEnum):
@@ -28,6 +32,8 @@ class Mask:
     method: MaskMethod
     characters: int | None = None
     """How many characters a truncated value keeps."""
+    group: str | None = None
+    """The group in which equal texts have equal hashes; None for the hashed columns of this table without a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +94,9 @@ def _check_mask(name: str, mask: Mask, schema: TableSchema) -> None:
             raise bad_option(detail, "masks", name, "characters")
     elif mask.characters is not None:
         raise bad_option(f"only truncate has `characters`, not {mask.method}", "masks", name, "characters")
+    if mask.group is not None:
+        if mask.method is not MaskMethod.HASH:
+            raise bad_option(f"only hash has a `group`, not {mask.method}", "masks", name, "group")
+        if _GROUP.fullmatch(mask.group) is None:
+            detail = "a group has 1 to 64 of a-z, 0-9, `.`, `_` and `-`, and begins with a letter or a digit"
+            raise bad_option(detail, "masks", name, "group")
