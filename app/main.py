@@ -31,7 +31,7 @@ from app.local.locked_tempdir import locked_tempdir
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
 from app.process_memory import collect_seldom, keep_freed_memory
-from app.settings import LOOPBACK, Settings, renamed_variables, unknown_variables
+from app.settings import LOOPBACK, Settings, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
 from app.staging.access.mask_secrets import adopt_hashed_tables, hashed_tables
@@ -133,8 +133,6 @@ def check_start(settings: Settings) -> None:
     check_serving(settings)
     for sentence in unknown_variables(os.environ):
         log.warning("unknown_variable", detail=sentence)
-    for sentence in renamed_variables(os.environ):
-        log.warning("renamed_variable", detail=sentence)
     engine = open_engine(settings.require_database_url())
     try:
         require_migrated(engine)

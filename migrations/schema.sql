@@ -1,6 +1,6 @@
--- Written by `make schema` from a database that the migrations made; a test compares the two. This file is for
--- reading: `mirrorgate migrate` makes and changes databases. The tables are in the order of their creation. The
--- partitions of block_payloads are left out; app/staging/retention/payload_partitions.py creates and drops them.
+-- The database schema, with the purpose of each table and column in the line above it. Until the first release, edit
+-- this file and run `make schema`, which writes it again from a database that it made; a test compares the two.
+-- Alembic makes alembic_version; app/staging/retention/payload_partitions.py makes the partitions of block_payloads.
 
 CREATE SCHEMA mirrorgate;
 
@@ -81,13 +81,6 @@ BEGIN
     RETURN NEW;
 END $_$;
 
--- Schema revision of this database, kept by Alembic.
-CREATE TABLE mirrorgate.alembic_version (
-    -- Name of the last migration that was applied.
-    version_num character varying(32) NOT NULL,
-    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
-);
-
 -- Identity of this database, and what holds for all its programs. One row.
 CREATE TABLE mirrorgate.installation (
     -- Always true, so that the primary key allows one row.
@@ -99,7 +92,7 @@ CREATE TABLE mirrorgate.installation (
     -- Whether the row marker is the first column of files; set once, by the first start.
     marker_first boolean,
     -- Programs that need this revision, or a newer one, work with the schema as it is.
-    oldest_program text DEFAULT 'r0006'::text NOT NULL,
+    oldest_program text DEFAULT 'r0001'::text NOT NULL,
     -- Salt and scrypt hash of the present secret of hashed columns; null before the first such column.
     mask_fingerprint bytea,
     CONSTRAINT installation_pkey PRIMARY KEY (only_row),
@@ -142,8 +135,6 @@ CREATE TABLE mirrorgate.tables (
     folder_gone_at timestamp with time zone,
     -- Schema ids in replicate_metadata, by which a data message finds its tables.
     replicate_schema_ids jsonb GENERATED ALWAYS AS ((jsonb_path_query_array(replicate_metadata, '$."schema_id"'::jsonpath) || jsonb_path_query_array(replicate_metadata, '$."earlier"[*]."schema_id"'::jsonpath))) STORED,
-    -- Whether sources match the name in any letter case, as they did before r0017.
-    any_letter_case boolean DEFAULT false NOT NULL,
     -- An operator asked the next owner to write _gateway.json of the folder again.
     rewrite_marker boolean DEFAULT false NOT NULL,
     -- Whether the table has kept row images, or none, since the first batch, so that no row lacks a row image.
@@ -435,9 +426,9 @@ CREATE TABLE mirrorgate.table_sources (
     -- Table that the source feeds.
     table_id bigint NOT NULL,
     CONSTRAINT table_sources_pkey PRIMARY KEY (folded_source),
-    CONSTRAINT table_sources_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id)
+    CONSTRAINT table_sources_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT source_name_is_bounded CHECK ((octet_length(folded_source) <= 1024))
 );
-ALTER TABLE mirrorgate.table_sources ADD CONSTRAINT source_name_is_bounded CHECK ((octet_length(folded_source) <= 1024)) NOT VALID;
 CREATE INDEX table_sources_by_table ON mirrorgate.table_sources USING btree (table_id);
 
 -- How far each source task has come, for tables that enforce the order of the source.
@@ -452,9 +443,9 @@ CREATE TABLE mirrorgate.source_positions (
     last_sequence text NOT NULL,
     CONSTRAINT source_positions_pkey PRIMARY KEY (table_id, generation, task),
     CONSTRAINT source_positions_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
-    CONSTRAINT source_positions_last_sequence_check CHECK ((last_sequence ~ '^[0-9]{35}$'::text))
+    CONSTRAINT source_positions_last_sequence_check CHECK ((last_sequence ~ '^[0-9]{35}$'::text)),
+    CONSTRAINT source_task_is_bounded CHECK ((octet_length(task) <= 1024))
 );
-ALTER TABLE mirrorgate.source_positions ADD CONSTRAINT source_task_is_bounded CHECK ((octet_length(task) <= 1024)) NOT VALID;
 
 -- Latest source values of each row, which complete partial updates.
 CREATE TABLE mirrorgate.row_images (
@@ -513,9 +504,9 @@ CREATE TABLE mirrorgate.producers (
     "position" text,
     CONSTRAINT producers_pkey PRIMARY KEY (principal, producer),
     CONSTRAINT position_is_bounded CHECK (((octet_length("position") >= 1) AND (octet_length("position") <= 256))),
+    CONSTRAINT producer_is_bounded CHECK (((octet_length(producer) <= 255) AND (octet_length(principal) <= 1024))),
     CONSTRAINT producers_last_sequence_check CHECK ((last_sequence >= 0))
 );
-ALTER TABLE mirrorgate.producers ADD CONSTRAINT producer_is_bounded CHECK (((octet_length(producer) <= 255) AND (octet_length(principal) <= 1024))) NOT VALID;
 
 -- Answers to accepted requests that callers can repeat.
 CREATE TABLE mirrorgate.request_receipts (
@@ -532,10 +523,10 @@ CREATE TABLE mirrorgate.request_receipts (
     -- When the request was accepted.
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT request_receipts_pkey PRIMARY KEY (principal, name, producer_sequence),
+    CONSTRAINT request_name_is_bounded CHECK (((octet_length(name) <= 255) AND (octet_length(principal) <= 1024))),
     CONSTRAINT request_receipts_fingerprint_check CHECK ((octet_length(fingerprint) = 32)),
     CONSTRAINT request_receipts_producer_sequence_check CHECK ((producer_sequence >= 0))
 );
-ALTER TABLE mirrorgate.request_receipts ADD CONSTRAINT request_name_is_bounded CHECK (((octet_length(name) <= 255) AND (octet_length(principal) <= 1024))) NOT VALID;
 CREATE INDEX request_receipts_by_age ON mirrorgate.request_receipts USING btree (created_at);
 
 -- Payload partitions: one is open, the next one is attached ahead, and those before are closed.

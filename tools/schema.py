@@ -1,4 +1,6 @@
-"""Writes migrations/schema.sql, the whole database schema with its comments, from the migrations: `make schema`.
+"""Writes migrations/schema.sql, the whole database schema with its comments, from a migrated database: `make schema`.
+
+Until the first release the baseline revision reads this file, so that `make schema` brings an edit into pg_dump's form.
 
 The text is pg_dump's, sorted by table. What pg_dump writes as statements of its own (keys, foreign keys, identities,
 comments) is moved into its table, and what depends on the version or the owner is left out.
@@ -22,15 +24,17 @@ from app.staging.connection.schema_revision import migrate
 SCHEMA: Final = Path(__file__).resolve().parents[1] / "migrations" / "schema.sql"
 
 HEADER: Final = """\
--- Written by `make schema` from a database that the migrations made; a test compares the two. This file is for
--- reading: `mirrorgate migrate` makes and changes databases. The tables are in the order of their creation. The
--- partitions of block_payloads are left out; app/staging/retention/payload_partitions.py creates and drops them.
+-- The database schema, with the purpose of each table and column in the line above it. Until the first release, edit
+-- this file and run `make schema`, which writes it again from a database that it made; a test compares the two.
+-- Alembic makes alembic_version; app/staging/retention/payload_partitions.py makes the partitions of block_payloads.
 """
 
 TABLES: Final = sa.text("""
     SELECT relname FROM pg_class
-    WHERE relnamespace = 'mirrorgate'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY oid""")
-"""List the tables without the payload partitions, in the order of their creation."""
+    WHERE relnamespace = 'mirrorgate'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+        AND relname <> 'alembic_version'
+    ORDER BY oid""")
+"""List the tables without Alembic's and the payload partitions, in the order of their creation."""
 
 
 @dataclass(slots=True)
@@ -72,7 +76,8 @@ def main() -> None:
 def _dump(database_url: str) -> str:
     options = ["--schema-only", "--no-owner", "--no-privileges", "--schema=mirrorgate"]
     program = str(find_programs() / "pg_dump")
-    command = [program, *options, "--exclude-table=mirrorgate.block_payloads_*", database_url]
+    left_out = ["--exclude-table=mirrorgate.block_payloads_*", "--exclude-table=mirrorgate.alembic_version"]
+    command = [program, *options, *left_out, database_url]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 

@@ -28,7 +28,7 @@ from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import probe_zone
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
-from app.settings import Settings, renamed_variables, unknown_variables
+from app.settings import Settings, unknown_variables
 from app.staging.access.mask_secrets import hashed_tables
 from app.staging.connection.database import Engine, open_engine, translated_errors
 from app.staging.connection.server_settings import database_facts
@@ -64,7 +64,7 @@ def examine(
 
     `is_api` tells that this is an API process, which needs the mask secret of the tables.
     """
-    findings = judge_variables([*unknown_variables(environment), *renamed_variables(environment)])
+    findings = judge_variables(unknown_variables(environment))
     findings.append(judge_versions(installed_versions()))
     if database_url is not None:
         findings += _database(database_url, mask_secret, is_api=is_api)

@@ -2,18 +2,17 @@
 
 `model` joins the settings and is the only reader of the environment: every setting is one `MIRRORGATE_*` variable. Each
 subject has a module with its fields, their descriptions and checks: `database`, `landing_zone`, `fabric`, `api`,
-`access`, `limits`, `drain`, `mirror`, `retention` and `operation`. `names` has the prefix and the renamed variables,
-`variables` warns about unknown ones, and `start_checks` checks address, port, TLS files, memory and tokens. Other
+`access`, `limits`, `drain`, `mirror`, `retention` and `operation`. `variables` warns
+about unknown ones, and `start_checks` checks address, port, TLS files, memory and tokens. Other
 packages import from here: `from app.settings import Settings`. To add a setting, add a field to the class of its
 subject and run `make docs`: docs/settings.md is generated from the fields.
 """
 
 from app.settings.api import LOOPBACK
 from app.settings.landing_zone import Compression
-from app.settings.model import Settings
-from app.settings.names import PREFIX
+from app.settings.model import PREFIX, Settings
 from app.settings.operation import LogFormat
-from app.settings.variables import renamed_variables, unknown_variables
+from app.settings.variables import unknown_variables
 
 __all__ = [
     "LOOPBACK",
@@ -21,6 +20,5 @@ __all__ = [
     "Compression",
     "LogFormat",
     "Settings",
-    "renamed_variables",
     "unknown_variables",
 ]

@@ -4,8 +4,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from app.settings.names import PREFIX
-
 
 class RequestLimits(BaseModel):
     """Limits of one request, and of all requests that one API process works on."""
@@ -75,7 +73,7 @@ class RequestLimits(BaseModel):
     def _fits_one_body(cls, value: int | None, others: ValidationInfo) -> int | None:
         # A compressed body and its decompressed form must fit together, or the body would be rejected every time.
         if value is not None and value < 2 * others.data.get("max_body_bytes", 0):
-            raise ValueError(f"must be at least twice {PREFIX}MAX_BODY_BYTES")
+            raise ValueError("must be at least twice MIRRORGATE_MAX_BODY_BYTES")
         return value
 
     @property

@@ -20,9 +20,10 @@ from app.settings.fabric import FabricSettings
 from app.settings.landing_zone import LandingZoneSettings
 from app.settings.limits import BacklogLimits, RequestLimits
 from app.settings.mirror import MirrorSettings
-from app.settings.names import PREFIX, RenamedVariables
 from app.settings.operation import AlertSettings, OperationSettings
 from app.settings.retention import RetentionSettings
+
+PREFIX: Final = "MIRRORGATE_"
 
 SUBJECTS: Final[Mapping[str, type[BaseModel]]] = {
     "Database": DatabaseSettings,
@@ -69,8 +70,8 @@ class Settings(
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources in order of precedence: arguments, variables, variables under their old names."""
-        return init_settings, env_settings, RenamedVariables(settings_cls)
+        """Return the sources in order of precedence: arguments, variables."""
+        return init_settings, env_settings
 
     @classmethod
     def from_environment(cls, **overrides: object) -> Self:

@@ -1,11 +1,10 @@
-"""Warnings about environment variables: unknown ones, and those under an old name."""
+"""Warnings about environment variables that are not settings."""
 
 import difflib
 from collections.abc import Mapping
 from typing import Final
 
-from app.settings.model import Settings
-from app.settings.names import PREFIX, RENAMED
+from app.settings.model import PREFIX, Settings
 
 _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
 """Variables of the client commands (app/cli/options.py), which are not settings of the gateway."""
@@ -16,16 +15,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | _FOREIGN
     sentences = []
     for name in sorted(environment):
-        if name.startswith(PREFIX) and name not in known and name not in RENAMED:
+        if name.startswith(PREFIX) and name not in known:
             close = difflib.get_close_matches(name, sorted(known), n=1)
             sentences.append(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
     return sentences
-
-
-def renamed_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each variable that is set under its old name."""
-    return [
-        f"{old} has been renamed to {new}; the old name is accepted until 0.3"
-        for old, new in RENAMED.items()
-        if old in environment
-    ]

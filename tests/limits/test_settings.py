@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import Code, Misconfigured
-from app.settings import Settings, renamed_variables, unknown_variables
+from app.settings import Settings
 
 
 def test_a_process_has_room_for_one_body_of_the_largest_size_compressed() -> None:
@@ -28,17 +28,3 @@ def test_the_room_follows_from_the_largest_body_where_it_is_not_set(body: int, r
 def test_a_limit_that_lets_nothing_pass_is_rejected(name: str) -> None:
     with pytest.raises(Misconfigured):
         Settings.from_environment(**{name: 0})
-
-
-def test_a_renamed_variable_is_read_until_its_new_name_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MIRRORGATE_DRAIN_BINS", "7")
-    assert Settings.from_environment().drain_slots == 7
-    monkeypatch.setenv("MIRRORGATE_DRAIN_SLOTS", "3")
-    assert Settings.from_environment().drain_slots == 3
-
-
-def test_a_renamed_variable_is_warned_of_and_is_not_unknown() -> None:
-    environment = {"MIRRORGATE_DRAIN_BINS": "7"}
-    assert [sentence.split()[0] for sentence in renamed_variables(environment)] == ["MIRRORGATE_DRAIN_BINS"]
-    assert "MIRRORGATE_DRAIN_SLOTS" in renamed_variables(environment)[0]
-    assert unknown_variables(environment) == []

@@ -14,12 +14,8 @@ from app.cli import main as cli
 from app.cli.main import app
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.local.embedded import PrivatePostgres
 from app.settings import PREFIX, Settings
-from app.staging.connection.schema_revision import migrate as run_migrations
-from app.staging.connection.schema_revision import program_revision
 from tests.project.facts import REPOSITORY
-from tests.support.postgres.databases import create_database, database_in
 
 RUNNER = CliRunner()
 
@@ -62,14 +58,6 @@ def test_the_settings_are_listed_by_the_program() -> None:
 
 def test_the_file_for_spark_submit_is_printed() -> None:
     assert RUNNER.invoke(app, ["drain", "--print-path"]).output.strip() == str(REPOSITORY / "spark_jobs" / "drain.py")
-
-
-def test_migrate_says_what_it_did(postgres: PrivatePostgres) -> None:
-    create_database(postgres.url, "to_migrate", template="template0")
-    url = database_in(postgres.url, "to_migrate")
-    run_migrations(url, "r0009")
-    said = [RUNNER.invoke(app, ["migrate", "--database-url", url]).stderr.strip() for _ in range(2)]
-    assert said == [f"database: r0009 -> {program_revision()}", f"database: up to date: {program_revision()}"]
 
 
 @pytest.mark.parametrize("module", ["app.cli.main", "app.local.up"])

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.client.http import GatewayClient
-from app.settings.names import PREFIX
+from app.settings import PREFIX
 from tools.conformance.content import NewTable, Post
 from tools.conformance.report import StepFailed
 

@@ -1,13 +1,13 @@
 """Answers of the audit."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from app.api.schemas.common import Model
-from app.domain.model.table_options import OptionValue
 
 
-class Outcome(OptionValue):
+class Outcome(StrEnum):
     """The outcome of an audited operation or call."""
 
     DONE = "done"

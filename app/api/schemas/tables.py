@@ -12,7 +12,6 @@ from app.domain.model.projection.transforms import MaskMethod
 from app.domain.model.table_options import (
     BinaryEncoding,
     DeadLetters,
-    DroppedColumns,
     IncompleteInserts,
     InitialLoad,
     InsertMarker,
@@ -175,9 +174,6 @@ class OptionsModel(Model):
 
     dead_letters: DeadLetters = DeadLetters.REJECT
     """Whether rejected messages can be kept as dead letters."""
-
-    dropped_columns: DroppedColumns = DroppedColumns.KEEP
-    """What happens to columns that the source drops."""
 
     exclude: list[str] = []
     """Columns that are never staged."""

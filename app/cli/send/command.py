@@ -103,7 +103,7 @@ def send(
     ] = 8 * 2**20,
     batch: Annotated[int | None, typer.Option(min=1, help="Maximum messages per request. Default: no maximum.")] = None,
     from_message: Annotated[
-        int, typer.Option("--from-message", "--skip-messages", min=0, help="Start with this message, counted from 0.")
+        int, typer.Option("--from-message", min=0, help="Start with this message, counted from 0.")
     ] = 0,
     give_up_after: Annotated[
         float, typer.Option(min=0, help="Seconds to retry a request while the gateway is unreachable or busy.")

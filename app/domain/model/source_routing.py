@@ -19,16 +19,17 @@ def route(source: SourceName, candidates: Sequence[Table]) -> Route:
     """Return the table that a source feeds: one whose option `sources` names it, else the one with its name.
 
     `candidates` are the tables with that name or source in any letter case. Letter case counts, except for callers'
-    names of tables, and for tables from releases in which it did not.
+    names of tables.
     """
     names = [source] if source.catalog is None else [source, source.without_catalog]
     for any_case in (False, True):
-        fitting = [table for table in candidates if not any_case or source.any_case or table.any_letter_case]
+        if any_case and not source.any_case:
+            break
         for name in names:
-            for table in fitting:
+            for table in candidates:
                 if any(_is(name, given, any_case=any_case) for given in sources_of(table)):
                     return Route(table)
-        for table in fitting:
+        for table in candidates:
             if any(_is(names[-1], own, any_case=any_case) for own in _names_of(table)):
                 return Route(table)
     return Route(None, candidates[0] if candidates else None)
@@ -41,7 +42,7 @@ def sources_of(table: Table) -> list[SourceName]:
 
 def is_named(table: Table, source: SourceName) -> bool:
     """Tell whether the table's option `sources` has exactly this name."""
-    return any(_is(source, given, any_case=table.any_letter_case) for given in sources_of(table))
+    return any(_is(source, given, any_case=False) for given in sources_of(table))
 
 
 def case_detail(source: SourceName, twin: Table) -> str:

@@ -87,8 +87,6 @@ class Table:
     """True if every row of this generation has a row image: they were kept from its first batch."""
     arcion_catalog: str | None = None
     """The catalog whose messages feed this table, set by the first message with a catalog."""
-    any_letter_case: bool = False
-    """True for tables of releases in which letter case did not count: sources feed them in any letter case."""
     drop_plan: DropPlan | None = None
     """What follows the drop, while the table is being dropped."""
     rebuild_due: bool = False

@@ -7,7 +7,7 @@ changed between releases, so that a stored table, an older manifest or a repeate
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -26,102 +26,78 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code
 
-_EARLIER_SPELLINGS: Final = {
-    "refuse": "reject",
-    "refused": "rejected",
-    "marked": "with_marker",
-    "bare": "without_marker",
-}
-"""Earlier spellings of values, which 0.3 stops accepting. Answers and stored options have the present ones."""
 
-
-class OptionValue(StrEnum):
-    """A value that a caller chooses by name; spellings of earlier releases are accepted."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        """Return the member that an earlier spelling of `value` means, if this option has it."""
-        present = _EARLIER_SPELLINGS.get(value) if isinstance(value, str) else None
-        return next((member for member in cls if member.value == present), None)
-
-
-class PartialUpdates(OptionValue):
+class PartialUpdates(StrEnum):
     """What happens to an update without all new values: it is rejected, or completed from the row image."""
 
     REJECT = "reject"
     COMPLETE = "complete"
 
 
-class RowImages(OptionValue):
+class RowImages(StrEnum):
     """Whether the gateway keeps the newest row of each key, see decision 0067."""
 
     OFF = "off"
     ON = "on"
 
 
-class IncompleteInserts(OptionValue):
+class IncompleteInserts(StrEnum):
     """What happens to an insert without a nullable column: it lands NULL there, or is rejected."""
 
     LAND_NULL = "land_null"
     REJECT = "reject"
 
 
-class NewColumns(OptionValue):
+class NewColumns(StrEnum):
     """What happens to a column that the table does not have: it is rejected, or added as text."""
 
     REJECT = "reject"
     ADD_AS_STRING = "add_as_string"
 
 
-class SourceOrder(OptionValue):
+class SourceOrder(StrEnum):
     """Whether source positions decide which changes are duplicates."""
 
     ARRIVAL = "arrival"
     ENFORCE = "enforce"
 
 
-class Reload(OptionValue):
+class Reload(StrEnum):
     """What happens to snapshot rows after other changes: they are rejected, or land as upserts."""
 
     REJECT = "reject"
     UPSERT = "upsert"
 
 
-class InsertMarker(OptionValue):
+class InsertMarker(StrEnum):
     """The row marker of inserted rows: 0, or 4 for a source that repeats itself."""
 
     INSERT = "insert"
     UPSERT = "upsert"
 
 
-class InitialLoad(OptionValue):
+class InitialLoad(StrEnum):
     """Whether files have the row marker from the start, or from the first change that is not an insert."""
 
     WITH_MARKER = "with_marker"
     WITHOUT_MARKER = "without_marker"
 
 
-class DeadLetters(OptionValue):
+class DeadLetters(StrEnum):
     """Whether rejected messages can be kept while the rest of their request is accepted."""
 
     REJECT = "reject"
     ACCEPT = "accept"
 
 
-class DroppedColumns(OptionValue):
-    """What happens to a nullable column that leaves the source: it stays and lands NULL."""
-
-    KEEP = "keep"
-
-
-class BinaryEncoding(OptionValue):
+class BinaryEncoding(StrEnum):
     """How a text encodes bytes."""
 
     HEX = "hex"
     BASE64 = "base64"
 
 
-class OutOfRange(OptionValue):
+class OutOfRange(StrEnum):
     """What happens to a date or timestamp outside the years 1 to 9999: it is rejected, or lands as the nearest."""
 
     REJECT = "reject"
@@ -160,7 +136,6 @@ class TableOptions:
     initial_load: InitialLoad = InitialLoad.WITH_MARKER
     seed_file: bool = False
     dead_letters: DeadLetters = DeadLetters.REJECT
-    dropped_columns: DroppedColumns = DroppedColumns.KEEP
     exclude: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """Extra source names that route here: `name`, `schema.name` or, for Arcion, `catalog.schema.name`."""
@@ -251,8 +226,11 @@ class TableOptions:
         return found | given | lists | {"audit_columns": _without_none(found["audit_columns"])}
 
     def to_stored(self) -> dict[str, Any]:
-        """Return `to_json` without newer options at their defaults, so that earlier releases can read the table."""
-        unset = [name for name in _NEWER if getattr(self, name) == getattr(DEFAULT_OPTIONS, name)]
+        """Return `to_json` without options at their defaults.
+
+        So a program that does not know an option yet can read each table that does not set it.
+        """
+        unset = [name for name in _NAMES if getattr(self, name) == getattr(DEFAULT_OPTIONS, name)]
         return {name: value for name, value in self.to_json().items() if name not in unset}
 
     def declared(self, schema: TableSchema) -> TableSchema:
@@ -353,21 +331,6 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
-_NEWER: Final = (
-    "dead_letters",
-    "incomplete_inserts",
-    "out_of_range",
-    "row_images",
-    "audit_columns",
-    "history",
-    "deletes",
-    "rename",
-    "constants",
-    "masks",
-    "filter",
-)
-"""Options that an earlier release running beside this one does not know."""
-
 _NEED_KEYS: Final = {
     "partial_updates": "complete",
     "row_images": "on",

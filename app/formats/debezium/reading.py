@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Self
 
-from app.domain.model.table_options import OptionValue
 
-
-class TimestampUnit(OptionValue):
+class TimestampUnit(StrEnum):
     """What the integers of timestamp columns count since 1970, in events without a schema."""
 
     MILLIS = "millis"
@@ -15,21 +14,21 @@ class TimestampUnit(OptionValue):
     NANOS = "nanos"
 
 
-class DecimalForm(OptionValue):
+class DecimalForm(StrEnum):
     """What the texts of decimal columns are, in events without a schema: digits, or base64 of Connect's bytes."""
 
     TEXT = "text"
     BASE64 = "base64"
 
 
-class Nanoseconds(OptionValue):
+class Nanoseconds(StrEnum):
     """What happens to the digits below a microsecond of a timestamp: the event is rejected, or they are cut off."""
 
     REJECT = "reject"
     TRUNCATE = "truncate"
 
 
-class Tombstones(OptionValue):
+class Tombstones(StrEnum):
     """What a record with a key and without a value means: nothing, or that the row with this key was deleted."""
 
     IGNORE = "ignore"

@@ -40,8 +40,7 @@ INSERT_COUNTERS = sa.text("INSERT INTO mirrorgate.table_counters (table_id) VALU
 
 UPDATE_RULES = sa.text("""
     UPDATE mirrorgate.tables
-    SET options = CAST(:options AS jsonb), column_stays = CAST(:stays AS jsonb), revision = revision + 1,
-        any_letter_case = :any_letter_case
+    SET options = CAST(:options AS jsonb), column_stays = CAST(:stays AS jsonb), revision = revision + 1
     WHERE table_id = :table_id""")
 """Change the rules under which a table's batches are typed."""
 
@@ -174,7 +173,6 @@ def _change(
     marker_first: bool,
 ) -> Registration:
     table, counters = _lock(connection, name, options or DEFAULT_OPTIONS)
-    names_sources = options is not None and (given is None or "sources" in given)
     if options is None:
         options = table.options
     elif given is not None:
@@ -194,11 +192,10 @@ def _change(
     left = {column for column, since in stays.items() if since is None}
     check_filter_stays(options.filter, left - (table.left_columns if options.filter == table.options.filter else set()))
     outcome = RegistrationOutcome.UNCHANGED
-    any_letter_case = table.any_letter_case and not names_sources
     present_stays = {**table.returned_columns, **dict.fromkeys(table.left_columns)}
-    if (options, stays, any_letter_case) != (table.options, present_stays, table.any_letter_case):
+    if (options, stays) != (table.options, present_stays):
         outcome = RegistrationOutcome.CONFIGURED
-        _set_rules(connection, table, name, options, stays, any_letter_case)
+        _set_rules(connection, table, name, options, stays)
     if schema != table.schema:
         outcome = RegistrationOutcome.EVOLVED
         advance_version(connection, table, schema, marker_first=marker_first)
@@ -239,13 +236,11 @@ def _set_rules(
     name: TableName,
     options: TableOptions,
     stays: Mapping[str, int | None],
-    any_letter_case: bool,
 ) -> None:
     parameters = {
         "table_id": table.table_id,
         "options": json.dumps(options.to_stored()),
         "stays": json.dumps(stays),
-        "any_letter_case": any_letter_case,
     }
     connection.execute(UPDATE_RULES, parameters)
     if options.sources != table.options.sources:

@@ -20,7 +20,7 @@ from app.staging.tables.events import record_event
 
 _SELECT_TABLES = f"""
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
-        t.images_complete, t.arcion_catalog, t.drop_plan, t.any_letter_case, t.rebuild_due,
+        t.images_complete, t.arcion_catalog, t.drop_plan, t.rebuild_due,
         {IS_BACKFILL_DUE} AS backfill_due,
         t.mask_fingerprint, c.cdc_started, v.key_columns, v.columns, v.bare, v.lands_as
     FROM mirrorgate.tables t
@@ -173,7 +173,6 @@ def _table(row: sa.RowMapping) -> Table:
         cdc_started=row["cdc_started"],
         images_complete=row["images_complete"],
         arcion_catalog=row["arcion_catalog"],
-        any_letter_case=row["any_letter_case"],
         drop_plan=DropPlan.from_json(row["drop_plan"]) if row["drop_plan"] else None,
         rebuild_due=row["rebuild_due"],
         mask_fingerprint=row["mask_fingerprint"],

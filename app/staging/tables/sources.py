@@ -78,4 +78,4 @@ def _is_another_table(connection: sa.Connection, source: SourceName, name: Table
         table = find_table(connection, source.table)
     except RejectedInput:
         return False
-    return table is not None and (table.name == source.table or table.any_letter_case) and table.name != name
+    return table is not None and table.name == source.table and table.name != name

@@ -60,7 +60,7 @@ def test_an_answer_counts_the_messages_that_are_kept_and_so_do_status_and_metric
 
 
 def test_without_the_parameter_a_request_is_all_or_nothing(table: Gateway) -> None:
-    for parameters in ({}, {"on_reject": "reject"}, {"on_reject": "refuse"}):
+    for parameters in ({}, {"on_reject": "reject"}):
         problem(table.arcion(insert("t", id="1"), bad(), **parameters), 422, "bad_value")
     status = table.status("t")
     assert (status["accepted"]["rows"], status["dead_letters"]) == (0, {"waiting": 0, "oldest_seconds": 0})

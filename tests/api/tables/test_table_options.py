@@ -98,12 +98,6 @@ def test_only_a_caller_for_all_tables_brings_a_table_into_a_group_of_hashes(
     administrator.post(**recreate).raise_for_status()
 
 
-def test_the_earlier_spelling_of_a_value_is_understood_and_shown_as_the_present_one(gateway: Gateway) -> None:
-    shown = put(gateway, reload="refuse", dead_letters="refuse", initial_load="bare").json()["options"]
-    assert (shown["reload"], shown["dead_letters"]) == ("reject", "reject")
-    assert shown["initial_load"] == "without_marker"
-
-
 def test_every_option_is_shown_as_it_was_given(gateway: Gateway) -> None:
     given = {
         "partial_updates": "complete",

@@ -7,7 +7,6 @@ import pytest
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
 from tests.support.ingest_harness import IngestHarness
-from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -110,24 +109,6 @@ def test_a_twin_outside_the_callers_tables_is_as_unknown_as_none(harness: Ingest
             call()
         assert rejection.code is Code.UNKNOWN_TABLE
         assert "hidden" not in rejection.text
-
-
-def test_routes_from_before_letter_case_counted_stay_until_sources_are_named(
-    harness: IngestHarness, other_harness: IngestHarness
-) -> None:
-    harness.put("a.t", ID, sources=["old.t"])
-    sql.run(harness.engine, "UPDATE mirrorgate.tables SET any_letter_case = true")
-    for process in (harness, other_harness):
-        process.arcion(row("A.T", 1), row("OLD.t", 2))
-        process.replicate(dt("A.t", 3))
-    harness.put("a.t", sources=["old.t", "A.T"])
-    for process in (harness, other_harness):
-        process.arcion(row("A.T", 4))
-        for name in ("A.t", "OLD.t"):
-            with rejected() as rejection:
-                process.arcion(row(name, 5))
-            assert rejection.code is Code.SOURCE_CASE_MISMATCH
-    assert len(harness.rows("a.t")) == 8
 
 
 @pytest.mark.parametrize("name", ["/BIC/AZSALES00", "_SYS_BIC", "a.b", "../t"])

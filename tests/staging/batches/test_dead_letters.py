@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from app.domain.model.dead_letter import LetterFormat, NewLetter, RejectedMessage, WrittenMessage
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import BatchSequence, Table
-from app.domain.model.table_options import DeadLetters, TableOptions
 from app.errors import Code, Problem
 from app.staging.batches.dead_letters import (
     LetterReplay,
@@ -154,11 +153,3 @@ def test_the_letters_of_an_ended_generation_are_given_up_and_kept_as_long_as_set
     settled = sql.rows(engine, "SELECT generation, state, settled_by FROM mirrorgate.dead_letters ORDER BY letter_id")
     assert settled == [(1, "discarded", "retention")] * 2 + [(2, "waiting", None)]
     assert purge(engine, AT_ONCE).purged_letters == 2
-
-
-def test_a_program_older_than_the_option_reads_tables_that_do_not_use_it(engine: sa.Engine, table: Table) -> None:
-    known = "SELECT NOT options ? 'dead_letters' AND options ? 'seed_file' FROM mirrorgate.tables"
-    assert sql.value(engine, known)
-    registered(engine, "t", None, TableOptions(dead_letters=DeadLetters.ACCEPT))
-    assert not sql.value(engine, known)
-    assert current(engine, "t").options.dead_letters is DeadLetters.ACCEPT

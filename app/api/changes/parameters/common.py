@@ -6,6 +6,7 @@ Most requests of a producer have the same few queries, so what a valid one means
 import csv
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Final, TypeVar
 
@@ -14,12 +15,11 @@ from starlette.datastructures import QueryParams
 
 from app.api.server.request_parameters import Parameters, check_query_names
 from app.domain.model.names import TableName
-from app.domain.model.table_options import OptionValue
 from app.errors import Code, RejectedInput
 from app.ingest import BodyReader, CsvDialect
 
 
-class OnReject(OptionValue):
+class OnReject(StrEnum):
     """What happens to a request with a rejected message."""
 
     REJECT = "reject"
