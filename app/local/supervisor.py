@@ -19,12 +19,10 @@ import structlog
 
 from app.local.child_process import CANNOT_START
 from app.local.log_files import ChildLog
+from app.process_endings import STABLE_SECONDS, EndReasons, RestartDelays
 
 _log = structlog.get_logger()
 
-_FIRST_DELAY: Final = 0.2
-_MAX_DELAY: Final = 10.0
-_STABLE_AFTER: Final = 30.0
 _TROUBLE_AFTER: Final = 3
 _READY_POLL_SECONDS: Final = 0.1
 
@@ -68,7 +66,8 @@ def run(
     exit status causes a restart like any other, because the other children serve.
     """
     with _Signals() as signals:
-        supervised = [_SupervisedChild(child) for child in children]
+        end_reasons = EndReasons()
+        supervised = [_SupervisedChild(child, end_reasons) for child in children]
         try:
             _keep_running(supervised, signals, is_ready, on_ready, on_trouble)
         finally:
@@ -129,11 +128,15 @@ class _Signals:
 class _SupervisedChild:
     """One child: its process, or the time to start it again."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, end_reasons: EndReasons) -> None:
         self.child = child
         self.process = child.running
-        self.failures = 0
         self.has_served = False
+        """True if a process of this child served, at any time."""
+        self.serves = False
+        """True if the present process has served."""
+        self.delays = RestartDelays()
+        self._end_reasons = end_reasons
         self._started_at = self._start_at = time.monotonic()
 
     def has_ended(self) -> bool:
@@ -143,16 +146,18 @@ class _SupervisedChild:
     def check(self) -> None:
         """Plan a restart if the process has ended, and start it when it is due. Raises ChildCannotStart."""
         if self.process is not None and self.process.poll() is not None:
-            self.has_served |= time.monotonic() - self._started_at >= _STABLE_AFTER
-            if self.process.returncode == CANNOT_START and not self.has_served:
+            exit_status = self.process.returncode
+            self.has_served |= time.monotonic() - self._started_at >= STABLE_SECONDS
+            if exit_status == CANNOT_START and not self.has_served:
                 raise ChildCannotStart(self.child)
-            self._plan_restart(f"exit code {self.process.returncode}")
+            reason = self._end_reasons.describe(exit_status)
+            self._plan_restart(reason, is_accident=exit_status < 0 or self.serves)
             self.kill_group()
         if self.process is None and time.monotonic() >= self._start_at:
             try:
                 self.process = self._start()
             except OSError as error:
-                self._plan_restart(str(error))
+                self._plan_restart(str(error), is_accident=False)
 
     def seconds_to_start(self) -> float | None:
         """Return the seconds until `check` must start the process; None while it runs."""
@@ -168,6 +173,7 @@ class _SupervisedChild:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         self._started_at = time.monotonic()
+        self.serves = False
         log = None if self.child.log is None else self.child.log.descriptor
         return subprocess.Popen(
             self.child.command,
@@ -178,10 +184,9 @@ class _SupervisedChild:
             start_new_session=True,
         )
 
-    def _plan_restart(self, reason: str) -> None:
+    def _plan_restart(self, reason: str, *, is_accident: bool) -> None:
         now = time.monotonic()
-        self.failures = 1 if now - self._started_at >= _STABLE_AFTER else self.failures + 1
-        delay = min(_FIRST_DELAY * 2 ** (self.failures - 1), _MAX_DELAY)
+        delay = self.delays.next_delay(lived_seconds=now - self._started_at, is_accident=is_accident)
         self._start_at = now + delay
         _log.warning("child_ended", child=self.child.name, reason=reason, restart_in_seconds=delay)
 
@@ -196,14 +201,14 @@ def _keep_running(
     ready = False
     while True:
         for one in supervised:
-            before = one.failures
+            before = one.delays.failures
             one.check()
-            if one.failures == _TROUBLE_AFTER != before:
+            if one.delays.failures == _TROUBLE_AFTER != before:
                 on_trouble(one.child)
         if not ready and is_ready():
             ready = True
             for one in supervised:
-                one.has_served = True
+                one.has_served = one.serves = True
             on_ready()
         waits = [wait for one in supervised if (wait := one.seconds_to_start()) is not None]
         if not ready:

@@ -4,16 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.local import supervisor
 from app.local.child_process import CANNOT_START
 from app.local.supervisor import Child
+from app.process_endings import EndReasons
 from tests.support.processes import is_alive, read_line, started
 from tests.support.waiting import wait_until
 
@@ -147,7 +148,8 @@ def test_a_child_that_cannot_start_ends_everything_and_is_not_started_again(tmp_
 
 
 def test_a_child_that_has_served_is_started_again_whatever_it_ends_with() -> None:
-    kept = supervisor._SupervisedChild(Child("one", [sys.executable, "-c", f"raise SystemExit({CANNOT_START})"], {}))
+    child = Child("one", [sys.executable, "-c", f"raise SystemExit({CANNOT_START})"], {})
+    kept = supervisor._SupervisedChild(child, EndReasons([]))
     for has_served in (True, False):
         kept.process = kept._start()
         kept.process.wait()
@@ -160,19 +162,24 @@ def test_a_child_that_has_served_is_started_again_whatever_it_ends_with() -> Non
                 kept.check()
 
 
-def test_each_quick_death_doubles_the_wait_up_to_a_limit_and_a_long_life_resets_it(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("ending", "reason", "waits"),
+    [
+        ("raise SystemExit(5)", "exit code 5", [0.2, 0.4, 0.8, 1.6]),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "killed by SIGTERM", [0.2, 0.2, 0.2, 0.4]),
+    ],
+)
+def test_a_child_that_is_killed_is_started_at_once_and_one_that_fails_less_and_less_often(
+    ending: str, reason: str, waits: list[float]
 ) -> None:
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    kept = supervisor._SupervisedChild(Child("one", [sys.executable, "-c", ""], {}))
-    waits = []
-    for life in [1.0] * 8 + [30.0]:
-        kept._start().wait()
-        now += life
-        kept._plan_restart("exit code 0")
-        waits.append(round(kept.seconds_to_start() or 0.0, 3))
-    assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 0.2]
+    kept = supervisor._SupervisedChild(Child("one", [sys.executable, "-c", ending], {}), EndReasons([]))
+    with capture_logs() as logs:
+        for _ in waits:
+            kept.process = kept._start()
+            kept.process.wait()
+            kept.check()
+    assert [(line["event"], line["child"], line["reason"]) for line in logs] == [("child_ended", "one", reason)] * 4
+    assert [line["restart_in_seconds"] for line in logs] == waits
 
 
 def test_a_process_that_runs_already_is_kept_and_not_started_twice() -> None:
