@@ -20,7 +20,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from app.api.application import create_app
 from app.api.server.http_protocol import BoundedHttpProtocol
-from app.api.server.uvicorn_server import ApiProcesses, ApiServer
+from app.api.server.uvicorn_server import MAX_START_SECONDS, ApiProcesses, ApiServer
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.preflight.finding import Outcome
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
@@ -86,15 +86,16 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         **SERVER_OPTIONS,
         workers=settings.api_processes,
         timeout_graceful_shutdown=settings.shutdown_seconds,
-        timeout_worker_healthcheck=30,
+        timeout_worker_healthcheck=int(MAX_START_SECONDS),
     )
     facts = _start_facts(settings)
     try:
         if settings.api_processes > 1:
             with _shared_metrics():
-                listener = config.bind_socket()
-                log.info("api_started", **facts)
-                ApiProcesses(config, [listener]).run()
+                processes = ApiProcesses(config, [config.bind_socket()], facts)
+                processes.run()
+            if processes.cannot_start:
+                sys.exit(STARTUP_FAILURE)
             return
         server = ApiServer(config, facts)
         with suppress(KeyboardInterrupt):

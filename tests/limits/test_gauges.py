@@ -1,13 +1,8 @@
 """Gauges of what an API process holds rise and fall with it, and disappear with the process."""
 
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
-from uvicorn.supervisors import Multiprocess
 
 from app.api.limits.memory_budget import Allowance, MemoryBudget, Reservation
-from app.api.server.uvicorn_server import ApiProcesses
 from app.observability.api_metrics import BODY_BYTES, CHANGE_REQUESTS
 from tests.limits.conftest import Serve
 
@@ -31,22 +26,6 @@ def test_the_memory_budget_is_shown(serve: Serve) -> None:
     reservation.release()
     assert [value(gateway.get("/metrics").text, name) for name in names] == before
     assert {gauge._multiprocess_mode for gauge in (CHANGE_REQUESTS, BODY_BYTES)} == {"livesum"}
-
-
-def test_gauges_of_a_process_that_died_no_longer_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    files = {pid: tmp_path / f"gauge_livesum_{pid}.db" for pid in (1001, 1002)}
-    for file in files.values():
-        file.touch()
-
-    def replace(processes: ApiProcesses) -> None:
-        processes.processes[0] = SimpleNamespace(pid=1003)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", replace)
-    processes = object.__new__(ApiProcesses)
-    processes.processes = [SimpleNamespace(pid=pid) for pid in files]  # type: ignore[misc]
-    processes.keep_subprocess_alive()
-    assert [file.exists() for file in files.values()] == [False, True]
 
 
 @pytest.mark.parametrize(

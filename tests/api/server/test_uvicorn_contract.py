@@ -18,6 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
 from app.api.server.http_protocol import BodyPieces, BoundedHttpProtocol
 from app.api.server.lingering_close import LingeringClose
@@ -203,4 +204,11 @@ def test_the_supervisor_has_its_processes_and_sockets(monkeypatch: pytest.Monkey
     supervisor = Multiprocess(uvicorn.Config(nothing, log_config=None), [])
     assert supervisor.processes == [], missing("Multiprocess.processes")
     assert supervisor.sockets == [], missing("Multiprocess.sockets")
-    assert hasattr(uvicorn.supervisors.multiprocess.Process, "pid"), missing("Process.pid")
+    assert supervisor.should_exit.is_set() is False, missing("Multiprocess.should_exit")
+    process = Process(supervisor.config, [])
+    for name in ("pid", "exitcode", "process", "parent_conn", "child_conn"):
+        assert hasattr(process, name), missing(f"Process.{name}")
+    process._server = uvicorn.Server(supervisor.config)
+    process.parent_conn.send(b"ping")
+    process.pong()
+    assert process.parent_conn.recv() is False, missing("the answer of a process to a ping: whether it serves")
