@@ -38,6 +38,8 @@ class Child:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_within: float = 15.0
     running: "subprocess.Popen[bytes] | None" = None
+    umask: int = -1
+    """Permissions that the child's new files lack; -1: those that this process lacks."""
 
 
 class ChildCannotStart(Exception):
@@ -182,6 +184,7 @@ class _SupervisedChild:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            umask=self.child.umask,
         )
 
     def _plan_restart(self, reason: str, *, is_accident: bool) -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import structlog
 from rich.console import Console
 
 from app.checks.preflight import examine, require_safe
@@ -28,6 +29,11 @@ from app.observability.resource_watch import ResourceWatch, memory_limit, raise_
 from app.settings import PREFIX, LogFormat, Settings
 from app.settings.start_checks import check_memory, check_space
 from app.staging.connection.schema_revision import migrate
+
+_log = structlog.get_logger()
+
+_OWNER_ONLY: Final = 0o077
+"""The umask of processes whose files only this account may read."""
 
 MIRROR_FILE: Final = "mirror.json"
 """File in the data directory that the mirror writes when it mirrors tables, with its pid, target and metrics port."""
@@ -52,7 +58,10 @@ def up(
     # Outside of everything else: an interrupt before or after `supervisor.run` is a clean stop, too.
     with suppress(KeyboardInterrupt), supervisor.stop_signals_interrupt():
         plan = plan_up(settings, data_dir, landing_zone, environment, mirror=mirror)
-        with DataDirectory(plan.data_dir):
+        with DataDirectory(plan.data_dir) as directory:
+            found_open = directory.close_to_others()
+            if found_open is not None:
+                _log.warning("data_directory_open", detail=found_open)
             _run(plan, console, environment)
     console.print("stopped")
 
@@ -110,7 +119,7 @@ def _variables(plan: UpPlan) -> dict[str, str]:
 
 def _other_folders(plan: UpPlan) -> dict[str, Path]:
     """Return the landing zone and the mirror's target, as far as they are folders, by name of their check."""
-    zone = {} if plan.zone.is_remote else {"zone_space": Path(plan.zone.location)}
+    zone = {} if plan.zone_folder is None else {"zone_space": plan.zone_folder}
     return zone | ({} if plan.mirror_folder is None else {"mirror_space": plan.mirror_folder})
 
 
@@ -146,7 +155,8 @@ def _require_safe(plan: UpPlan, database_url: str, environment: Mapping[str, str
     Only the drain tests a remote landing zone: while its service is unreachable, changes are accepted nonetheless.
     """
     folder = None if plan.zone.is_remote else plan.zone
-    findings = examine(folder, database_url, environment, data_dir=plan.data_dir)
+    with _umask(_umask_for(plan, plan.zone_folder)):  # the checks create the landing zone
+        findings = examine(folder, database_url, environment, data_dir=plan.data_dir)
     require_safe(findings, allow_unsafe=plan.settings.allow_unsafe)
 
 
@@ -177,11 +187,33 @@ def postgres_child(postgres: PrivatePostgres, log: ChildLog | None = None) -> Ch
 
 
 def _children(log_of: Callable[[str], ChildLog], environment: Mapping[str, str], plan: UpPlan) -> list[Child]:
-    def python(name: str, module: str, *arguments: str) -> Child:
+    def python(name: str, module: str, *arguments: str, writes: Path | None = None) -> Child:
         command = [sys.executable, "-m", module, "--parent-pid", str(os.getpid()), *arguments]
-        return Child(name, command, environment, log=log_of(name))
+        return Child(name, command, environment, log=log_of(name), umask=_umask_for(plan, writes))
 
-    children = [python("api", "app.main"), python("drain", "spark_jobs.drain")]
+    children = [python("api", "app.main"), python("drain", "spark_jobs.drain", writes=plan.zone_folder)]
     if plan.mirror_target is not None:
-        children.append(python("mirror", "spark_jobs.mirror", "--ready-file", str(plan.data_dir / MIRROR_FILE)))
+        ready_file = str(plan.data_dir / MIRROR_FILE)
+        children.append(python("mirror", "spark_jobs.mirror", "--ready-file", ready_file, writes=plan.mirror_folder))
     return children
+
+
+def _umask_for(plan: UpPlan, writes: Path | None) -> int:
+    """Return the umask of a process whose files only this account may read, -1 for that of this process.
+
+    A folder outside the data directory is for other programs too, so files there have the modes that the operator
+    chose with the umask of `up`.
+    """
+    inside = writes is None or writes.resolve().is_relative_to(plan.data_dir.resolve())
+    return _OWNER_ONLY if inside else -1
+
+
+@contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    """Set the umask of this process for the length of the block; -1 leaves it as it is."""
+    before = os.umask(mask) if mask >= 0 else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.umask(before)

@@ -29,6 +29,11 @@ class UpPlan:
     """Where the mirror writes Delta tables; None: no mirror runs."""
 
     @property
+    def zone_folder(self) -> Path | None:
+        """The landing zone, if it is a folder of this machine."""
+        return None if self.zone.is_remote else Path(self.zone.location)
+
+    @property
     def mirror_folder(self) -> Path | None:
         """The mirror's target, if it is a folder of this machine."""
         return None if self.mirror_target is None or "://" in self.mirror_target else Path(self.mirror_target)

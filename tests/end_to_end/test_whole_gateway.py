@@ -78,8 +78,11 @@ def test_killing_the_api_and_the_drain_during_the_demo_only_delays_it(tmp_path: 
 
 def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    data_dir.chmod(0o755)
     with running_gateway(data_dir) as url, GatewayClient(url, admin_key(data_dir)) as client:
         client.put("/v1/tables/t", {"key_columns": ["id"], "columns": [{"name": "id", "type": "int64"}]})
+        said = (data_dir / "up.log").read_text()
         for pid in processes(data_dir, "spark_jobs.drain"):
             os.kill(pid, signal.SIGKILL)
         assert client.post_changes("arcion", arcion_insert(1))["receipts"][0]["sequence"] == 1
@@ -92,6 +95,11 @@ def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Pat
         published = lambda: client.get("/v1/tables/t")["published"]["rows"] == 2  # noqa: E731
         wait_until(published, within=60, what="both batches are published")
     assert [key for file in landed_keys(data_dir / "landing-zone", "t") for key in file] == [1, 2]
+    assert "data_directory_open" in said
+    assert data_dir.stat().st_mode & 0o777 == 0o700
+    zone = [data_dir / "landing-zone", *(data_dir / "landing-zone").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in zone if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in zone if path.is_file()} == {0o600}
 
 
 def test_the_commands_of_the_readme_work_as_printed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from rich.console import Console
 
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
+from app.landing.open_zone import ZoneAddress
 from app.local import client_files, supervisor, up
 from app.local.child_process import CANNOT_START
 from app.local.embedded import DataDirectory, PrivatePostgres
 from app.local.log_files import ChildLog, Rotation
 from app.local.supervisor import Child
+from app.local.up_plan import UpPlan
 from app.settings import Settings, start_checks
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -157,3 +160,45 @@ def test_on_a_terminal_nobody_sees_raw_log_lines(tmp_path: Path) -> None:
     ]
     logged = [json.loads(line)["event"] for line in (tmp_path / "up.log").read_text().splitlines()]
     assert logged == ["postgres_started", "start_check", "child_ended"]
+
+
+@pytest.mark.parametrize(
+    ("location", "mode"), [("data/landing-zone", 0o600), ("data", 0o600), ("linked", 0o600), ("outside", 0o640)]
+)
+def test_files_inside_the_data_directory_are_private_and_those_outside_have_the_operators_modes(
+    tmp_path: Path, location: str, mode: int
+) -> None:
+    zone, made = tmp_path / location, tmp_path / "made"
+    (tmp_path / "data" / "other").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(tmp_path / "data" / "other")
+    plan = UpPlan(Settings(), tmp_path / "data", ZoneAddress(str(zone)), 0)
+    command = [sys.executable, "-c", f"open({str(made)!r}, 'x'); raise SystemExit({CANNOT_START})"]
+    child = Child("drain", command, dict(os.environ), umask=up._umask_for(plan, zone))
+    before = os.umask(0o027)
+    try:
+        with pytest.raises(supervisor.ChildCannotStart):
+            supervisor.run([child], is_ready=lambda: False)
+    finally:
+        os.umask(before)
+    assert made.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
+def test_another_account_reads_nothing_in_the_data_directory() -> None:
+    look = "import os, sys; print([*os.walk(sys.argv[1])])"
+    with tempfile.TemporaryDirectory() as folder:
+        data_dir = Path(folder)
+        (data_dir / "landing-zone").mkdir()
+        (data_dir / "lock").touch()
+        data_dir.chmod(0o755)
+
+        def seen() -> str:
+            command = ["/usr/bin/env", "-i", "python3", "-c", look, folder]
+            return subprocess.run(
+                command, user=65534, group=65534, extra_groups=[], cwd="/", capture_output=True, text=True, check=True
+            ).stdout.strip()
+
+        assert "landing-zone" in seen()
+        with DataDirectory(data_dir) as directory:
+            directory.close_to_others()
+        assert seen() == "[]"

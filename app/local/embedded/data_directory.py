@@ -1,12 +1,16 @@
-"""The data directory of `mirrorgate up`, locked so that only one gateway uses it."""
+"""The data directory of `mirrorgate up`: locked so that only one gateway uses it, and closed to other accounts."""
 
 import fcntl
 import os
+import stat
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from app.errors import Code, Misconfigured
+
+_OTHER_ACCOUNTS: Final = 0o077
+"""The permission bits of the group and of everybody else."""
 
 
 class DataDirectory:
@@ -19,6 +23,7 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._descriptor: int | None = None
+        self._has_other_folders = False
 
     def check(self) -> None:
         """Raise Misconfigured as entering would, without creating anything."""
@@ -46,6 +51,27 @@ class DataDirectory:
         self._descriptor = descriptor
         return self
 
+    def close_to_others(self) -> str | None:
+        """Take the permissions of other accounts away, and return what was done, None if they had none.
+
+        A folder that no gateway has used and that has folders in it may be one that other programs need, such as /srv.
+        It stays as it is, like one that belongs to another account: the files of the gateway are private in themselves.
+        Call this with the lock held.
+        """
+        mode = stat.S_IMODE(self.path.stat().st_mode)
+        if not mode & _OTHER_ACCOUNTS:
+            return None
+        told = f"other accounts could enter the data directory {self.path} (mode {mode:04o})"
+        why = "it has folders that are not a gateway's"
+        if not self._has_other_folders:
+            try:
+                self.path.chmod(mode & ~_OTHER_ACCOUNTS)
+            except OSError as error:
+                why = f"this user cannot change its mode ({error.strerror})"
+            else:
+                return f"{told}, and no longer can"
+        return f"{told}, and still can, because {why}"
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -56,7 +82,9 @@ class DataDirectory:
     def _open(self) -> int:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            lock = self.path / "lock"
+            self._has_other_folders = not lock.exists() and any(entry.is_dir() for entry in self.path.iterdir())
+            return os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise self._unusable(str(error.strerror)) from error
 
