@@ -23,7 +23,7 @@ from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.uvicorn_server import MAX_START_SECONDS, ApiProcesses, ApiServer
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.preflight.finding import Outcome
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.errors import Code, Misconfigured
 from app.errors.catalogue import CATALOGUE
 from app.extras import require_extras
 from app.local.child_process import exit_with_parent, run_process
@@ -34,7 +34,7 @@ from app.process_memory import collect_seldom, keep_freed_memory
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
-from app.staging.access.mask_secrets import adopt_hashed_tables, hashed_tables
+from app.staging.access.mask_secrets import hashed_tables
 from app.staging.connection.database import Engine, open_engine, pin_marker_position, translated_errors
 from app.staging.connection.schema_revision import require_migrated
 
@@ -149,9 +149,6 @@ def check_start(settings: Settings) -> None:
 def _check_mask_secret(engine: Engine, secret: MaskSecret | None) -> None:
     """Log a warning if this process cannot serve tables with hashed columns. It serves the others nonetheless."""
     with translated_errors(), engine.begin() as connection:
-        if secret is not None:
-            with suppress(TemporarilyUnavailable):
-                adopt_hashed_tables(connection, secret)
         trouble = hashed_tables(connection).trouble(secret)
     if trouble is not None:
         code = Code.MASK_SECRET_MISSING if secret is None else Code.MASK_SECRET_DIFFERS

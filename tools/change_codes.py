@@ -83,6 +83,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.DATABASE_UNAVAILABLE,
         Code.COMMIT_UNKNOWN,
         Code.TABLE_BUSY,
+        Code.TABLE_TOO_NEW,
         Code.MASK_SECRET_MISSING,
         Code.MASK_SECRET_DIFFERS,
         Code.SHUTTING_DOWN,

@@ -124,6 +124,7 @@ class Code(StrEnum):
     DATABASE_UNAVAILABLE = "database_unavailable"
     COMMIT_UNKNOWN = "commit_unknown"
     TABLE_BUSY = "table_busy"
+    TABLE_TOO_NEW = "table_too_new"
     MASK_SECRET_MISSING = "mask_secret_missing"  # a code, not a secret
     MASK_SECRET_DIFFERS = "mask_secret_differs"
     ISSUER_UNAVAILABLE = "issuer_unavailable"

@@ -9,7 +9,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.landing.scratch_sweep import newest_epoch
 from app.staging.connection.database import Connection
 from app.staging.ledger.landing_zone import known_zone
-from app.staging.ledger.leases import claim_table, raise_epoch
+from app.staging.ledger.leases import claim_table, raise_epoch, release_table
 from app.staging.tables.registry import find_table_by_id
 from spark_jobs.steps.context import DrainContext, log_fields
 
@@ -27,14 +27,21 @@ class Claiming:
 
         The epoch `held` is kept while it is still the table's.
         A process that dies inside leaves a used epoch number. Raise TemporarilyUnavailable `landing_zone_away` while
-        the zone is away: then no epoch is used up.
+        the zone is away: then no epoch is used up. Raise TemporarilyUnavailable `table_too_new` for a table that only a
+        newer drain can read, and leave the table to it.
         """
         if held is None:
             self.context.claimed_zone.require()
-        with self.context.engine.begin() as connection:
-            self._require_known_zone(connection)
-            epoch = claim_table(connection, table_id, self.context.worker_id, held=held)
-            table = find_table_by_id(connection, table_id)
+        try:
+            with self.context.engine.begin() as connection:
+                self._require_known_zone(connection)
+                epoch = claim_table(connection, table_id, self.context.worker_id, held=held)
+                table = find_table_by_id(connection, table_id)
+        except TemporarilyUnavailable as error:
+            if error.code is Code.TABLE_TOO_NEW:
+                with self.context.engine.begin() as connection:
+                    release_table(connection, table_id, self.context.worker_id)
+            raise
         if table is not None and epoch is not None and epoch != held:
             if held is not None:
                 self.context.claimed_zone.require()

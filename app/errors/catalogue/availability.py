@@ -30,6 +30,12 @@ AVAILABILITY: Final[Mapping[Code, Entry]] = {
     Code.TABLE_BUSY: Entry(
         Kind.UNAVAILABLE, "The request did not get the table's sequence lock in time. Nothing was staged.", RETRY
     ),
+    Code.TABLE_TOO_NEW: Entry(
+        Kind.UNAVAILABLE,
+        "A newer version of Mirrorgate has set an option, a value or a column type of the table that this process does "
+        "not know. Nothing was staged.",
+        "Replace the processes of the older version. Clients repeat the request and reach a newer process.",
+    ),
     Code.MASK_SECRET_MISSING: Entry(
         Kind.UNAVAILABLE,
         "A column of the table is masked by a hash, and this API process has no secret for it. Nothing was staged.",

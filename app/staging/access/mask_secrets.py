@@ -11,7 +11,7 @@ import secrets
 import sqlalchemy as sa
 
 from app.domain.access.mask_secret import SALT_BYTES, HashedTables, MaskSecret
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.errors import Code, TemporarilyUnavailable
 
 PIN_FINGERPRINT = sa.text("""
     UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint WHERE mask_fingerprint IS NULL""")
@@ -29,17 +29,6 @@ SELECT_HASHED_TABLES = sa.text("""
       AND jsonb_path_exists(options, '$.masks.*.method ? (@ == "hash")')
     ORDER BY name""")
 """List the live tables that have hashed columns now."""
-
-ADOPT_TABLES = sa.text("""
-    UPDATE mirrorgate.tables SET mask_fingerprint = (SELECT mask_fingerprint FROM mirrorgate.installation)
-    WHERE mask_fingerprint IS NULL AND state <> 'dropped'
-      AND jsonb_path_exists(options, '$.masks.*.method ? (@ == "hash")')""")
-"""Give tables whose hashed columns are older than fingerprints the present one."""
-
-SELECT_UNADOPTED = sa.text("""
-    SELECT EXISTS (SELECT FROM mirrorgate.tables WHERE mask_fingerprint IS NULL AND state <> 'dropped'
-      AND jsonb_path_exists(options, '$.masks.*.method ? (@ == "hash")'))""")
-"""Tell whether hashed columns are older than fingerprints."""
 
 
 def record_first_secret(connection: sa.Connection, secret: MaskSecret) -> None:
@@ -63,16 +52,6 @@ def pin_mask_secret(connection: sa.Connection, secret: MaskSecret) -> None:
         raise TemporarilyUnavailable(Code.MASK_SECRET_DIFFERS, detail)
 
 
-def adopt_hashed_tables(connection: sa.Connection, secret: MaskSecret) -> None:
-    """Record this secret as that of tables whose columns were hashed before revision r0040.
-
-    A process that dies before the commit records nothing. Raises TemporarilyUnavailable `mask_secret_differs`.
-    """
-    if connection.execute(SELECT_UNADOPTED).scalar_one():
-        pin_mask_secret(connection, secret)
-        connection.execute(ADOPT_TABLES)
-
-
 def hashed_tables(connection: sa.Connection) -> HashedTables:
     """Return the live tables with hashed columns, and under which secrets."""
     present = connection.execute(SELECT_FINGERPRINT).scalar_one()
@@ -84,15 +63,8 @@ def change_mask_secret(connection: sa.Connection, secret: MaskSecret) -> HashedT
     """Make this the secret of hashed columns that are declared from now on, and of tables that are recreated.
 
     Repeating it changes nothing. Existing tables keep their secret until they are recreated. A process that dies before
-    the commit changes nothing. Raises Misconfigured `bad_setting` while the secret of tables that are older than
-    fingerprints is not recorded: they would count as hashed under this one.
+    the commit changes nothing.
     """
-    if connection.execute(SELECT_UNADOPTED).scalar_one():
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            "the secret that tables with hashed columns have now is not recorded yet",
-            remedy="Start an API process with that MIRRORGATE_MASK_SECRET, which records it. Then repeat the command.",
-        )
     before = hashed_tables(connection)
     if not secret.made(before.present):
         # A change back takes the fingerprint that tables have: another one of the same secret would outdate them.

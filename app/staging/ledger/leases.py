@@ -110,6 +110,11 @@ SELECT_DUE = sa.text(f"""
 A negative age is due at once, see `is_due` in app.domain.publication.drain_plan.
 """
 
+RELEASE_TABLE = sa.text("""
+    UPDATE mirrorgate.table_leases SET worker_id = gen_random_uuid()
+    WHERE table_id = :table_id AND worker_id = :worker_id""")
+"""Give a table to whoever claims it next: no drain has the new id."""
+
 RAISE_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = :epoch WHERE table_id = :table_id")
 """Set the epoch of a table."""
 
@@ -214,6 +219,11 @@ def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *
         connection.execute(LOCK_LEASE, keys)
         epoch = connection.execute(TAKE_LEASE, keys).scalar()
     return None if epoch is None else Epoch(epoch)
+
+
+def release_table(connection: sa.Connection, table_id: TableId, worker_id: UUID) -> None:
+    """Release one table of this worker to the others; the epoch stays until somebody claims it."""
+    connection.execute(RELEASE_TABLE, {"table_id": table_id, "worker_id": worker_id})
 
 
 def is_leased_by(connection: sa.Connection, table_id: TableId, worker_id: UUID) -> bool:

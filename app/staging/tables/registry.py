@@ -3,10 +3,11 @@
 A `Table` is a snapshot of one moment. Before a change depends on it, take the sequence lock and read it again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+import structlog
 
 from app.domain.model.drop_plan import DropPlan
 from app.domain.model.names import TableName
@@ -15,8 +16,11 @@ from app.domain.model.source_routing import Route, route
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.ledger.leases import IS_BACKFILL_DUE
 from app.staging.tables.events import record_event
+
+log = structlog.get_logger()
 
 _SELECT_TABLES = f"""
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
@@ -86,7 +90,7 @@ class NamedTable:
 
 
 def find_table(connection: sa.Connection, name: TableName) -> Table | None:
-    """Return the live table of a name, in any letter case."""
+    """Return the live table of a name, in any letter case. Raises TemporarilyUnavailable `table_too_new`."""
     row = connection.execute(SELECT_BY_NAME, {"folded_name": name.folded}).mappings().one_or_none()
     return _table(row) if row else None
 
@@ -98,25 +102,29 @@ def find_table_id(connection: sa.Connection, name: TableName) -> TableId | None:
 
 
 def find_route(connection: sa.Connection, source: SourceName) -> Route:
-    """Return the live table that a source's table feeds; `app.domain.model.source_routing` has the rules."""
+    """Return the live table that a source's table feeds; `app.domain.model.source_routing` has the rules.
+
+    Raises TemporarilyUnavailable `table_too_new` if this program cannot read a table that the source may feed.
+    """
     sources = list(dict.fromkeys([source.folded, source.without_catalog.folded]))
     parameters = {"sources": sources, "folded_name": source.without_catalog.folded}
     return route(source, [_table(row) for row in connection.execute(SELECT_BY_ROUTE, parameters).mappings()])
 
 
 def find_table_by_id(connection: sa.Connection, table_id: TableId) -> Table | None:
-    """Return the live table with this id."""
-    return next(iter(find_tables_by_id(connection, [table_id])), None)
+    """Return the live table with this id. Raises TemporarilyUnavailable `table_too_new`."""
+    row = connection.execute(SELECT_BY_IDS, {"table_ids": [table_id]}).mappings().one_or_none()
+    return _table(row) if row else None
 
 
 def find_tables_by_id(connection: sa.Connection, table_ids: Collection[TableId]) -> list[Table]:
-    """Return those of these tables that are not dropped, in no order."""
-    return [_table(row) for row in connection.execute(SELECT_BY_IDS, {"table_ids": list(table_ids)}).mappings()]
+    """Return those of these tables that are not dropped and that this program can read, in no order."""
+    return [*_readable(connection.execute(SELECT_BY_IDS, {"table_ids": list(table_ids)}).mappings())]
 
 
 def list_tables(connection: sa.Connection) -> list[Table]:
-    """Return all live tables by name."""
-    return [_table(row) for row in connection.execute(SELECT_ALL).mappings()]
+    """Return all live tables that this program can read, by name."""
+    return [*_readable(connection.execute(SELECT_ALL).mappings())]
 
 
 def named_tables(connection: sa.Connection) -> list[NamedTable]:
@@ -157,7 +165,24 @@ def quarantine_table(connection: sa.Connection, table_id: TableId, reason: str) 
     return True
 
 
+def _readable(rows: Iterable[sa.RowMapping]) -> Iterator[Table]:
+    """Yield the tables without those of a newer version, so that one table does not hide the others."""
+    for row in rows:
+        try:
+            yield _table(row)
+        except TemporarilyUnavailable as error:
+            log.warning("table_left_out", code=error.code, detail=error.detail)
+
+
 def _table(row: sa.RowMapping) -> Table:
+    try:
+        return _parsed(row)
+    except (RejectedInput, ValueError) as error:
+        detail = f"table {row['name']} has what this version does not know: {error}"
+        raise TemporarilyUnavailable(Code.TABLE_TOO_NEW, detail) from error
+
+
+def _parsed(row: sa.RowMapping) -> Table:
     stays: Mapping[str, int | None] = row["column_stays"]
     return Table(
         table_id=TableId(row["table_id"]),

@@ -9,8 +9,8 @@ from app.domain.access.mask_secret import MaskSecret
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table_options import TableOptions
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.staging.access.mask_secrets import adopt_hashed_tables, change_mask_secret, hashed_tables, pin_mask_secret
+from app.errors import Code, TemporarilyUnavailable
+from app.staging.access.mask_secrets import change_mask_secret, hashed_tables, pin_mask_secret
 from tests.support.gateway_parts import current, next_generation, registered
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
@@ -127,22 +127,3 @@ def test_a_dropped_table_needs_no_secret(of_former: sa.Engine) -> None:
     next_generation(of_former, "t", DropPlan(DropAction.DROP))
     with of_former.begin() as connection:
         assert hashed_tables(connection).by_name == {}
-
-
-def test_tables_that_are_older_than_fingerprints_get_that_of_the_first_process(engine: sa.Engine) -> None:
-    registered(engine, "t", SCHEMA, HASHED)
-    assert current(engine, "t").mask_fingerprint is None
-    with engine.begin() as connection:
-        adopt_hashed_tables(connection, FORMER)
-    assert FORMER.made(current(engine, "t").mask_fingerprint)
-    with engine.begin() as connection:
-        adopt_hashed_tables(connection, PRESENT)  # nothing is left to adopt
-
-
-def test_the_secret_changes_only_after_that_of_tables_older_than_fingerprints_is_recorded(engine: sa.Engine) -> None:
-    registered(engine, "t", SCHEMA, HASHED)
-    with pytest.raises(Misconfigured, match="is not recorded yet"):
-        change(engine, PRESENT)
-    with engine.begin() as connection:
-        adopt_hashed_tables(connection, FORMER)
-    assert change(engine, PRESENT) == ["t"]
