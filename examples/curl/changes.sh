@@ -17,8 +17,8 @@ call() {
     --header "Content-Type: application/json" "$@" "$MIRRORGATE_URL$path"
 }
 
-echo "Register the table shop.returns"
-call /v1/tables/shop.returns --request PUT --data @- <<'JSON'
+echo "Register the table examples.returns"
+call /v1/tables/examples.returns --request PUT --data @- <<'JSON'
 {"key_columns": ["id"],
  "columns": [{"name": "id", "type": "int64", "nullable": false},
              {"name": "amount", "type": "decimal(8,2)"},
@@ -27,17 +27,17 @@ JSON
 
 echo "Post an insert and an update in Arcion format"
 call /v1/changes/arcion --header "Idempotency-Key: returns-1" --data @- <<'JSON'
-[{"tableName": {"namespace": {"schema": "shop"}, "name": "returns"}, "opType": "I",
+[{"tableName": {"namespace": {"schema": "examples"}, "name": "returns"}, "opType": "I",
   "after": {"id": "1", "amount": "19.90", "reason": null}, "exists": {"id": "1", "amount": "1", "reason": "1"}},
- {"tableName": {"namespace": {"schema": "shop"}, "name": "returns"}, "opType": "U",
+ {"tableName": {"namespace": {"schema": "examples"}, "name": "returns"}, "opType": "U",
   "before": {"id": "1", "amount": "19.90", "reason": null},
   "after": {"id": "1", "amount": "19.90", "reason": "too small"}, "exists": {"id": "3", "amount": "3", "reason": "3"}}]
 JSON
 
-echo "Post Replicate metadata, which registers the table HR.STAFF, and its first row"
+echo "Post Replicate metadata, which registers the table examples.STAFF, and its first row"
 call /v1/changes/replicate --header "Idempotency-Key: staff-1" --data @- <<'JSON'
 [{"magic": "atMSG", "type": "MD", "message": {
-   "schemaId": "5d3e", "lineage": {"schema": "HR", "table": "STAFF", "tableVersion": 1},
+   "schemaId": "5d3e", "lineage": {"schema": "examples", "table": "STAFF", "tableVersion": 1},
    "tableStructure": {"tableColumns": {
      "ID": {"ordinal": 1, "type": "INT4", "primaryKeyPosition": 1, "nullable": false},
      "NAME": {"ordinal": 2, "type": "STRING", "length": 80, "nullable": true}}}}},
@@ -47,10 +47,10 @@ JSON
 
 echo "Post a change that is rejected: the answer says where, why and what to do, and nothing is staged"
 call /v1/changes/arcion --data @- <<'JSON' || [ $? -eq 22 ]
-{"tableName": {"namespace": {"schema": "shop"}, "name": "returns"}, "opType": "I",
+{"tableName": {"namespace": {"schema": "examples"}, "name": "returns"}, "opType": "I",
  "after": {"id": "2", "amount": "a lot", "reason": null}, "exists": {"id": "1", "amount": "1", "reason": "1"}}
 JSON
 
 echo "Read what is accepted, staged and published"
-call /v1/tables/shop.returns
-call /v1/tables/HR.STAFF
+call /v1/tables/examples.returns
+call /v1/tables/examples.STAFF

@@ -15,8 +15,8 @@ call() {
     --header "Content-Type: $type" "$@" "$MIRRORGATE_URL$path"
 }
 
-echo "Register the table shop.visits"
-call /v1/tables/shop.visits application/json --request PUT --data @- <<'JSON'
+echo "Register the table examples.visits"
+call /v1/tables/examples.visits application/json --request PUT --data @- <<'JSON'
 {"key_columns": ["id"],
  "columns": [{"name": "id", "type": "int64", "nullable": false},
              {"name": "page", "type": "string"},
@@ -24,23 +24,23 @@ call /v1/tables/shop.visits application/json --request PUT --data @- <<'JSON'
 JSON
 
 echo "Post rows as NDJSON: each inserts the row with its key or replaces it"
-call "/v1/changes/rows?table=shop.visits" application/x-ndjson --header "Idempotency-Key: visits-1" --data-binary @- <<'JSON'
+call "/v1/changes/rows?table=examples.visits" application/x-ndjson --header "Idempotency-Key: visits-1" --data-binary @- <<'JSON'
 {"id": 1, "page": "/", "seconds": 4.5}
 {"id": 2, "page": "/search", "seconds": null}
 JSON
 
 echo "Post rows as CSV: the header names the columns, and a field without a value is NULL"
-call "/v1/changes/rows?table=shop.visits" text/csv --header "Idempotency-Key: visits-2" --data-binary @- <<'CSV'
+call "/v1/changes/rows?table=examples.visits" text/csv --header "Idempotency-Key: visits-2" --data-binary @- <<'CSV'
 id,page,seconds
 3,"/cart, step 1",61.0
 4,/help,
 CSV
 
 echo "Delete a row by its key"
-call "/v1/changes/rows?table=shop.visits&op=delete" application/json --header "Idempotency-Key: visits-3" --data '{"id": 2}'
+call "/v1/changes/rows?table=examples.visits&op=delete" application/json --header "Idempotency-Key: visits-3" --data '{"id": 2}'
 
 echo "Post a row that is rejected: the answer says where, why and what to do, and nothing is staged"
-call "/v1/changes/rows?table=shop.visits" application/json --data '{"id": 5, "page": "/", "seconds": "long"}' || [ $? -eq 22 ]
+call "/v1/changes/rows?table=examples.visits" application/json --data '{"id": 5, "page": "/", "seconds": "long"}' || [ $? -eq 22 ]
 
 echo "Read what is accepted, staged and published"
-call /v1/tables/shop.visits application/json
+call /v1/tables/examples.visits application/json

@@ -1,7 +1,7 @@
 """Post the rows of an application to Mirrorgate: no change data capture, no message format, each request once.
 
 A row is an object of values by column name. It inserts the row with its key or replaces it; `"__op__": "delete"`
-deletes it. This program registers the table shop.customers, then posts rows to it. Copy `Table`, which repeats a
+deletes it. This program registers the table examples.customers, then posts rows to it. Copy `Table`, which repeats a
 request until the gateway decides on it. A repeat has the same idempotency key, so its rows land once.
 
 Usage: rows.py
@@ -72,7 +72,7 @@ def main() -> None:
     """Register a table, then insert, change and delete rows."""
     headers = {"Authorization": f"Bearer {os.environ['MIRRORGATE_API_KEY']}"}
     with httpx.Client(base_url=os.environ["MIRRORGATE_URL"], headers=headers, timeout=60.0) as client:
-        customers = Table(client, "shop.customers")
+        customers = Table(client, "examples.customers")
         customers.register(COLUMNS, ["id"])
         print(customers.post([{"id": 1, "name": "Ada", "balance": "12.50"}, {"id": 2, "name": "Grace", "balance": 0}]))
         print(customers.post([{"id": 1, "name": "Ada", "balance": 20}, {"id": 2, "__op__": "delete"}]))

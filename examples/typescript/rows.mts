@@ -2,7 +2,7 @@
  * Post the rows of an application to Mirrorgate: no change data capture, no message format, each request once.
  *
  * A row is an object of values by column name. It inserts the row with its key or replaces it; `"__op__": "delete"`
- * deletes it. This program registers the table shop.customers, then posts rows to it. Copy `Table`, which repeats a
+ * deletes it. This program registers the table examples.customers, then posts rows to it. Copy `Table`, which repeats a
  * request until the gateway decides on it. A repeat has the same idempotency key, so its rows land once.
  *
  * Usage: rows.mjs
@@ -80,7 +80,7 @@ class Table {
 }
 
 const { MIRRORGATE_URL: url = "", MIRRORGATE_API_KEY: key = "" } = process.env;
-const customers = new Table(url, key, "shop.customers");
+const customers = new Table(url, key, "examples.customers");
 await customers.register(COLUMNS, ["id"]);
 console.log(await customers.post([{ id: 1, name: "Ada", balance: "12.50" }, { id: 2, name: "Grace", balance: 0 }]));
 console.log(await customers.post([{ id: 1, name: "Ada", balance: 20 }, { id: 2, __op__: "delete" }]));

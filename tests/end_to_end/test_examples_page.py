@@ -1,8 +1,7 @@
-"""examples/README.md from start to end, and the examples of rows and of curl, against a real gateway."""
+"""The examples of rows, of a reload and of curl, against a real gateway."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,14 +14,11 @@ from pydantic import SecretStr
 from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.sdk.toolchains import NPM_FILES, node_modules
-from tests.support.documents import blocks
+from tests.sdk.toolchains import NPM_FILES
 from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
-PAGE = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-NPM_INSTALL = "npm ci --no-audit --no-fund && "
 
 
 @pytest.fixture
@@ -30,17 +26,6 @@ def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
         yield address
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """Make a folder with what the commands of the page name: the examples, `.venv`, the administrator's key."""
-    made_by_compiling = shutil.ignore_patterns("node_modules", "build")
-    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=made_by_compiling)
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    (tmp_path / ".mirrorgate").mkdir()
-    (tmp_path / ".mirrorgate" / "admin.key").write_text(ADMIN_KEY)
-    return tmp_path
 
 
 def run(commands: str, checkout: Path, **environment: str) -> str:
@@ -62,30 +47,11 @@ def answers(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
-@pytest.mark.slow
-def test_the_page_of_the_examples_can_be_followed_from_top_to_bottom(address: str, checkout: Path) -> None:
-    (checkout / "examples" / "typescript" / "node_modules").symlink_to(node_modules())
-    set_up, rows, python, compiling, typescript, curl = blocks(PAGE, "sh")
-    printed = blocks(PAGE, "text")
-    set_up = set_up.replace("http://127.0.0.1:8480", address)
-
-    assert run(set_up + rows, checkout).endswith(receipts(1, 2, 3))
-    assert run(set_up + python, checkout).count(printed[0]) == 1
-    assert NPM_INSTALL in compiling
-    posted = run(set_up + compiling.replace(NPM_INSTALL, ""), checkout)
-    assert [f"sequence: {number}" in posted for number in (4, 5, 6)] == [True] * 3
-    assert run(set_up + typescript, checkout).endswith(printed[1])
-    sent_again = run(python.splitlines()[1], checkout, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)
-    assert sent_again == "", "nothing, because every line is durable"
-    assert run(set_up + curl, checkout).count('"receipts"') == 5
-    with Gateway.at(address, ADMIN_KEY) as client:
-        assert client.status("shop.orders")["accepted"] == {"batches": 5, "changes": 6, "rows": 6}
-
-
 def receipts(*sequences: int) -> str:
+    """Return what the example of rows prints."""
     rows = {1: 2, 2: 2, 3: 1}
     return "".join(
-        f"{{'table': 'shop.customers', 'generation': 1, 'sequence': {number}, "
+        f"{{'table': 'examples.customers', 'generation': 1, 'sequence': {number}, "
         f"'changes': {rows[number]}, 'rows': {rows[number]}}}\n"
         for number in sequences
     )
@@ -130,8 +96,8 @@ def test_the_curl_example_may_be_repeated(address: str) -> None:
         answers(run(script, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)) for _ in range(2)
     )
     returns, _, replicate, rejected, *_ = first
-    assert returns["table"] == "shop.returns"
-    assert replicate["receipts"][0]["table"] == "HR.STAFF"
+    assert returns["table"] == "examples.returns"
+    assert replicate["receipts"][0]["table"] == "examples.STAFF"
     assert (rejected["code"], rejected["errors"][0]["pointer"]) == ("bad_value", "/after/amount")
     for posted in (1, 2):
         assert again[posted] == first[posted] | {"replayed": True}

@@ -1,6 +1,5 @@
 """The whole gateway as users run it: real processes, real HTTP, real Spark, and processes that are killed."""
 
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 
 from app.client.http import GatewayClient
 from demo.gateway import admin_key, running_gateway
-from tests.support.documents import shell_blocks
 from tests.support.gateway_parts import landed_keys
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -100,34 +98,6 @@ def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Pat
     zone = [data_dir / "landing-zone", *(data_dir / "landing-zone").rglob("*")]
     assert {path.stat().st_mode & 0o777 for path in zone if path.is_dir()} == {0o700}
     assert {path.stat().st_mode & 0o777 for path in zone if path.is_file()} == {0o600}
-
-
-def test_the_commands_of_the_readme_work_as_printed(tmp_path: Path) -> None:
-    for name, target in (("demo", REPOSITORY / "demo"), (".venv", Path(sys.prefix))):
-        (tmp_path / name).symlink_to(target)
-    blocks = shell_blocks((REPOSITORY / "README.md").read_text())
-    (commands,) = [block for block in blocks if block.startswith("url=")]
-    with running_gateway(tmp_path / ".mirrorgate") as url:
-        # A person takes longer than the second within which the files are there.
-        sending, looking = commands.replace("http://127.0.0.1:8480", url).split("\nfind ")
-
-        def run(script: str) -> str:
-            ran = subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-            assert ran.returncode == 0, ran.stderr
-            return ran.stdout
-
-        said = run(sending)
-        answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-        assert [sorted({"receipts", "code", "generation"} & answer.keys()) for answer in answers] == [
-            ["generation"], ["receipts"], ["receipts"], ["code"],
-        ], "each answer of curl is a line of its own"  # fmt: skip
-        assert "accepted: 5 changes in 1 request" in said
-        assert "shop.orders" in said and "HR.EMPLOYEES" in said
-        zone = tmp_path / ".mirrorgate" / "landing-zone"
-        wait_until(lambda: len([*zone.rglob("*/0*2.parquet")]) >= 2, within=30, what="both tables have a file of data")
-        found, *rows = run(f"find {looking}").partition("{")
-        assert found.count(".parquet\n") >= 2
-        assert "customer" in "".join(rows) and "__rowMarker__" in "".join(rows)
 
 
 def arcion_insert(key: int) -> bytes:

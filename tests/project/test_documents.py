@@ -18,6 +18,12 @@ from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_tables, render_documents
 
 PAGES = [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
+_EXAMPLES = [
+    str(path.relative_to(REPOSITORY))
+    for pattern in ("curl/*.sh", "python/*.py", "typescript/*.mts")
+    for path in sorted((REPOSITORY / "examples").glob(pattern))
+    if path.name != "debezium_history.py"
+]
 DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
 
 
@@ -164,6 +170,45 @@ def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
     assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
     named = re.findall(r"^## (\[[^\]]+\])", text, re.MULTILINE)
     assert re.findall(r"^(\[[^\]]+\]): https://", text, re.MULTILINE) == named, "each version needs its link"
+
+
+_RUN = """
+    clients client-library formats tables producers dead-letters loads debezium fabric webhooks
+    tutorials/arcion-on-s3
+"""
+FOLLOWED = {
+    "README": ["README.md"],
+    "examples": ["examples/README.md", "examples/tables.yaml", "examples/orders.ndjson", *_EXAMPLES],
+    **{name: [f"docs/{name}.md"] for name in _RUN.split()},
+}
+"""The pages whose commands a reader runs on one gateway, each with its files."""
+
+_SCHEMA = re.compile(
+    r"""(?:/v1/tables/|\btable=["']?|["']table["']:\ ["']|--table\ |\btables\ \w+\ |-\ name:\ |\btable:\ ["'])(\w+)\.\w
+        |["']?schema["']?:\ ["'](\w+)["']""",
+    re.VERBOSE,
+)
+_IDENTITY = re.compile(
+    r"""(?:Idempotency-Key|Mirrorgate-Producer(?!-)|(?:idempotency_key|producer)=|Id": )["']?[:=]? ?["']?([\w/-]+)"""
+)
+
+
+def test_no_two_pages_use_one_schema_or_one_name_of_requests() -> None:
+    """A page that registers another page's table with other types would break it for who reads both."""
+    owners: dict[str, set[str]] = {}
+    for page, files in FOLLOWED.items():
+        text = "\n".join(_code(REPOSITORY / file) for file in files)
+        names = {name.lower() for found in _SCHEMA.findall(text) for name in found if name}
+        assert names or page == "webhooks", f"{page} has no table"
+        for name in names | {f"request {name}" for name in _IDENTITY.findall(text)}:
+            owners.setdefault(name, set()).add(page)
+    assert {name: pages for name, pages in owners.items() if len(pages) > 1} == {}
+
+
+def _code(file: Path) -> str:
+    """Return the code blocks of a page, or a whole program."""
+    text = file.read_text(encoding="utf-8")
+    return "\n".join(re.findall(r"^```.*?^```", text, re.DOTALL | re.MULTILINE)) if file.suffix == ".md" else text
 
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)

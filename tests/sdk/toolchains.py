@@ -4,7 +4,6 @@ A folder is made once for each lock. One that was not finished is made again.
 """
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -59,22 +58,6 @@ def node_modules() -> Path:
         _install(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "1"], folder)
         (folder / ".complete").touch()
     return folder / "node_modules"
-
-
-def run(commands: str, folder: Path, programs: Path, **environment: str) -> str:
-    """Run shell commands in a folder with more programs on the PATH; return their output, or fail."""
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["bash", "-euc", commands],
-        cwd=folder,
-        env=os.environ | environment | {"PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
 
 
 def _folder(language: str, made_from: list[Path]) -> Path:

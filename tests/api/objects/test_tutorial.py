@@ -38,6 +38,6 @@ def test_the_tutorial_runs_as_printed(
     printed = [part.split() for part in ran.stdout.split(marker)]
     shown = [None if output is None else output.split() for _, output in steps]
     assert [part for part, want in zip(printed, shown, strict=False) if want] == [want for want in shown if want]
-    assert [(row[0], row[1], str(row[2])) for row in staged(api_engine, "sales.orders")] == [
+    assert [(row[0], row[1], str(row[2])) for row in staged(api_engine, "bakery.orders")] == [
         (1, "Ada", "12.50"), (1, "Ada", "14.00"), (2, "Grace", "3.00"), (3, "Edsger", "15.00"),
     ]  # fmt: skip

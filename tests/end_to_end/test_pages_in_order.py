@@ -1,0 +1,184 @@
+"""README, examples, generated clients and client library, one after the other on one gateway, as a reader follows them.
+
+Each page uses tables, producers and idempotency keys of its own, so no page changes what a later one finds.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.client.http import GatewayClient
+from demo.gateway import admin_key, running_gateway
+from tests.end_to_end.test_examples_page import receipts
+from tests.sdk.toolchains import node_modules, python_programs
+from tests.support.documents import blocks
+from tests.support.processes import REPOSITORY
+from tests.support.waiting import wait_until
+
+NPM_INSTALL = "npm ci --no-audit --no-fund && "
+PROGRAMS = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LIBRARY = (REPOSITORY / "docs/client-library.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A person with a terminal in a checkout, whose gateway runs."""
+
+    checkout: Path
+    url: str
+
+    def page(self, name: str) -> str:
+        """Return a page with the address of this gateway."""
+        return (REPOSITORY / name).read_text(encoding="utf-8").replace("http://127.0.0.1:8480", self.url)
+
+    def run(self, *commands: str, programs: Path | None = None) -> str:
+        """Run commands in one shell and return what they print."""
+        path = os.environ["PATH"] if programs is None else f"{programs}{os.pathsep}{os.environ['PATH']}"
+        ran = subprocess.run(
+            ["bash", "-euc", "\n".join(commands)],
+            cwd=self.checkout,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def accepted(self, table: str) -> dict[str, int]:
+        """Return the counts of accepted batches, changes and rows of a table."""
+        with GatewayClient(self.url, admin_key(self.checkout / ".mirrorgate")) as client:
+            counts: dict[str, int] = client.get(f"/v1/tables/{table}")["accepted"]
+            return counts
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    """Make the folder that `git clone` and `make up` leave, and run its gateway."""
+    shutil.copytree(
+        REPOSITORY / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("node_modules", "build")
+    )
+    for name, target in (
+        (".venv", Path(sys.prefix)),
+        *((name, REPOSITORY / name) for name in ("app", "demo", "openapi")),
+    ):
+        (tmp_path / name).symlink_to(target)
+    with running_gateway(tmp_path / ".mirrorgate") as url:
+        yield Reader(tmp_path, url)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_pages_can_be_followed_one_after_the_other_on_one_gateway(reader: Reader) -> None:
+    before = {path.name for path in reader.checkout.iterdir()}
+    follow_the_readme(reader)
+    compiler, without_node = node_or_why()
+    follow_the_examples(reader, compiler)
+    follow_the_generated_clients(reader, compiler)
+    follow_the_client_library(reader)
+    assert {path.name for path in reader.checkout.iterdir()} - before <= {"build"}, "git would show other files"
+    if without_node:
+        pytest.skip(without_node)
+
+
+def node_or_why() -> tuple[Path | None, str]:
+    """Return the folder of packages for TypeScript, or None and why there is none."""
+    try:
+        return node_modules(), ""
+    except pytest.skip.Exception as skipped:
+        return None, f"{skipped}; the pages were followed without TypeScript"
+
+
+def follow_the_readme(reader: Reader) -> None:
+    (commands,) = [block for block in blocks(reader.page("README.md"), "sh") if block.startswith("url=")]
+    # A person takes longer than the second within which the files are there.
+    sending, looking = commands.split("\nfind ")
+    said = reader.run(sending)
+    answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [sorted({"receipts", "code", "generation"} & answer.keys()) for answer in answers] == [
+        ["generation"], ["receipts"], ["receipts"], ["code"],
+    ], "each answer of curl is a line of its own"  # fmt: skip
+    assert "accepted: 5 changes in 1 request" in said
+    assert "shop.orders" in said and "HR.EMPLOYEES" in said
+    zone = reader.checkout / ".mirrorgate" / "landing-zone"
+    wait_until(lambda: len([*zone.rglob("*/0*2.parquet")]) >= 2, within=30, what="both tables have a file of data")
+    found, *rows = reader.run(f"find {looking}").partition("{")
+    assert found.count(".parquet\n") >= 2
+    assert "customer" in "".join(rows) and "__rowMarker__" in "".join(rows)
+
+
+def follow_the_examples(reader: Reader, compiler: Path | None) -> None:
+    page = reader.page("examples/README.md")
+    set_up, rows, python, compiling, typescript, curl = blocks(page, "sh")
+    printed = blocks(page, "text")
+    assert reader.run(set_up, rows).endswith(receipts(1, 2, 3))
+    assert reader.run(set_up, python).count(printed[0]) == 1
+    changes = 5
+    if compiler is not None:
+        (reader.checkout / "examples" / "typescript" / "node_modules").symlink_to(compiler)
+        assert NPM_INSTALL in compiling
+        posted = reader.run(set_up, compiling.replace(NPM_INSTALL, ""))
+        assert [f"sequence: {number}" in posted for number in (4, 5, 6)] == [True] * 3
+        assert reader.run(set_up, typescript).endswith(printed[1])
+        changes = 6
+    sent_again = reader.run(set_up.rpartition("\n.venv")[0], python.splitlines()[1])
+    assert sent_again == "", "nothing, because every line is durable"
+    assert reader.run(set_up, curl).count('"receipts"') == 5
+    assert reader.accepted("examples.orders") == {"batches": changes - 1, "changes": changes, "rows": changes}
+
+
+def follow_the_generated_clients(reader: Reader, compiler: Path | None) -> None:
+    page = reader.page("docs/clients.md")
+    (shown,) = blocks(page, "text")
+    set_up = commands(page, "export ")
+    folder = reader.checkout / "build" / "clients"
+    folder.mkdir(parents=True)
+    (folder / "orders.py").write_text(only(blocks(page, "python")), encoding="utf-8")
+    assert reader.run(set_up, commands(page, "openapi-"), programs=python_programs()).endswith(shown)
+    schemas = ["python"]
+    if compiler is not None:
+        (folder / "node_modules").symlink_to(compiler)
+        (folder / "orders.mts").write_text(only(blocks(page, "typescript")), encoding="utf-8")
+        written = reader.run(set_up, commands(page, "npx "), programs=compiler / ".bin")
+        assert written.endswith(shown.replace("python.", "typescript."))
+        schemas.append("typescript")
+    for schema in schemas:  # what a program posts twice is staged once
+        assert reader.accepted(f"{schema}.orders") == {"batches": 1, "changes": 2, "rows": 2}
+        assert reader.accepted(f"{schema}.JOBS") == {"batches": 1, "changes": 1, "rows": 1}
+        assert reader.accepted(f"{schema}.clicks") == {"batches": 2, "changes": 3, "rows": 3}
+
+
+def commands(page: str, first: str) -> str:
+    """Return the commands of a page that begin with this program."""
+    return only([block for block in blocks(page, "sh") if block.startswith(first)])
+
+
+def only(found: list[Any]) -> Any:
+    (one,) = found
+    return one
+
+
+def follow_the_client_library(reader: Reader) -> None:
+    page = reader.page("docs/client-library.md")
+    set_up = commands(page, "export ")
+    reader.run(set_up, commands(page, "curl"))
+    programs = PROGRAMS.findall(page)
+    assert len(programs) == page.count("```python") >= 4
+    for program, printed in programs:
+        assert reader.run(set_up, f".venv/bin/python -W error - <<'END'\n{program}END") == printed
+
+
+def test_the_first_program_of_the_client_library_has_at_most_twenty_lines() -> None:
+    program, _ = PROGRAMS.findall(LIBRARY)[0]
+    assert len(program.splitlines()) <= 20
