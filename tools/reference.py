@@ -31,7 +31,8 @@ def errors_tables() -> str:
         lines = [f"## {subject}", "", "| code | HTTP status | meaning | what to do |", "|---|---|---|---|"]
         for code, entry in entries.items():
             status = "" if entry.kind in _WITHOUT_STATUS else int(STATUS[entry.kind])
-            lines.append(f"| `{code}` | {status} | {entry.meaning} | {entry.remedy} |")
+            remedies = [entry.remedy, *(f"For {name}: {remedy}" for name, remedy in entry.of_format.items())]
+            lines.append(f"| `{code}` | {status} | {entry.meaning} | {' '.join(remedies)} |")
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 

@@ -3,7 +3,9 @@
 A body is looked at only after it was rejected, except for plain rows: there every object is a row, so the keys of a
 message that are no columns of the table tell it apart before anything is kept of it.
 
-Invariant: only the endpoint of a rejection changes here; what is accepted does not.
+Rejections of the endpoint's own form get the remedy that the catalogue has for that form.
+
+Invariant: only the text of a rejection changes here; what is accepted does not.
 """
 
 from collections.abc import Mapping, Set
@@ -13,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from app.errors import Code, Problem, RejectedInput
+from app.errors.catalogue import CATALOGUE
 from app.formats.json.decoder import raw_messages
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.keyed import is_record
@@ -34,10 +37,18 @@ _NAMES: Final = {
     Form.DEBEZIUM: "a Debezium event",
     Form.ROWS: "a plain row",
 }
-_NATIVE_ROW: Final = (
-    f"send the body to POST /v1/changes/{Form.ROWS} or, if it is a snapshot of `replication-format: NATIVE`, name its "
-    "table with ?table=…&mode=snapshot"
-)
+_TO_ROWS: Final = f"send the body to POST /v1/changes/{Form.ROWS}"
+_ALTERNATIVES: Final = {
+    Form.ARCION: f"{_TO_ROWS} or, if it is a snapshot of `replication-format: NATIVE`, name its table with "
+    "?table=…&mode=snapshot",
+    Form.REPLICATE: _TO_ROWS,
+    Form.DEBEZIUM: f"{_TO_ROWS} or, if it is a flattened event, name its table with ?table=…",
+}
+"""What to do with a plain row at the endpoint of another form."""
+
+NAMES_NO_TABLE: Final = "the message names no table; give the parameter `table`"
+"""What is wrong with a flattened event of an unnamed table. Only then a plain row is not taken for one."""
+
 _SIGNS: Final[tuple[tuple[frozenset[str], tuple[str, ...], Form], ...]] = (
     (frozenset({"tableName", "opType"}), ("tableName",), Form.ARCION),
     (frozenset({"magic", "message"}), (), Form.REPLICATE),
@@ -68,6 +79,9 @@ _MEDIA_TYPE: Final = {
 }
 _ARROW_STARTS: Final = (b"\xff\xff\xff\xff", b"ARROW1")
 """The continuation marker of an Arrow IPC stream, and the magic of an Arrow file."""
+
+_COMPRESSED: Final = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+"""How a compressed body begins."""
 
 _MAX_HEAD: Final = 4_096
 _SUSPICIOUS: Final = frozenset(
@@ -114,27 +128,41 @@ def is_plain_row(message: Any) -> bool:
 def foreign_problem(index: int, message: Any, own: Form, columns: Set[str] = frozenset()) -> Problem | None:
     """Return the problem of a message in another form than its endpoint's; None for one of this form, or of none."""
     form = form_of(message, columns)
-    if form is None and own in {Form.ARCION, Form.REPLICATE} and is_plain_row(message):
+    if form is None and own in _ALTERNATIVES and is_plain_row(message):
         form = Form.ROWS
     if form is None or form is own:
         return None
-    to = _NATIVE_ROW if (form, own) == (Form.ROWS, Form.ARCION) else f"send the body to POST /v1/changes/{form}"
+    to = _ALTERNATIVES[own] if form is Form.ROWS else f"send the body to POST /v1/changes/{form}"
     detail = f"the message is {_NAMES[form]}, not {_NAMES[own]}; {to}"
     return Problem(Code.WRONG_ENDPOINT, detail, index)
 
 
 def explained(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool = False) -> RejectedInput:
-    """Return the rejection that names the right endpoint if the body is of another form; else the same one.
+    """Return the rejection that names the right endpoint if the body is of another form; else with its own remedy.
 
     `own` is the form that the endpoint reads, `is_csv` whether the request declares CSV.
     """
-    if error.code not in _SUSPICIOUS:
-        return error
+    found = _foreign(error, body, own, is_csv=is_csv) if error.code in _SUSPICIOUS else error
+    entry = CATALOGUE[found.code]
+    own_remedy = entry.of_format.get(Form.ROWS if own is Form.ARROW else own)
+    if own_remedy is None or found.remedy != entry.remedy:
+        return found
+    return RejectedInput(found.code, found.detail, problems=found.problems, remedy=own_remedy, withheld=found.withheld)
+
+
+def _foreign(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool) -> RejectedInput:
+    for encoding, start in _COMPRESSED.items():
+        if body.startswith(start):
+            said = f"the body is compressed with {encoding}, and the request does not say so"
+            remedy = f"Set the header `Content-Encoding: {encoding}`."
+            return RejectedInput(Code.BAD_ENCODING, said, remedy=remedy, withheld=error.withheld)
     detail = _of_bytes(body, own, is_csv=is_csv)
     if detail is not None:
         return RejectedInput(Code.WRONG_ENDPOINT, detail, remedy=_remedy(detail), withheld=error.withheld)
     if is_csv or own in {Form.ROWS, Form.ARROW} or error.code is Code.MALFORMED_JSON:
         return error  # rows are told apart by the table's columns, before they are read
+    if own is Form.DEBEZIUM and error.code is Code.UNKNOWN_TABLE and not error.detail.startswith(NAMES_NO_TABLE):
+        return error
     index = next((problem.index for problem in error.problems if problem.index is not None), None)
     problem = None if index is None else foreign_problem(index, _message(body, index), own)
     if problem is None:

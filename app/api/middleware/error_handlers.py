@@ -18,7 +18,7 @@ from app.api.middleware.rejection_audit import audit_rejection
 from app.api.server.body_rejection import BodyRejected
 from app.api.server.problem_responses import STATUS
 from app.api.server.request_facts import BODY_COMPLETE
-from app.api.server.validation_messages import describe_issue
+from app.api.server.validation_messages import describe_issue, missing_parameter_remedy
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput
 from app.errors.catalogue import CATALOGUE
 
@@ -64,7 +64,8 @@ def answer_validation_error(exchange: Exchange, error: RequestValidationError) -
 
 def validation_rejection(exchange: Exchange, error: RequestValidationError) -> RejectedInput:
     """Return what pydantic rejects as an error of the product, without any value."""
-    problems = []
+    problems: list[Problem] = []
+    remedy = None
     for issue in error.errors():
         location, *path = (str(part) for part in issue["loc"])
         if issue["type"] == "json_invalid":
@@ -76,8 +77,10 @@ def validation_rejection(exchange: Exchange, error: RequestValidationError) -> R
         name = f"{location} parameter {'.'.join(path)}" if location != "body" else path[-1] if path else "the body"
         detail = description if issue["type"] == "extra_forbidden" else f"{name}: {description}"
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
+        if not problems and issue["type"] == "missing" and location != "body":
+            remedy = missing_parameter_remedy(Request(exchange.scope), path[-1])
         problems.append(Problem(code, detail, pointer=pointer))
-    return RejectedInput.of(tuple(problems))
+    return RejectedInput.of(tuple(problems), remedy=remedy)
 
 
 def _answer_http_exception(request: Request, error: HTTPException) -> Response:

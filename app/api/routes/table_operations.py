@@ -24,7 +24,8 @@ GenerationParameter = Annotated[
     Query(
         ge=1,
         le=2**31 - 1,
-        description="The current generation of the table. Any other value is rejected with 409.",
+        description="The current generation of the table, which GET /v1/tables/{table} returns. Any other value is "
+        "rejected with 409.",
         examples=[1],
     ),
 ]

@@ -25,7 +25,11 @@ def check_json_type(content_type: bytes | None) -> None:
 def check_arrow_type(content_type: bytes | None) -> None:
     """Raise RejectedInput `unsupported_media_type` unless the body is declared as an Arrow stream."""
     if media_type(content_type) != ARROW_STREAM:
-        raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, f"the content type is not {ARROW_STREAM}")
+        remedy = (
+            f"Send an Arrow IPC stream with `Content-Type: {ARROW_STREAM}`. Send rows in JSON or CSV to "
+            "`POST /v1/changes/rows`."
+        )
+        raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, f"the content type is not {ARROW_STREAM}", remedy=remedy)
 
 
 async def require_declared_type(request: Request) -> None:

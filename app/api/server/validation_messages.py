@@ -40,11 +40,24 @@ def printable_name(name: str) -> str:
     return kept if len(kept) <= _MAX_NAME_CHARACTERS else kept[:_MAX_NAME_CHARACTERS] + "…"
 
 
+def missing_parameter_remedy(request: Request, name: str) -> str | None:
+    """Return what the contract says that a missing parameter is; None for one that it does not describe."""
+    described = [one for one in _operation(request).get("parameters", ()) if one["name"] == name]
+    return f"Give the parameter `{name}`. {described[0]['description']}" if described else None
+
+
+def _operation(request: Request) -> Mapping[str, Any]:
+    """Return what the contract says about the route of a request."""
+    route: Any = request.scope.get("route")
+    operation: Mapping[str, Any] = (
+        request.app.openapi()["paths"].get(getattr(route, "path", ""), {}).get(request.method.lower(), {})
+    )
+    return operation
+
+
 def _known_keys(request: Request, path: Sequence[int | str]) -> set[str]:
     """Return the keys that the contract gives an object at this path of the request's body."""
-    contract = request.app.openapi()
-    route: Any = request.scope.get("route")
-    operation = contract["paths"].get(getattr(route, "path", ""), {}).get(request.method.lower(), {})
+    contract, operation = request.app.openapi(), _operation(request)
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     schemas = [content.get("schema", {})]
     for step in path:

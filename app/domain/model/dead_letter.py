@@ -96,13 +96,14 @@ def is_kept(problems: Sequence[Problem]) -> bool:
 def to_set_aside(problems: Iterable[Problem]) -> list[RejectedMessage]:
     """Return the messages to set aside next, by index.
 
-    A value can be missing only because a rejected message added its column, so such updates are set aside last.
+    A value can be missing only because a rejected message added its column, so such updates are set aside last,
+    whatever else is wrong with them.
     """
     by_index: dict[int, list[Problem]] = {}
     for problem in problems:
         by_index.setdefault(-1 if problem.index is None else problem.index, []).append(problem)
     kept = [RejectedMessage(index, tuple(found)) for index, found in sorted(by_index.items()) if is_kept(found)]
-    certain = [one for one in kept if any(found.code is not Code.INCOMPLETE_UPDATE for found in one.problems)]
+    certain = [one for one in kept if all(found.code is not Code.INCOMPLETE_UPDATE for found in one.problems)]
     return certain or kept
 
 

@@ -41,6 +41,39 @@ class TypeName(StrEnum):
 
 
 _SIMPLE_TYPES: Final = {name.value for name in TypeName} - {TypeName.DECIMAL.value}
+_OF_DATABASES: Final = {
+    "boolean": "bool bit",
+    "int16": "smallint int2 tinyint short byte int8_t",
+    "int32": "int integer int4 mediumint serial",
+    "int64": "bigint int8 long bigserial",
+    "float32": "real float4 single",
+    "float64": "double float float8 doubleprecision",
+    "decimal(p,s)": "decimal numeric number dec money",
+    "timestamp": "datetime datetime2 smalldatetime datetimeoffset timestamptz timestampwithtimezone "
+    "timestampwithouttimezone",
+    "string": "varchar varchar2 nvarchar nvarchar2 char nchar character charactervarying bpchar text ntext clob nclob "
+    "time str uuid uniqueidentifier enum xml",
+    "binary": "bytea blob varbinary bytes raw longblob image",
+    "json": "jsonb object",
+}
+"""What to write for the types of databases and languages, by the declared type."""
+
+_DECLARED: Final = {name: declared for declared, names in _OF_DATABASES.items() for name in names.split()}
+_MAX_SHOWN: Final = 40
+
+
+def _shown(text: str) -> str:
+    """Return a given type for an error text."""
+    return f"`{text}`" if len(text) <= _MAX_SHOWN and text.isprintable() and "`" not in text else "in the request"
+
+
+def _advice(text: str) -> str:
+    """Return what to write in the place of a type of a database, with the length and the blanks left out."""
+    declared = _DECLARED.get(re.sub(r"\([^()]*\)|\s+", "", text.lower()))
+    digits = re.search(r"\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)", text, re.ASCII)
+    if declared == "decimal(p,s)" and digits:
+        declared = f"decimal({digits[1]},{digits[2] or 0})"
+    return f"; write {declared}" if declared else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +94,7 @@ class ColumnType:
             return cls(TypeName.DECIMAL, precision, scale)
         if text in _SIMPLE_TYPES:
             return cls(TypeName(text))
-        raise RejectedInput(Code.BAD_TYPE, "unknown column type")
+        raise RejectedInput(Code.BAD_TYPE, f"unknown column type {_shown(text)}{_advice(text)}")
 
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})" if self.name is TypeName.DECIMAL else str(self.name)

@@ -13,7 +13,7 @@ from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.rows.key_changes import KeyChange, are_equal
 from app.domain.rows.row_image import MissingColumns
 from app.domain.rows.row_layout import ChangeLayout, LayoutProblem, RowLayout, layout_of
-from app.domain.rows.row_rules import RowRules
+from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.shaped_changes import Shape, Values
 from app.errors import Problem
 from app.errors.json_pointer import pointer_to
@@ -59,6 +59,8 @@ class RowBuilder:
                 self.key_changes.append(KeyChange(len(self.rows), *images, change.index, change.after_at))
         for problem in outcome.problems:
             self._reject(change, problem)
+        if any(problem.image == "after" for problem in outcome.problems):
+            self._append_rejected(change, layout)
         for row in outcome.rows:
             self._append(change, row)
 
@@ -113,6 +115,16 @@ class RowBuilder:
         self.operations.append(layout.operation)
         self.changes.append(change)
         self.origins.append((change.index, pointer))
+
+    def _append_rejected(self, change: Change, layout: ChangeLayout) -> None:
+        """Add the row of a rejected change, so that the values that it gives are checked too."""
+        row, (_, after) = len(self.rows), layout.images(self._values(change.before), self._values(change.after))
+        self.missing[row] = MissingColumns(tuple(at for at, name in enumerate(self._names) if name not in after), False)
+        self.rows.append(tuple(map(after.get, self._names)))
+        self.markers.append(RowMarker.UPSERT)
+        self.operations.append(change.operation)
+        self.changes.append(change)
+        self.origins.append((change.index, change.after_at))
 
     def _reject(self, change: Change, problem: LayoutProblem) -> None:
         code, detail, of_image, columns = problem

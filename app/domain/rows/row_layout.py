@@ -24,6 +24,8 @@ from app.errors import Code
 Side: TypeAlias = Literal["before", "after"]
 """An image of a change."""
 
+_NO_KEY: Final = "the key is not complete"
+
 Fill: TypeAlias = Callable[[Values | None, Values | None], Values]
 """Takes the values of a row from those of the two images."""
 
@@ -186,18 +188,16 @@ class _Planner:
         given = self._before or frozenset()
         missing = [name for name in self._schema.key_columns if name not in given]
         if missing:
-            detail = f"the key is not complete{_twins(missing, given)}"
+            detail = f"{_NO_KEY}{_twins(missing, given)}"
             return _rejected(Code.MISSING_KEY, detail, "before", missing)
         sources: list[Side | None] = ["before" if name in self._schema.key_set else None for name in self._schema.names]
         return Outcome((RowLayout(RowMarker.DELETE, Operation.DELETE, "before", _fill(sources), is_after=False),))
 
     def _row(self, marker: RowMarker, *, moved: bool = False) -> Outcome:
-        incomplete = self._incomplete()
-        if incomplete is not None:
-            return Outcome((), (incomplete,))
         unknown = self._after.difference(self._schema.names)
-        if unknown:
-            return Outcome((), tuple(self._unknown_columns(unknown)))
+        problems = [*(self._unknown_columns(unknown) if unknown else ()), *self._incomplete()]
+        if problems:
+            return Outcome((), tuple(problems))
         sources: list[Side | None] = [
             None if name not in self._after else "before" if name in self._kept else "after"
             for name in self._schema.names
@@ -215,8 +215,8 @@ class _Planner:
             return self._sourced
         return self._shape.source_columns - self._excluded
 
-    def _incomplete(self) -> LayoutProblem | None:
-        """Return the problem of a new row that lacks columns which nothing else gives.
+    def _incomplete(self) -> list[LayoutProblem]:
+        """Return the problems of a new row that lacks columns which nothing else gives: keys, then others.
 
         A missing column is NULL if the source did not have it then, or in an insert if the column allows NULL.
         """
@@ -224,11 +224,18 @@ class _Planner:
         if self._shape.operation in {Operation.INSERT, Operation.SNAPSHOT}:
             code, detail, names = Code.INCOMPLETE_INSERT, "the required column is not given", self._required(missing)
         else:
-            code, detail = Code.INCOMPLETE_UPDATE, "the new value is not given"
+            is_row = self._shape.operation is Operation.MERGE
+            code = Code.INCOMPLETE_UPDATE
+            detail = "the row does not have this column" if is_row else "the new value is not given"
             names = [column.name for column in missing if column.name in self._source]
-            if self._is_fillable and self._schema.key_set.isdisjoint(names):
-                return None
-        return LayoutProblem(code, f"{detail}{_twins(names, self._after)}", "after", names) if names else None
+        keys = [name for name in names if name in self._schema.key_set]
+        others = [] if self._is_fillable else [name for name in names if name not in self._schema.key_set]
+        problems = (
+            [LayoutProblem(Code.MISSING_KEY, f"{_NO_KEY}{_twins(keys, self._after)}", "after", keys)] if keys else []
+        )
+        if others:
+            problems.append(LayoutProblem(code, f"{detail}{_twins(others, self._after)}", "after", others))
+        return problems
 
     def _required(self, missing: Sequence[Column]) -> list[str]:
         wants_all = (

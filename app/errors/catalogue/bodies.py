@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from app.errors.catalogue.entry import Entry
+from app.errors.catalogue.entry import ROWS_FORMAT, Entry
 from app.errors.codes import Code, Kind
 
 _EXISTS: Final = (
@@ -31,6 +31,10 @@ BODIES: Final[Mapping[Code, Entry]] = {
         Kind.INVALID,
         "A CSV record has the wrong number of fields for its columns.",
         "Compare the record at the line with `columns`. Realtime mode needs three fields per column and three more.",
+        {
+            ROWS_FORMAT: "Compare the record at the line with the header: a field that has the delimiter needs quotes, "
+            "and `delimiter` names another one than the comma."
+        },
     ),
     Code.COLUMNS_REQUIRED: Entry(
         Kind.INVALID,
@@ -52,6 +56,10 @@ BODIES: Final[Mapping[Code, Entry]] = {
         "A message lacks a field, or a field has the wrong type.",
         "Compare the message at the pointer with `ArcionMessage`, `ReplicateMessage` or `DebeziumMessage` in the "
         "gateway's /redoc. Send rows without change data capture to `POST /v1/changes/rows`.",
+        {
+            ROWS_FORMAT: 'Send each row as an object of values by column name, such as `{"id": 1, "name": "Ada"}`: one '
+            "object, an array of them, or one a line.",
+        },
     ),
     Code.WRONG_ENDPOINT: Entry(
         Kind.INVALID,
@@ -61,8 +69,9 @@ BODIES: Final[Mapping[Code, Entry]] = {
     Code.BAD_OP: Entry(
         Kind.INVALID,
         "The format does not have this operation.",
-        "Use I, U, D or R for Arcion, REFRESH, READ, INSERT, UPDATE or DELETE for Replicate, c, r, u or d for "
-        "Debezium, and upsert, insert, update or delete for plain rows.",
+        "Use I, U, D or R for Arcion, REFRESH, READ, INSERT, UPDATE or DELETE for Replicate, and c, r, u or d for "
+        "Debezium.",
+        {ROWS_FORMAT: "Use upsert, insert, update or delete."},
     ),
     Code.TRUNCATE_UNSUPPORTED: Entry(
         Kind.INVALID,

@@ -78,7 +78,7 @@ REQUESTS: Final[Mapping[Code, Entry]] = {
     Code.BAD_ENCODING: Entry(
         Kind.MALFORMED,
         "The body does not match its Content-Encoding.",
-        "Compress the whole body once, with the encoding that Content-Encoding names.",
+        "Compress the whole body once, and name the encoding: `Content-Encoding: gzip` or `zstd`.",
     ),
     Code.EMPTY_REQUEST: Entry(Kind.INVALID, "The request has no message.", "Send at least one message."),
     Code.UNSTORABLE: Entry(

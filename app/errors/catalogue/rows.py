@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from app.errors.catalogue.entry import Entry
+from app.errors.catalogue.entry import ROWS_FORMAT, Entry
 from app.errors.codes import Code, Kind
 
 ROWS: Final[Mapping[Code, Entry]] = {
@@ -34,6 +34,7 @@ ROWS: Final[Mapping[Code, Entry]] = {
         Kind.INVALID,
         "The image does not have every key column.",
         "Configure the source tool to include the key columns in its images.",
+        {ROWS_FORMAT: "Give every key column of the table in each row."},
     ),
     Code.NO_KEY: Entry(
         Kind.INVALID,
@@ -62,11 +63,16 @@ ROWS: Final[Mapping[Code, Entry]] = {
         "An update lacks the new value of a column; the landed row would overwrite that column with NULL.",
         "Configure the source tool to write full after images, or set the table option partial_updates=complete, "
         "which takes missing values from the row image if one has them (docs/tables.md).",
+        {
+            ROWS_FORMAT: "Give every column of the table: null in a column without a value. To send only the columns "
+            "that change, set the table option partial_updates=complete, which keeps the others (docs/tables.md)."
+        },
     ),
     Code.INCOMPLETE_INSERT: Entry(
         Kind.INVALID,
         "An insert lacks a column.",
         "Configure the source tool to write full rows on insert.",
+        {ROWS_FORMAT: "Give every required column a value. Only a nullable column can be left out of an insert."},
     ),
     Code.TABLE_MISMATCH: Entry(
         Kind.INVALID,

@@ -30,7 +30,7 @@ TABLES: Final[Mapping[Code, Entry]] = {
     Code.BAD_OPTION: Entry(
         Kind.INVALID,
         "A table option is unknown, or its value is not one of its allowed values.",
-        "Look up the options and their values in `OptionsModel` in the gateway's /redoc.",
+        "Correct the option as the detail says. docs/tables.md lists all options with their values.",
     ),
     Code.BAD_SCHEMA: Entry(
         Kind.INVALID,

@@ -82,7 +82,7 @@ class MessageDecoder(Generic[Message]):
             problem = Problem(Code.MALFORMED_MESSAGE, reason, index, self._key_at(part, str(error)) or pointer)
             raise RejectedInput.of((problem,)) from None
         except DECODE_ERRORS as error:
-            problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {reason_of(error, offset)}", index)
+            problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {reason_of(error, offset, part)}", index)
             raise RejectedInput.of((problem,)) from None
 
     def _key_at(self, part: bytes, message: str) -> str | None:

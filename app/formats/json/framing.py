@@ -20,6 +20,15 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]|null', re.DOTALL)
 """A brace, null, or a string, also one without an end: otherwise each of its quotes would be tried as a start."""
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_NO_JSON: Final = {
+    rb"NaN|-?Inf": "JSON has no NaN and no infinity, so send null",
+    rb"None|True|False": "JSON has null, true and false",
+    rb"'": "JSON has texts in double quotes",
+    rb"[,\s]*[}\]]": "JSON has no comma after the last value",
+    rb"undefined": "JSON has null",
+}
+"""What programs write that is not JSON, and what to write."""
+
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _ELEMENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
 
@@ -52,17 +61,31 @@ def split_messages(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
     return _elements(body, offset) if body.startswith(b"[") else _objects(body, offset)
 
 
-def reason_of(error: Exception, offset: int) -> str:
-    """Return a decoder's reason without any text of the body, its byte positions counted from `offset`."""
+def reason_of(error: Exception, offset: int, part: bytes = b"") -> str:
+    """Return a decoder's reason without any text of the body, its byte positions counted from `offset`.
+
+    With the `part` that was decoded, the reason says what to write for what programs often write as JSON.
+    """
     text = _BYTE.sub(lambda byte: f"(byte {int(byte[1]) + offset})", str(error))
     if isinstance(error, RecursionError):
         return f"nested too deeply at byte {offset} or after it"
     if isinstance(error, ArithmeticError):
         return f"a number is out of range at byte {offset} or after it"
     if isinstance(error, msgspec.DecodeError):
-        return text.removeprefix("JSON is malformed: ")
+        return text.removeprefix("JSON is malformed: ") + _advice(str(error), part)
     byte = _BYTE.search(text)
     return f"a text is not valid at byte {byte[1] if byte else offset}"
+
+
+def _advice(error: str, part: bytes) -> str:
+    """Return what to write in the place of what is at the byte that an error names."""
+    byte = _BYTE.search(error)
+    if byte is None:
+        return ""
+    at = int(byte[1])
+    at -= part[max(at - 1, 0) : at] == b"-"  # the decoder reads it, and names what follows
+    found = (advice for pattern, advice in _NO_JSON.items() if re.match(pattern, part[at : at + 16]))
+    return next((f"; {advice}" for advice in found), "")
 
 
 def _objects(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
@@ -121,7 +144,7 @@ def _malformed_element(rest: bytes, offset: int) -> RejectedInput:
     try:
         msgspec.json.decode(rest, type=msgspec.Raw)
     except DECODE_ERRORS as error:
-        reason = reason_of(error, offset)
+        reason = reason_of(error, offset, rest)
     return RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {reason}")
 
 

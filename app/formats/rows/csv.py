@@ -3,7 +3,7 @@
 An empty field without quotes is NULL, as an unquoted `NULL` is; `""` is the empty text.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,8 @@ from app.formats.rows.messages import RowChanges
 from app.formats.rows.operations import RowOperation
 
 _MAX_PROBLEMS: Final = 100
+_DELIMITERS: Final = {";": "%3B", "\t": "%09", "|": "%7C", ",": "%2C", ":": "%3A"}
+"""Delimiters of files, and how an address has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,15 @@ def decode_csv_rows(
     trimmed: frozenset[str] = frozenset(),
     limits: InputLimits = UNLIMITED,
     *,
+    known: Set[str] = frozenset(),
     keep_rejected: bool = False,
 ) -> CsvRowChanges:
-    """Read a body. In the `trimmed` columns, which are not texts, blanks around a value are ignored.
+    """Read a body for a table with the `known` columns. Blanks around values of the `trimmed` ones, no texts, go.
 
     Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
     """
     columns, records = _start(body, layout)
+    _check_delimiter(columns, known)
     decoded = CsvRowChanges(columns=columns)
     index = 0
     for read, record in enumerate(records):
@@ -91,6 +95,18 @@ def _start(body: bytes, layout: RowsLayout) -> tuple[tuple[str, ...], Iterator[C
     if len({*columns}) < len(columns):
         raise RejectedInput(Code.BAD_REQUEST, "the header names a column twice")
     return columns, records
+
+
+def _check_delimiter(columns: tuple[str, ...], known: Set[str]) -> None:
+    """Raise RejectedInput `malformed_csv` for a header that looks like several columns with another delimiter."""
+    if len(columns) > 1 or columns[0] in known:
+        return
+    for delimiter, written in _DELIMITERS.items():
+        if not known.isdisjoint(name.strip(' "') for name in columns[0].split(delimiter)):
+            shown = "a tab" if delimiter == "\t" else f"`{delimiter}`"
+            detail = f"the header is one column whose name has {shown} between names of columns"
+            remedy = f"Name the delimiter of the file: `delimiter={written}` for {shown}."
+            raise RejectedInput(Code.MALFORMED_CSV, detail, remedy=remedy)
 
 
 def _wrong(index: int, record: CsvRecord, columns: tuple[str, ...]) -> Problem | None:

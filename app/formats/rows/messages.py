@@ -14,6 +14,7 @@ from app.formats.json.decoder import MessageDecoder
 from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, RowOperation, operation_of, row_change
 
 _DECODER: Final = MessageDecoder(dict[str, Any])
+_UNWRAP: Final = "Send the array of rows itself as the body. Parameters, such as the table, are part of the address."
 
 
 @dataclass(slots=True)
@@ -57,6 +58,8 @@ def decode_rows(
     decoded = RowChanges()
     known = columns | {OPERATION_COLUMN}
     for index, row in enumerate(_DECODER.decode(body, limits)):
+        if wrapper := _wrapper(row, columns):
+            raise RejectedInput.of((_wrapped(index, wrapper),), remedy=_UNWRAP)
         foreign = foreign_problem(index, row, Form.ROWS, known)
         if foreign is not None:
             raise RejectedInput.of(
@@ -66,3 +69,16 @@ def decode_rows(
     if decoded.problems:
         raise RejectedInput.of(tuple(decoded.problems))
     return decoded
+
+
+def _wrapper(row: dict[str, Any], columns: Set[str]) -> str | None:
+    """Return the key that has a list of rows, for an object around rows; None for a row."""
+    if not columns.isdisjoint(row):
+        return None
+    lists = (name for name, value in row.items() if isinstance(value, list) and value and isinstance(value[0], dict))
+    return next(lists, None)
+
+
+def _wrapped(index: int, wrapper: str) -> Problem:
+    detail = "the rows are in a list inside an object; the body must be the rows themselves"
+    return Problem(Code.MALFORMED_MESSAGE, detail, index, pointer_to("", wrapper))

@@ -18,6 +18,7 @@ from app.formats.debezium.messages import RecordReader, unread_change
 from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.records import DebeziumRecords, Record
 from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
+from app.formats.foreign_forms import NAMES_NO_TABLE
 from app.ingest.debezium.registration import register_schema
 from app.ingest.parsed_request import SourceChanges
 from app.ingest.table_cache import TableCache
@@ -91,7 +92,7 @@ class DebeziumTables:
             raise RejectedInput(Code.TABLE_MISMATCH, detail)
         found, name = (own, source) if own is not None or asked is None else (named, asked)
         if name is None:
-            raise RejectedInput(Code.UNKNOWN_TABLE, "the message names no table; give the parameter `table`")
+            raise RejectedInput(Code.UNKNOWN_TABLE, NAMES_NO_TABLE)
         if found is not None:
             name = SourceName.address(found.name)
         self._feeds.setdefault(name.key, _Feed(name, found))

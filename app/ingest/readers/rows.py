@@ -64,7 +64,8 @@ def rows_csv(
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         registered = register_declared(declared, table, table_cache, principal, marker_first=marker_first)
         found = present_table(table, table_cache, principal)
-        parsed = decode_csv_rows(body, layout, trimmed_columns(found.schema), limits, keep_rejected=keep_rejected)
+        trimmed, known = trimmed_columns(found.schema), frozenset(found.schema.names)
+        parsed = decode_csv_rows(body, layout, trimmed, limits, known=known, keep_rejected=keep_rejected)
         written = partial(_written_csv_rows, body, layout, parsed.columns) if keep_rejected else None
         changes = SourceChanges(SourceName.address(table), parsed.changes, rejected=parsed.rejected)
         limit = max_value_bytes(body, limits)

@@ -1,10 +1,12 @@
 """A body of a known form that is sent to another endpoint is answered with the right one."""
 
+import gzip
 import json
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+import zstandard
 
 from tests.api.calls import Gateway, insert, problem
 
@@ -74,13 +76,41 @@ def post(client: Gateway, endpoint: str, body: bytes, media_type: str = "applica
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_each_form_at_each_other_endpoint_names_its_own(shop: Gateway, endpoint: str) -> None:
     for name, (own, message) in FORMS.items():
-        if own == endpoint or (own, endpoint) == ("rows", "debezium"):  # a row is a flattened event
+        if own == endpoint or (own, endpoint) == ("rows", "debezium"):  # with a table, a row is a flattened event
             continue
         details = problem(post(shop, endpoint, json.dumps([GOOD[endpoint], message]).encode()), 422, "wrong_endpoint")
         assert f"POST /v1/changes/{own}" in details["detail"], name
         assert f"POST /v1/changes/{own}" in details["remedy"], name
         assert [entry["index"] for entry in details["errors"]] == [1], name
     assert shop.status("t")["accepted"]["rows"] == 0
+
+
+def test_a_plain_row_without_a_table_is_no_debezium_event(shop: Gateway) -> None:
+    details = problem(shop.post("/v1/changes/debezium", json=[ROW]), 422, "wrong_endpoint")
+    assert "POST /v1/changes/rows" in details["remedy"]
+    problem(shop.post("/v1/changes/debezium", json=[ROW], params={"table": "others"}), 404, "unknown_table")
+
+
+def test_json_at_the_endpoint_of_arrow_is_told_what_that_reads(shop: Gateway) -> None:
+    details = problem(shop.post("/v1/changes/arrow", json=[ROW], params={"table": "t"}), 415, "unsupported_media_type")
+    assert ARROW in details["remedy"] and "POST /v1/changes/rows" in details["remedy"]
+
+
+@pytest.mark.parametrize("endpoint", [*ENDPOINTS, "arrow"])
+def test_a_compressed_body_without_its_header_is_told_which(shop: Gateway, endpoint: str) -> None:
+    body = json.dumps(GOOD.get(endpoint, ROW)).encode()
+    for encoding, content in (("gzip", gzip.compress(body)), ("zstd", zstandard.compress(body))):
+        for media_type in (ARROW,) if endpoint == "arrow" else ("application/json", "text/csv"):
+            if media_type == "application/json" or endpoint in {"rows", "arrow"}:
+                details = problem(post(shop, endpoint, content, media_type), 400, "bad_encoding")
+                assert details["remedy"] == f"Set the header `Content-Encoding: {encoding}`."
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_an_array_of_arrays_is_compared_with_the_model_of_its_endpoint(shop: Gateway, endpoint: str) -> None:
+    details = problem(post(shop, endpoint, b"[[1]]"), 422, "malformed_message")
+    model = {"arcion": "ArcionMessage", "replicate": "ReplicateMessage", "debezium": "DebeziumMessage"}.get(endpoint)
+    assert (f"`{model}`" if model else "an object of values by column name") in details["remedy"]
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)

@@ -1,6 +1,6 @@
 """Rejections name the thing that is wrong: parameter, member, column, type and table."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -29,7 +29,63 @@ def test_a_wrong_type_names_its_column(gateway: Gateway) -> None:
     details = problem(gateway.put("/v1/tables/t", json={"columns": columns}), 422, "bad_type")
     [error] = details["errors"]
     assert (error["pointer"], error["column"]) == ("/columns/1/type", "x")
-    assert details["detail"] == "unknown column type, column x"
+    assert details["detail"] == "unknown column type `int17`, column x"
+
+
+TYPES_OF_DATABASES: Final = [
+    ("bigint", "int64"),
+    ("varchar(10)", "string"),
+    ("NUMERIC(12, 2)", "decimal(12,2)"),
+    ("number(9)", "decimal(9,0)"),
+    ("double precision", "float64"),
+    ("timestamp with time zone", "timestamp"),
+    ("decimal", "decimal(p,s)"),
+]
+
+
+def test_a_type_of_a_database_is_told_what_to_write(gateway: Gateway) -> None:
+    for given, written in TYPES_OF_DATABASES:
+        columns = [COLUMN, {"name": "x", "type": given}]
+        details = problem(gateway.put("/v1/tables/t", json={"columns": columns}), 422, "bad_type")
+        assert details["detail"] == f"unknown column type `{given}`; write {written}, column x"
+
+
+def test_a_missing_generation_is_told_where_to_read_it(tables: Gateway) -> None:
+    details = problem(tables.post("/v1/tables/t/pause"), 400, "bad_request")
+    assert details["detail"] == "query parameter generation: is missing"
+    assert "GET /v1/tables/{table}" in details["remedy"]
+
+
+WRONG_OPTIONS: Final[list[tuple[dict[str, Any], list[str]]]] = [
+    ({"partial_updates": "yes"}, ["reject", "complete"]),
+    ({"dead_letters": True}, ["reject", "accept"]),
+    ({"binary_encoding": "base32"}, ["hex", "base64"]),
+]
+
+
+def test_a_wrong_value_of_an_option_is_told_the_allowed_ones(gateway: Gateway) -> None:
+    for options, allowed in WRONG_OPTIONS:
+        details = problem(
+            gateway.put("/v1/tables/t", json={"columns": [COLUMN], "options": options}), 422, "bad_option"
+        )
+        assert all(f"'{value}'" in details["detail"] for value in allowed)
+        assert "docs/tables.md" in details["remedy"]
+
+
+NO_JSON: Final = [
+    (b'{"id": NaN}', "send null"),
+    (b'[{"id": 1}, {"id": -Infinity}]', "send null"),
+    (b'{"id": None}', "null, true and false"),
+    (b"{'id': 1}", "double quotes"),
+    (b'[{"id": 1},]', "no comma after the last value"),
+]
+
+
+def test_what_programs_write_as_json_is_told_what_json_has(tables: Gateway) -> None:
+    for body, advice in NO_JSON:
+        headers = {"Content-Type": "application/json"}
+        answer = tables.post("/v1/changes/rows", params={"table": "t"}, content=body, headers=headers)
+        assert advice in problem(answer, 400, "malformed_json")["detail"], body
 
 
 def test_a_wrong_value_names_table_column_and_type(tables: Gateway) -> None:

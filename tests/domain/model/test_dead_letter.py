@@ -34,6 +34,8 @@ def test_updates_that_may_lack_a_value_because_of_a_rejected_message_are_left_ou
     incomplete = [problem(Code.INCOMPLETE_UPDATE, 0, "new")]
     assert [one.index for one in to_set_aside([*incomplete, problem(Code.BAD_VALUE, 1)])] == [1]
     assert [one.index for one in to_set_aside(incomplete)] == [0]
+    wrong_too = [*incomplete, problem(Code.BAD_VALUE, 0)]
+    assert [one.index for one in to_set_aside([*wrong_too, problem(Code.BAD_VALUE, 1)])] == [1]
 
 
 def test_errors_are_shown_without_what_they_lack_and_are_bounded() -> None:

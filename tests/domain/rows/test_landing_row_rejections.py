@@ -41,11 +41,11 @@ FULL: Image = {"id": "1", "name": "Ada", "day": None}
             update({"id": 1}, {"id": 1}),
             [(Code.INCOMPLETE_UPDATE, 0, "/after/name", "name"), (Code.INCOMPLETE_UPDATE, 0, "/after/day", "day")],
         ),
-        (SCHEMA, update(None, {"name": "x", "day": None}), [(Code.INCOMPLETE_UPDATE, 0, "/after/id", "id")]),
+        (SCHEMA, update(None, {"name": "x", "day": None}), [(Code.MISSING_KEY, 0, "/after/id", "id")]),
         (SCHEMA, update({"id": 2}, {"id": 1, "name": "x"}), [(Code.INCOMPLETE_UPDATE, 0, "/after/day", "day")]),
         (SCHEMA, upsert({"id": 1, "name": "x"}), [(Code.INCOMPLETE_UPDATE, 0, "/after/day", "day")]),
         (SCHEMA, insert({"id": 1}), [(Code.INCOMPLETE_INSERT, 0, "/after/name", "name")]),
-        (SCHEMA, insert({"name": "x"}), [(Code.INCOMPLETE_INSERT, 0, "/after/id", "id")]),
+        (SCHEMA, insert({"name": "x"}), [(Code.MISSING_KEY, 0, "/after/id", "id")]),
         (SCHEMA, insert({**FULL, "name": None}), [(Code.NULL_VALUE, 0, "/after/name", "name")]),
         (SCHEMA, update({"id": 1}, {**FULL, "name": None}), [(Code.NULL_VALUE, 0, "/after/name", "name")]),
         (SCHEMA, insert({**FULL, "a/b~c": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/a~1b~0c", "a/b~c")]),
@@ -77,13 +77,27 @@ CASE = "differs in letter case only, and letter case counts"
 @pytest.mark.parametrize(
     ("given", "details"),
     [
-        (update(None, {"name": "x"}), ["the new value is not given"] * 2),
-        (upsert({"ID": 1, "name": "x", "day": None}), [f"the new value is not given; ID {CASE}"]),
+        (update(None, {"name": "x"}), ["the key is not complete", "the new value is not given"]),
+        (
+            upsert({"ID": 1, "name": "x", "day": None}),
+            [f"the column is not in the table; id {CASE}", f"the key is not complete; ID {CASE}"],
+        ),
         (update({"name": "x"}, FULL), ["the old key is not given"]),
         (delete({"name": "x"}), ["the key is not complete"]),
         (delete({"iD": 1, "Id": 2, "NAME": "x"}), [f"the key is not complete; Id, iD {CASE}"]),
-        (insert({"name": "x"}), ["the required column is not given"]),
-        (insert({"ID": 1}), [f"the required column is not given; ID {CASE}"] * 2),
+        (insert({"name": "x"}), ["the key is not complete"]),
+        (
+            insert({"ID": 1}),
+            [
+                f"the column is not in the table; id {CASE}",
+                f"the key is not complete; ID {CASE}",
+                "the required column is not given",
+            ],
+        ),
+        (
+            change(Operation.MERGE, None, {"day": "?", "id": 1}),
+            ["the row does not have this column", "value is not a date YYYY-MM-DD (date)"],
+        ),
         (insert({**FULL, "Day": 1, "x": 1}), [f"the column is not in the table; day {CASE}"] * 2),
         (insert({**FULL, "__ROWMARKER__": 1}), ["the name is reserved for the row marker"]),
         (

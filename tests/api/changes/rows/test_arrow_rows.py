@@ -91,7 +91,7 @@ def test_a_table_without_row_markers_gets_one_for_the_first_upsert(gateway: Gate
         (ROWS.set_column(0, "id", pa.array([1, None])), 422, "null_key", (1, "/id")),
         (ROWS.set_column(1, "name", pa.array([1, 2])), 409, "schema_mismatch", (None, "/name")),
         (ROWS.set_column(2, "price", pa.array([1, 2], pa.decimal128(20, 3))), 202, "", None),
-        (ROWS.drop_columns(["id"]), 422, "incomplete_update", (0, "/id")),
+        (ROWS.drop_columns(["id"]), 422, "missing_key", (0, "/id")),
         (ROWS.slice(0, 0), 422, "empty_request", None),
     ],
 )

@@ -113,7 +113,7 @@ def test_csv_has_a_header_and_an_empty_field_is_null_unless_it_is_quoted(shop: G
             0,
             "line 2: __op__ must be upsert, insert, update or delete, or R, I, U or D",
         ),
-        ("id,name\n1,a\n", "incomplete_update", 0, "line 2: the new value is not given"),
+        ("id,name\n1,a\n", "incomplete_update", 0, "line 2: the row does not have this column"),
     ],
 )
 def test_a_wrong_record_is_named_by_index_and_line(
@@ -148,7 +148,7 @@ def test_csv_that_cannot_be_read_is_rejected(shop: Gateway, text: str, status: i
         (row(price=[1]), "bad_value", "/price"),
         ({"id": None, "name": "a", "price": 1}, "null_key", "/id"),
         ({"__op__": "delete", "name": "a"}, "missing_key", "/id"),
-        ({"__op__": "insert", "name": "a"}, "incomplete_insert", "/id"),
+        ({"__op__": "insert", "name": "a"}, "missing_key", "/id"),
         ({"__op__": "truncate"} | row(), "bad_op", "/__op__"),
         ({"__op__": 1} | row(), "bad_op", "/__op__"),
     ],
@@ -159,6 +159,50 @@ def test_a_wrong_row_is_named_by_index_and_pointer(
     details = problem(shop.rows(TABLE, row(), wrong), 422, code)
     [found] = details["errors"]
     assert (found["index"], found["pointer"], found["code"]) == (1, pointer, code)
+    assert shop.status(TABLE)["last_sequence"] == 0
+
+
+WRONG_ROWS: Final[list[tuple[dict[str, Any], list[str]]]] = [
+    ({"id": 1, "nam": "a"}, ["unknown_column nam", "incomplete_update name", "incomplete_update price"]),
+    ({"id": "x", "price": 1.234}, ["incomplete_update name", "bad_value id", "bad_value price"]),
+    ({"n": "a", "price": "?"}, ["unknown_column n", "missing_key id", "incomplete_update name", "bad_value price"]),
+    (row(price="?") | {"color": "red"}, ["unknown_column color", "bad_value price"]),
+    ({"id": None, "name": "a"}, ["incomplete_update price", "null_key id"]),
+    ({"__op__": "insert", "price": "?"}, ["missing_key id", "bad_value price"]),
+]
+"""Rows, and all that is wrong with each."""
+
+
+def test_all_problems_of_a_row_are_reported_at_once(shop: Gateway) -> None:
+    for wrong, found in WRONG_ROWS:
+        text = f"{','.join(wrong)}\n{','.join('' if value is None else str(value) for value in wrong.values())}\n"
+        for answer in (shop.rows(TABLE, wrong), shop.csv_rows(TABLE, text)):
+            details = problem(answer, 422, found[0].split()[0])
+            assert [f"{error['code']} {error['column']}" for error in details["errors"]] == found
+
+
+REMEDIES: Final[list[tuple[Any, str]]] = [
+    ([{"id": 1, "name": "a"}], "null in a column without a value"),
+    ([{"name": "a", "price": 1}], "Give every key column"),
+    ([{"__op__": "insert", "name": "a"}], "Give every key column"),
+    ([{"__op__": "x"} | row()], "Use upsert, insert, update or delete."),
+    ([[row()]], "Send each row as an object"),
+    ([{"rows": [row()]}], "Send the array of rows itself"),
+    ([{"table": TABLE, "data": [row()]}], "Send the array of rows itself"),
+    ("id,name,price\n1,a,2,3\n", "Compare the record at the line with the header"),
+    ("id,name\n1,a\n", "null in a column without a value"),
+    ("id;name;price\n1;a;2\n", "`delimiter=%3B` for `;`"),
+    ("id\tname\n1\ta\n", "`delimiter=%09` for a tab"),
+]
+"""Wrong rows or CSV, and a part of the remedy."""
+
+
+def test_a_remedy_is_for_applications_and_not_for_tools(shop: Gateway) -> None:
+    for wrong, said in REMEDIES:
+        answer = shop.csv_rows(TABLE, wrong) if isinstance(wrong, str) else shop.rows(TABLE, *wrong)
+        remedy = answer.json()["remedy"]
+        assert said in remedy
+        assert not any(word in remedy for word in ("source tool", "after image", "Arcion", "Realtime"))
     assert shop.status(TABLE)["last_sequence"] == 0
 
 
