@@ -21,6 +21,15 @@ BEGIN
     RETURN (SELECT bucket FROM mirrorgate.payload_buckets WHERE state = 'open');
 END $$;
 
+-- Names what a restart, a restore or a failover changes: the database, a file of its tables, the start of its server.
+CREATE FUNCTION mirrorgate.database_run() RETURNS text
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN concat_ws('/', (SELECT oid FROM pg_database WHERE datname = current_database()),
+        pg_relation_filenode('mirrorgate.table_leases'), extract(epoch FROM pg_postmaster_start_time()));
+END $$;
+
 -- Deletes the mirror report of a generation that has ended.
 CREATE FUNCTION mirrorgate.delete_mirror_report() RETURNS trigger
     LANGUAGE plpgsql
@@ -353,6 +362,8 @@ CREATE TABLE mirrorgate.table_leases (
     worker_id uuid NOT NULL,
     -- No process of these epochs lives any more; their revocation markers are not needed.
     revoked_through bigint DEFAULT 0 NOT NULL,
+    -- Run of the database in which the table was claimed; in any other run the lease is over.
+    database_run text DEFAULT mirrorgate.database_run() NOT NULL,
     CONSTRAINT table_leases_pkey PRIMARY KEY (table_id),
     CONSTRAINT table_leases_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT table_leases_epoch_check CHECK ((epoch >= 1)),

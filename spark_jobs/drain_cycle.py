@@ -4,7 +4,8 @@ Postgres has every decision, under the epoch of the claim, before the drain acts
 any two lines: the next owner claims a new epoch, revokes the old one's scratch and continues.
 """
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -15,13 +16,13 @@ from app.domain.model.landing_file import PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
-from app.errors import Code
+from app.errors import Code, InvariantBroken
 from app.landing.publish import repair_file
 from app.observability.drain_metrics import PUBLISH_SECONDS
 from app.staging.connection.database import translated_errors
 from app.staging.images.backfill.mirrored import MirrorReader
 from app.staging.ledger.files import files_to_repair, record_repaired, tables_to_repair
-from app.staging.ledger.leases import Claim, due_tables
+from app.staging.ledger.leases import Claim, database_run, due_tables, renew_lease
 from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.registry import find_tables_by_id
 from spark_jobs.background.backfills import Backfills
@@ -68,6 +69,7 @@ class DrainCycle:
         self.failures = TableFailures(context, self.leased)
         self.waits_for: Code | None = None
         """What keeps this drain from publishing anything; the lease keeper reports it."""
+        self._database_run: str | None = None
         self._limits = limits
         # One slow remote rename must not keep the other tables of its transaction waiting.
         is_remote = context.config.landing_zone.is_remote
@@ -77,6 +79,20 @@ class DrainCycle:
         self.rebuilds = Rebuilds(context, builder)
         self.backfills = Backfills(context.engine, context.worker_id, mirror)
         self._dropping = Dropping(context, self.leased, self.failures, drop_wait_seconds)
+
+    def renew_lease(self, seconds: float) -> None:
+        """Extend this drain's lease to `seconds` from now.
+
+        Another run of the database than at the last renewal ends all claims: a standby that was promoted or a restored
+        database may not know the last files. Each table is then claimed again, and compared with the landing zone.
+        """
+        with self.context.engine.begin() as connection:
+            renew_lease(connection, self.context.worker_id, seconds, clock=time.time(), waits_for=self.waits_for)
+            run = database_run(connection)
+        if self._database_run not in (None, run):
+            log.warning("database_run_changed", tables=len(self.leased), before=self._database_run, now=run)
+            self.leased.forget_all()
+        self._database_run = run
 
     def due(self) -> list[TableId]:
         """Return the tables with something to publish now that no other live drain owns.
@@ -151,6 +167,7 @@ class DrainCycle:
                     if claims
                     else {}
                 )
+                self._require_new(plans)
         except Exception as error:  # noqa: BLE001  # each table is prepared alone, where it can only fail itself
             failure = described(error)
             log.info("joint_planning_failed", tables=len(epochs), code=failure.code, detail=failure.detail)
@@ -174,6 +191,8 @@ class DrainCycle:
         for table_id, error in failures.items():
             self.failures.add(table_id, tables[table_id].table, tables[table_id].epoch, error)
         published = tables.keys() - failures.keys()
+        for table_id in published:
+            self.leased.note_published(table_id, tables[table_id].files[-1].identity)
         self.failures.clear(published)
         trace.send(list(tables.values()), failures)
         return published
@@ -213,12 +232,24 @@ class DrainCycle:
             broken = files_to_repair(connection, table, limit=MAX_FILES_AHEAD)
             claim = Claim(table, epoch)
             plans = plan_next_files(connection, [claim], self._limits, max_files=MAX_FILES_AHEAD, slots=tasks)
+            self._require_new(plans)
         if broken:
             self._repair(table, epoch, broken)
         files = plans[table.table_id]
         if not files:
             self.failures.clear({table.table_id})
         return ClaimedTable(table, epoch, files) if files else None
+
+    def _require_new(self, plans: Mapping[TableId, Sequence[PlannedFile]]) -> None:
+        """Reject plans of a number that this process has published: the ledger went back, as after a restore.
+
+        The tables are then taken over again, with a listing of the landing zone. A lease from another run of the
+        database is over anyway; this finds a database that went back within one. Raise InvariantBroken `stale_epoch`.
+        """
+        for table_id, files in plans.items():
+            if files and self.leased.was_published(table_id, files[0].identity):
+                detail = f"this drain has published file {files[0].identity.number}, which the database plans again"
+                raise InvariantBroken(Code.STALE_EPOCH, detail)
 
     def _repair(self, table: Table, epoch: Epoch, files: Iterable[PlannedFile]) -> None:
         """Write the files again that an operator asked for, each under its own number.

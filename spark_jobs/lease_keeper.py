@@ -4,7 +4,6 @@ A drain that stops renewing loses its tables when the lease expires; W2 of their
 """
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ import structlog
 from app.domain.publication.failure import described
 from app.observability.drain_metrics import LEASE_FAILURES, LEASE_RENEWED
 from app.staging.connection.database import answer_within, translated_errors
-from app.staging.ledger.leases import give_up_lease, renew_lease
+from app.staging.ledger.leases import give_up_lease
 from spark_jobs.drain_cycle import DrainCycle
 
 log = structlog.get_logger()
@@ -45,8 +44,8 @@ def keep_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
 def renew(cycle: DrainCycle, seconds: float) -> None:
     """Renew the lease; log and count a failure."""
     try:
-        with translated_errors(), answer_within(seconds / 3), cycle.context.engine.begin() as connection:
-            renew_lease(connection, cycle.context.worker_id, seconds, clock=time.time(), waits_for=cycle.waits_for)
+        with translated_errors(), answer_within(seconds / 3):
+            cycle.renew_lease(seconds)
         LEASE_RENEWED.set_to_current_time()
     except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
         LEASE_FAILURES.inc()

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from app.domain.model.landing_file import FileIdentity, PlannedFile, file_name, parse_file_name
 from app.domain.model.names import TableName
-from app.domain.model.table import FileNumber, Table
+from app.domain.model.table import FileNumber, Generation, Table
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import require_marker
 from app.landing.parquet_file import read_identity
@@ -23,6 +23,7 @@ CONSUMED_FOLDERS: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
 """Where Fabric moves files that it has consumed, in the order of the moves."""
 
 _BLOCK_BYTES: Final = 1 << 20
+_MAX_NUMBERS_SHOWN: Final = 10
 
 
 class LandedState(StrEnum):
@@ -53,10 +54,17 @@ def verify_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> L
 
 
 def is_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
-    """Return whether the planned file is or was visible, and make it durable. Raise InvariantBroken `foreign_file`."""
-    state = verify_landed(zone, name, planned)
+    """Return whether the planned file is or was visible, and make it durable.
+
+    Raise InvariantBroken `foreign_file`, or `ledger_behind_zone` for another file of this table.
+    """
+    return _is_ours(zone, name, planned, verify_landed(zone, name, planned))
+
+
+def _is_ours(zone: LandingZone, name: TableName, planned: PlannedFile, state: LandedState) -> bool:
     if state is LandedState.FOREIGN:
-        raise InvariantBroken(Code.FOREIGN_FILE, f"another file has number {planned.identity.number}")
+        recorded = FileNumber(planned.identity.number - 1)
+        raise unknown_files(zone, name, planned.identity.generation, recorded, numbers_beyond(zone, name, recorded))
     if state is LandedState.ABSENT:
         return False
     zone.make_durable(f"{name.folder}/{file_name(planned.identity.number)}")
@@ -68,16 +76,18 @@ def recover_visible_file(
 ) -> bool:
     """Return whether the last owner made the first unrecorded file visible, so that only W8 is left (W3).
 
-    A visible file is durable when this returns. Safe to repeat after a crash. Raise InvariantBroken `foreign_file` for
-    another file under the number, `landing_folder_lost` for a file in another gateway's folder.
+    A visible file is durable when this returns. Safe to repeat after a crash. Raise InvariantBroken
+    `landing_folder_lost` for a file in another gateway's folder; for another file under the number `foreign_file`, or
+    `ledger_behind_zone` if it is this table's.
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.FOLDER:
         zone.make_durable(folder)
-    if unrecorded is None or not is_landed(zone, table.name, unrecorded):
+    state = LandedState.ABSENT if unrecorded is None else verify_landed(zone, table.name, unrecorded)
+    if unrecorded is None or state is LandedState.ABSENT:
         return False
     require_marker(zone, table, installation_id)
-    return True
+    return _is_ours(zone, table.name, unrecorded, state)
 
 
 def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> list[FileNumber]:
@@ -95,6 +105,35 @@ def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> 
             if number is not None and number > recorded:
                 found.add(number)
     return sorted(found)
+
+
+def unknown_files(
+    zone: LandingZone, name: TableName, generation: Generation, recorded: FileNumber, ahead: list[FileNumber]
+) -> InvariantBroken:
+    """Return the error for files after the last recorded one that the ledger does not know, in a folder of this table.
+
+    The first of them decides: `ledger_behind_zone` if its footer names this table, generation and number, else
+    `foreign_file`. Only the gateway writes such a footer, so the ledger lost the file, and nobody may move it away.
+    """
+    found = find_file(zone, name, ahead[0]) if ahead else None
+    first = None if found is None else _identity(zone, *found)
+    if first is None or (first.table, first.generation, first.number) != (str(name), generation, ahead[0]):
+        number = ahead[0] if ahead else recorded + 1
+        path = f"{name.folder}/{file_name(FileNumber(number))}" if found is None else found[0]
+        return InvariantBroken(Code.FOREIGN_FILE, f"another file has number {number}: {path}")
+    return InvariantBroken(
+        Code.LEDGER_BEHIND_ZONE,
+        f"the ledger ends at file {recorded}, but folder {name.folder} has, or Fabric has consumed, files of this table"
+        f" that the database does not know: {_shown(ahead)}; the database has gone back to an older point: it was"
+        " restored, or a standby took over that did not have the last transactions",
+    )
+
+
+def _shown(numbers: list[FileNumber]) -> str:
+    """Return the numbers as people read them: a few, then the last one and the count."""
+    if len(numbers) <= _MAX_NUMBERS_SHOWN:
+        return ", ".join(map(str, numbers))
+    return f"{', '.join(map(str, numbers[:_MAX_NUMBERS_SHOWN]))}, … {numbers[-1]} ({len(numbers)} in all)"
 
 
 def file_folders(zone: LandingZone, name: TableName) -> Iterator[str]:

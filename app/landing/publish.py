@@ -116,8 +116,8 @@ def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
 
     After an unclear answer, the file under the number decides: the planned file there is success, and durable when
     this returns. A process that dies after the rename leaves one visible, unrecorded file, which W3 of the next owner
-    records. Raise InvariantBroken `foreign_file` for another file, FileNotFoundError if the build is lost, which the
-    next epoch builds again.
+    records. Raise InvariantBroken `foreign_file` for another file, `ledger_behind_zone` for another one of this table,
+    FileNotFoundError if the build is lost, which the next epoch builds again.
     """
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
     outcome = zone.rename(source, f"{name.folder}/{file_name(built.planned.identity.number)}")

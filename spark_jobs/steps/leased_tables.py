@@ -5,6 +5,7 @@ Nothing here is durable. A process that dies loses it; the next owner claims a l
 
 from collections.abc import Iterable
 
+from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import Epoch, TableId
 
 
@@ -13,6 +14,7 @@ class LeasedTables:
 
     def __init__(self) -> None:
         self._epochs: dict[TableId, Epoch] = {}
+        self._published: dict[TableId, FileIdentity] = {}
         self._deferred_drops: set[TableId] = set()
         self._awaiting_background: dict[TableId, Epoch] = {}
 
@@ -22,7 +24,17 @@ class LeasedTables:
 
     def add(self, table_id: TableId, epoch: Epoch) -> None:
         """Remember that the table was taken over under this epoch (after W2 and W3)."""
+        self._published.pop(table_id, None)
         self._epochs[table_id] = epoch
+
+    def note_published(self, table_id: TableId, last: FileIdentity) -> None:
+        """Remember the last file that this process published since it took the table over."""
+        self._published[table_id] = last
+
+    def was_published(self, table_id: TableId, planned: FileIdentity) -> bool:
+        """Tell whether this process has published a file of this or a later number: then the ledger went back."""
+        last = self._published.get(table_id)
+        return last is not None and planned.generation == last.generation and planned.number <= last.number
 
     def epoch(self, table_id: TableId) -> Epoch | None:
         """Return the table's epoch, None if the next attempt has to claim it again."""
@@ -36,6 +48,11 @@ class LeasedTables:
         """Forget the epoch after a failure, so that the next attempt starts with a new claim."""
         self._epochs.pop(table_id, None)
         self._awaiting_background.pop(table_id, None)
+
+    def forget_all(self) -> None:
+        """Forget all epochs, because the database may have gone back."""
+        for table_id in [*self._epochs, *self._awaiting_background]:
+            self.forget(table_id)
 
     def defer_drop(self, table_id: TableId) -> None:
         """Note that the drop of the table waits until Fabric no longer lists it (R5)."""

@@ -6,16 +6,20 @@ number of files behind, and Fabric may have consumed them: publishing under such
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 import structlog
 
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, FileNumber, Table
-from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import require_marker
-from app.landing.landed_state import facts_at_number, identity_at_number, numbers_beyond, recover_visible_file
+from app.landing.landed_state import (
+    facts_at_number,
+    identity_at_number,
+    numbers_beyond,
+    recover_visible_file,
+    unknown_files,
+)
 from app.landing.zone import LandingZone
 from app.staging.connection.database import Connection, Engine
 from app.staging.ledger.files import is_build_registered, recorded_number, register_builds, unrecorded_files
@@ -23,8 +27,6 @@ from app.staging.ledger.leases import Claim, check_epoch
 from app.staging.ledger.planning import adopt_file
 
 log = structlog.get_logger()
-
-_MAX_NUMBERS_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Reconciliation:
             require_marker(self.zone, table, self.installation_id)
             adopted = None if unrecorded is not None else self._adopt(table, epoch, ahead, recorded)
             if adopted is None:
-                raise self._rejection(table, recorded, ahead)
+                raise unknown_files(self.zone, table.name, table.generation, recorded, ahead)
             recorded, unrecorded = self._record_found(table, adopted, epoch)
 
     def _adopt(self, table: Table, epoch: Epoch, ahead: list[FileNumber], recorded: FileNumber) -> PlannedFile | None:
@@ -84,23 +86,6 @@ class Reconciliation:
         with self.engine.begin() as connection:
             return planned.identity.number, _next_unrecorded(connection, table)
 
-    def _rejection(self, table: Table, recorded: FileNumber, ahead: list[FileNumber]) -> InvariantBroken:
-        first = identity_at_number(self.zone, table.name, ahead[0])
-        if first is None or (first.table, first.generation) != (str(table.name), table.generation):
-            return InvariantBroken(Code.FOREIGN_FILE, f"another file has number {ahead[0]}")
-        return InvariantBroken(
-            Code.LEDGER_BEHIND_ZONE,
-            f"the ledger ends at file {recorded}, but the landing zone has, or Fabric has consumed, files of this"
-            f" table that the database does not know: {_shown(ahead)}; the database was restored to an older point",
-        )
-
 
 def _next_unrecorded(connection: Connection, table: Table) -> PlannedFile | None:
     return next(iter(unrecorded_files(connection, table, limit=1)), None)
-
-
-def _shown(numbers: list[FileNumber]) -> str:
-    """Return the numbers as people read them: a few, then the last one and the count."""
-    if len(numbers) <= _MAX_NUMBERS_SHOWN:
-        return ", ".join(map(str, numbers))
-    return f"{', '.join(map(str, numbers[:_MAX_NUMBERS_SHOWN]))}, … {numbers[-1]} ({len(numbers)} in all)"

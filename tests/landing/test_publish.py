@@ -119,13 +119,27 @@ def test_a_foreign_file_under_the_number_is_rejected_and_left_alone(zone: LocalZ
         assert file.read() == foreign
 
 
-def test_a_file_of_ours_with_other_content_is_foreign(zone: LocalZone) -> None:
+def test_a_file_of_the_table_with_other_content_is_one_that_the_ledger_lost(zone: LocalZone) -> None:
     prepare(zone, table())
     make_visible(zone, table().name, build(zone, planned(digest="ab"), "one"))
     other = planned(digest="cd")
     assert verify_landed(zone, table().name, other) is LandedState.FOREIGN
-    with pytest.raises(InvariantBroken):
+    with pytest.raises(InvariantBroken) as rejection:
         make_visible(zone, table().name, build(zone, other, "other"))
+    assert rejection.value.code == Code.LEDGER_BEHIND_ZONE
+    assert "the ledger ends at file 0" in rejection.value.detail
+    assert ": 1; the database has gone back" in rejection.value.detail
+
+
+def test_a_copy_of_a_file_of_the_table_under_another_number_is_foreign(zone: LocalZone, tmp_path: Path) -> None:
+    prepare(zone, table())
+    make_visible(zone, table().name, build(zone, planned(1)))
+    folder = tmp_path / table().name.folder
+    (folder / file_name(FileNumber(2))).write_bytes((folder / file_name(FileNumber(1))).read_bytes())
+    with pytest.raises(InvariantBroken) as rejection:
+        make_visible(zone, table().name, build(zone, planned(2), "second"))
+    assert rejection.value.code == Code.FOREIGN_FILE
+    assert rejection.value.detail.endswith(f": {table().name.folder}/{file_name(FileNumber(2))}")
 
 
 def test_a_folder_under_the_number_is_foreign(zone: LocalZone) -> None:

@@ -18,6 +18,9 @@ REBUILDS: Final = Bounds(blocks=1, epochs=4, in_flight=0, rebuilds=1)
 REBUILDS_AND_DROPS: Final = replace(REBUILDS, drains=1, drops=1, epochs=5)
 COPIES: Final = replace(REBUILDS, drains=1, epochs=2, changes=2, attempts=2, mirror=Mirror.LEAVES)
 
+SETBACKS: Final = Bounds(blocks=1, in_flight=0, setbacks=1, mirror=Mirror.MOVES_ALL)
+SETBACKS_OF_ONE: Final = replace(SETBACKS, drains=1, blocks=2, epochs=2)
+
 BOUNDS: Final[dict[str, tuple[Bounds, int]]] = {
     "three blocks, two drains, late requests": (Bounds(), 1_000_000),
     "a drop": (DROPS, 40_000),
@@ -33,10 +36,13 @@ BOUNDS: Final[dict[str, tuple[Bounds, int]]] = {
     "a rebuild in two attempts while the row changes": (COPIES, 30_000),
     "leases that expire in separate steps": (LEASES, 30_000),
     "a store that fails to read": (FAULTS, 10_000),
+    "a failover that loses transactions": (SETBACKS, 80_000),
+    "a failover that loses transactions of two files": (replace(SETBACKS, blocks=2), 600_000),
 }
 """Bounds by name, and the least number of states to explore."""
 
 LARGE_BOUNDS: Final[dict[str, Bounds]] = {
+    "a failover that loses transactions, four epochs": replace(SETBACKS, blocks=2, epochs=4),
     "two late requests": Bounds(blocks=2, in_flight=2),
     "four epochs": Bounds(blocks=2, epochs=4),
     "two drops by ETag": replace(DROPS_BY_ETAG, epochs=5, drops=2),
@@ -49,6 +55,7 @@ LARGE_BOUNDS: Final[dict[str, Bounds]] = {
 
 _MIXED: Final = (replace(DROPS, stale_is_wrong=False), "the folder of another generation appears")
 _MIXED_LATE: Final = (replace(DROPS_BY_ETAG, stale_is_wrong=False), _MIXED[1])
+_TWICE: Final = "a number lands twice"
 _STOPPED: Final = "a table is quarantined without outside interference"
 _LACKS: Final = "the rebuilt generation lacks a change"
 _OTHER_IMAGE: Final = "a correction takes the copy for another image than it has"
@@ -60,16 +67,19 @@ REQUIRED: Final[dict[Rule, tuple[Bounds, str]]] = {
     Rule.REVOKE_FOLDER_ONLY: _MIXED_LATE,
     Rule.REVOKE_ONE_LOOK: _MIXED,
     Rule.REVOKE_BEFORE_LOOK: _MIXED,
-    Rule.LOOK: (MOVES_ALL, "a number lands twice"),
+    Rule.BEYOND_SCRATCH: (SETBACKS, _TWICE),
+    Rule.LOOK_BEYOND: (SETBACKS_OF_ONE, _TWICE),
+    Rule.RUN: (SETBACKS_OF_ONE, _TWICE),
+    Rule.LOOK: (MOVES_ALL, _TWICE),
     Rule.LOOK_CERTAIN: (FAULTS, _STOPPED),
     Rule.LOOK_IDENTITY: (OUTSIDERS, "a foreign file is taken for ours"),
     Rule.LOOK_PROCESSED: (MOVES_ALL, _STOPPED),
     Rule.LOOK_MARKER: (OUTSIDERS, "another gateway's file is taken for ours"),
     Rule.LAST_FILE: (OUTSIDERS, "a file is published behind one that was missing"),
-    Rule.PLAN_RECORDED: (MOVES_ALL, "a number lands twice"),
-    Rule.PLAN_NUMBER: (MOVES_ALL, "a number lands twice"),
+    Rule.PLAN_RECORDED: (MOVES_ALL, _TWICE),
+    Rule.PLAN_NUMBER: (MOVES_ALL, _TWICE),
     Rule.ATTEMPT_NAMES: (PUBLISHING, "a partial file becomes visible"),
-    Rule.ONE_TEMP: (PUBLISHING, "a number lands twice"),
+    Rule.ONE_TEMP: (PUBLISHING, _TWICE),
     Rule.TEMP_SYNCED: (POWER, "a partial file is visible"),
     Rule.FOLDER_FROM_SCRATCH: _MIXED,
     Rule.FOLDER_MARKER: (OUTSIDERS, "a file is published into another gateway's folder"),
@@ -78,7 +88,7 @@ REQUIRED: Final[dict[Rule, tuple[Bounds, str]]] = {
     Rule.RENAME_SYNCED: (POWER, "what was recorded is lost"),
     Rule.SEEN_SYNCED: (POWER, "what was recorded is lost"),
     Rule.EPOCH_RECORD: (DROPS, "recorded files are in no folder of their generation"),
-    Rule.ONE_UNRECORDED: (PUBLISHING, "a number lands twice"),
+    Rule.ONE_UNRECORDED: (PUBLISHING, _TWICE),
     Rule.EPOCH_QUARANTINE: (DROPS, _STOPPED),
     Rule.DROP_REVOKE: _MIXED,
     Rule.DROP_IDENTITY: (DROPS_BY_ETAG, "the folder of an active generation is deleted"),

@@ -48,9 +48,9 @@ def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if shared.mode is Mode.REBUILDING:
         after = shared._replace(mode=Mode.ACTIVE)
         what = f"lets generation {shared.generation} publish"
-        yield Move(what, after, Drain(Pc.PLAN, drain.epoch, shared.generation))
+        yield Move(what, after, Drain(Pc.PLAN, drain.epoch, shared.generation, run=drain.run))
         return
     generation = shared.generation + 1
     after = shared._replace(mode=Mode.ACTIVE, generation=generation, plan=(), recorded=0, registered=0)
     wrong = "a generation starts that was not requested" if shared.mode is not Mode.DROPPING else ""
-    yield Move(f"begins generation {generation}", after, Drain(Pc.PLAN, drain.epoch, generation), wrong)
+    yield Move(f"begins generation {generation}", after, Drain(Pc.PLAN, drain.epoch, generation, run=drain.run), wrong)

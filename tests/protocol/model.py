@@ -24,7 +24,7 @@ def moves(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 def _gives_up(move: Move, drain: Drain) -> Move:
     """Let a drain that gives up an epoch keep the table; one that dies restarts as another worker."""
-    return move._replace(drain=Drain(epoch=drain.epoch)) if move.drain == IDLE else move
+    return move._replace(drain=Drain(epoch=drain.epoch, run=drain.run)) if move.drain == IDLE else move
 
 
 def environment_events(case: Case, shared: Shared) -> Iterator[Event]:

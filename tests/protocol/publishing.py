@@ -17,6 +17,7 @@ from tests.protocol.state import (
     first_block,
     is_tampered,
     last_block,
+    numbers_beyond,
     planned_through,
 )
 from tests.protocol.steps import expected, is_stale, models, send_late, synced, verify_number
@@ -67,10 +68,15 @@ def _planned(case: Case, shared: Shared, drain: Drain, contents: tuple[int, ...]
     return Move(what, shared._replace(plan=shared.plan + contents), after)
 
 
+def _has_lost_plan(shared: Shared, drain: Drain) -> bool:
+    """Tell whether the ledger went back behind the plan of the drain's number."""
+    return shared.run > drain.run and not drain.content and drain.number > len(shared.plan)
+
+
 @models(Pc.BUILD, "spark_jobs.build_files:FileBuilder.build", "spark_jobs.build_files:build_file")
 def build(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Build all files of a round in one Spark job; an attempt that is lost can continue to write forever."""
-    attempt = drain.attempt or 1
+    attempt = drain.attempt or 1 + 2 * drain.run  # two runs may use one epoch, but never one name
     temps = [
         Temp(number, attempt, drain.generation, expected(shared, drain, number))
         for number in range(drain.number, drain.last + 1)
@@ -81,7 +87,7 @@ def build(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         return
     built, what = drain._replace(pc=Pc.FOLDER_LOOK, attempt=attempt), f"builds files {drain.number} to {drain.last}"
     yield Move(what, after, built)
-    lost = Request(Pc.BUILD, drain.epoch, drain.number, 2, -1, drain.generation, temps[0].content)
+    lost = Request(Pc.BUILD, drain.epoch, drain.number, 2 + 2 * drain.run, -1, drain.generation, temps[0].content)
     for sent in send_late(case, after, lost):
         yield Move(f"{what}, an attempt is lost", sent, built)
 
@@ -139,6 +145,8 @@ def register(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("registers nothing: its epoch is over", shared, IDLE)
     elif case.holds(Rule.ONE_TEMP) and (shared.registered >= drain.epoch or drain.number <= shared.recorded):
         yield Move("registers nothing: another build is registered", shared, IDLE)
+    elif _has_lost_plan(shared, drain):
+        yield Move("registers nothing: the ledger has no such plan", shared, IDLE)
     else:
         registered = shared._replace(registered=max(shared.registered, drain.epoch))
         yield Move(f"registers its build {drain.number}", registered, drain._replace(pc=Pc.RENAME))
@@ -200,10 +208,15 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if case.holds(Rule.RECORD_IN_ORDER) and shared.recorded != number - 1:
         yield Move(f"records nothing: file {number} is not the next", shared, IDLE)
         return
+    if _has_lost_plan(shared, drain):
+        yield Move(f"records nothing: the ledger has no file {number}", shared, IDLE)
+        return
     chosen = (drain.content,) if drain.content and number == len(shared.plan) + 1 else ()
     after = shared._replace(recorded=number, plan=shared.plan + chosen, registered=0)
-    following = Drain(Pc.PLAN, drain.epoch, drain.generation, careless=drain.careless)
-    if number < drain.last:
+    following = Drain(Pc.PLAN, drain.epoch, drain.generation, careless=drain.careless, run=drain.run)
+    if case.bounds.setbacks and not drain.attempt:  # found by the take-over, which looks for the next one too
+        following = following._replace(pc=Pc.READ)
+    elif number < drain.last:
         following = drain._replace(pc=Pc.REGISTER, number=number + 1)
     wrong = recorded_amiss(after)
     if shared.mode is Mode.REBUILDING:
@@ -217,5 +230,6 @@ def quarantine(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if is_stale(case, shared, drain, Rule.EPOCH_QUARANTINE) or shared.mode is not Mode.ACTIVE:
         yield Move("quarantines nothing", shared, IDLE)
     else:
-        wrong = "" if is_tampered(shared) else "a table is quarantined without outside interference"
+        lost = shared.run and numbers_beyond(shared)
+        wrong = "" if is_tampered(shared) or lost else "a table is quarantined without outside interference"
         yield Move("quarantines the table", shared._replace(mode=Mode.QUARANTINED), IDLE, wrong)

@@ -15,6 +15,9 @@ class Rule(Enum):
     REVOKE_FOLDER_ONLY = "W2: only a folder is moved away, never the plain file of an earlier revocation"
     REVOKE_ONE_LOOK = "W2: one lookup distinguishes a plain file, a folder and nothing"
     REVOKE_BEFORE_LOOK = "W3: the planned number is verified only after all older epochs are revoked"
+    BEYOND_SCRATCH = "W1: after the database went back, a claim takes an epoch above every one in scratch"
+    LOOK_BEYOND = "W3: a file that the ledger does not know stops the table"
+    RUN = "W1 to W8: an epoch counts only in the run of the database in which it was claimed"
     EPOCH_LOOK = "W3: a stale epoch stops before it verifies"
     LOOK = "W3: the planned number is verified before it is built"
     LOOK_CERTAIN = "W3: a fault of the store is no answer: verification is repeated under a new epoch"
@@ -97,6 +100,8 @@ class Bounds:
     """Whether the store's machine may lose power, and with it everything that was not synced."""
     faults: bool = False
     """Whether verification may fail because the store does."""
+    setbacks: int = 0
+    """Failovers to a standby that may lack the last transactions, with drains that go on."""
     stale_is_wrong: bool = True
     """Whether any visible change by a stale owner is a violation, or only a harmful one."""
     leases: bool = False

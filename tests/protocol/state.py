@@ -117,6 +117,8 @@ class Drain(NamedTuple):
     """Content chosen but not recorded, where the rules do not ask for that."""
     careless: bool = False
     """Whether it went on although the last recorded file was missing when it looked."""
+    run: int = 0
+    """The run of the database in which it claimed its epoch."""
 
 
 IDLE: Final = Drain()
@@ -160,6 +162,17 @@ class Copies(NamedTuple):
 NO_COPIES: Final = Copies()
 
 
+class Standby(NamedTuple):
+    """What a standby has of the database; the primary's later transactions are lost if it takes over."""
+
+    epoch: int
+    lapsed: bool
+    mode: Mode
+    plan: tuple[int, ...]
+    recorded: int
+    registered: int
+
+
 class Shared(NamedTuple):
     """The state that outlives a drain."""
 
@@ -184,6 +197,9 @@ class Shared(NamedTuple):
     outside: int = 0
     """The number of changes that other users have made to the landing zone."""
     copies: Copies = NO_COPIES
+    standby: Standby | None = None
+    run: int = 0
+    """The number of standbys that have taken over."""
 
 
 class Move(NamedTuple):
@@ -242,6 +258,12 @@ def doomed_generation(shared: Shared) -> int:
 
 def is_tampered(shared: Shared) -> bool:
     return shared.outside > 0
+
+
+def numbers_beyond(shared: Shared) -> list[int]:
+    """Return the numbers with a file, visible or consumed, that the ledger does not have."""
+    files = shared.folder.files if shared.folder else ()
+    return [number for number, found in enumerate(files, 1) if found and number > len(shared.plan)]
 
 
 def scratch_of(shared: Shared, epoch: int) -> Scratch:

@@ -38,7 +38,8 @@ def models(pc: Pc, *code: str) -> Callable[[Step], Step]:
 
 def is_stale(case: Case, shared: Shared, drain: Drain, rule: Rule) -> bool:
     """`app.staging.ledger.leases:check_epoch`, where the rule asks for it."""
-    return case.holds(rule) and shared.epoch != drain.epoch
+    of_other_run = case.holds(Rule.RUN) and shared.run != drain.run
+    return case.holds(rule) and (shared.epoch != drain.epoch or of_other_run)
 
 
 def send_late(case: Case, shared: Shared, request: Request) -> Iterator[Shared]:

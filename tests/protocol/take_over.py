@@ -16,25 +16,39 @@ from tests.protocol.state import (
     doomed_generation,
     is_done,
     is_tampered,
+    numbers_beyond,
     scratch_of,
 )
 from tests.protocol.steps import is_stale, models, present_content, send_late, synced, verify_number
-from tests.protocol.store import carry_out, mark
+from tests.protocol.store import carry_out, mark, put
 
 
-@models(Pc.CLAIM, "app.staging.ledger.leases:claim_table", "app.staging.ledger.leases:due_tables")
+@models(
+    Pc.CLAIM,
+    "app.staging.ledger.leases:claim_table",
+    "app.staging.ledger.leases:due_tables",
+    "spark_jobs.steps.claiming:Claiming.run",
+)
 def claim(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Claim the table; by another drain than the owner, this also ends the owner's lease unless leases have steps."""
     owned = shared.lapsed or drain.epoch == shared.epoch or not case.bounds.leases or not case.holds(Rule.LEASE)
-    if shared.epoch >= case.bounds.epochs or is_done(case, shared) or not owned:
+    epoch = _next_epoch(case, shared)
+    if epoch > case.bounds.epochs or is_done(case, shared) or not owned:
         return
-    epoch = shared.epoch + 1
-    after = shared._replace(epoch=epoch, lapsed=False, scratch=(*shared.scratch, Place.ABSENT))
-    claimed = Drain(Pc.READ, epoch, shared.generation)
+    unused = (Place.ABSENT,) * (epoch - len(shared.scratch))
+    after = shared._replace(epoch=epoch, lapsed=False, scratch=shared.scratch + unused)
+    claimed = Drain(Pc.READ, epoch, shared.generation, run=shared.run)
     revokes = Rule.DROP_REVOKE if shared.mode in DELETES_FOLDER else Rule.REVOKE
     if case.holds(Rule.REVOKE) and case.holds(revokes) and case.holds(Rule.REVOKE_BEFORE_LOOK):
         claimed = revoke_next(claimed._replace(then=Pc.READ), 1)
     yield Move(f"claims epoch {epoch}", after, claimed)
+
+
+def _next_epoch(case: Case, shared: Shared) -> int:
+    used = [epoch for epoch, scratch in enumerate(shared.scratch, 1) if scratch is not Place.ABSENT]
+    if not case.holds(Rule.BEYOND_SCRATCH):
+        used = []
+    return max(shared.epoch, *used, 0) + 1
 
 
 def revoke_next(drain: Drain, older: int) -> Drain:
@@ -87,7 +101,12 @@ def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"finds epoch {drain.older} there again", after, drain._replace(pc=Pc.REVOKE_LOOK))
 
 
-@models(Pc.READ, "spark_jobs.steps.take_over:TakeOver.run", "app.staging.ledger.leases:check_epoch")
+@models(
+    Pc.READ,
+    "spark_jobs.steps.take_over:TakeOver.run",
+    "app.staging.ledger.leases:check_epoch",
+    "app.landing.landed_state:numbers_beyond",
+)
 def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """From here on, no owner of an older epoch may change anything visible."""
     if is_stale(case, shared, drain, Rule.EPOCH_LOOK) or shared.mode is Mode.QUARANTINED:
@@ -98,6 +117,16 @@ def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         deletes = drain._replace(pc=Pc.DROP_LOOK, generation=doomed_generation(shared))
         yield Move("reads that a folder is to be deleted", sealed, deletes)
         return
+    if case.bounds.setbacks:
+        made = put(sealed, drain.epoch)
+        if made is None:
+            yield Move("cannot make its scratch: it is revoked", sealed, IDLE)
+            return
+        sealed = made
+        if case.holds(Rule.LOOK_BEYOND) and (beyond := numbers_beyond(shared)):
+            what = f"sees file {beyond[0]}, which the ledger does not know"
+            yield Move(what, sealed, drain._replace(pc=Pc.QUARANTINE))
+            return
     looks = case.holds(Rule.LOOK) and len(shared.plan) > shared.recorded
     after = drain._replace(pc=Pc.LOOK if looks else Pc.VERIFY, number=shared.recorded + 1)
     yield Move(f"reads the ledger, {'is' if looks else 'is not'} to look for file {after.number}", sealed, after)

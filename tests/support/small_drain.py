@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from app.domain.publication.drain_plan import FileLimits
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
-from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
@@ -25,8 +24,7 @@ def small_drain(database_url: str, zone: Path | ZoneAddress, *, rows: int = 10**
     config = BuildConfig(database_url, address, FileLayout(False, "zstd"))
     cycle = open_cycle(uuid4(), cast("SparkSession", None), config, FileLimits(2**30, rows, 0.0), tasks=1)
     with builds_in_process():
-        with cycle.context.engine.begin() as connection:
-            renew_lease(connection, cycle.context.worker_id, 60)
+        cycle.renew_lease(60)
         try:
             yield cycle
         finally:

@@ -36,12 +36,17 @@ class DatabaseFacts:
     """Seconds that this machine's clock is behind the server's; negative if it is ahead."""
     future_batches: int = 0
     """Unpublished batches whose staging time is in the future by the server's clock."""
+    standbys: int = 0
+    """Connections that replicate this server: standbys, and base backups while they run."""
+    synchronous_standby_names: str = ""
+    """The setting of that name; empty: COMMIT waits for no standby."""
 
 
 def judge_database(facts: DatabaseFacts) -> list[Finding]:
     """Return the findings about the server in a fixed order."""
     return [
         *judge_durability(facts.fsync, facts.full_page_writes, facts.synchronous_commit),
+        _standbys(facts),
         _version(facts),
         _writable(facts),
         *_connections(facts),
@@ -98,6 +103,21 @@ def judge_durability(fsync: str, full_page_writes: str, commit: str) -> Iterator
         good=f"synchronous_commit is {commit}",
         bad=None if commit in _DURABLE else f"synchronous_commit is {commit}: {lost}",
         remedy="Set synchronous_commit = on for the server, the database and the role that Mirrorgate connects as.",
+    )
+
+
+def _standbys(facts: DatabaseFacts) -> Finding:
+    count = "1 standby replicates" if facts.standbys == 1 else f"{facts.standbys} standbys replicate"
+    waits = bool(facts.synchronous_standby_names) and facts.synchronous_commit != "local"
+    why = "synchronous_commit is local" if facts.synchronous_standby_names else "synchronous_standby_names is empty"
+    lost = f"{count} this server and COMMIT waits for none ({why}): a failover loses what it acknowledged last"
+    return judged(
+        "postgres_standbys",
+        Outcome.WARNING,
+        good=f"COMMIT waits for standbys ({facts.synchronous_standby_names})" if waits else "no standby is connected",
+        bad=lost if facts.standbys and not waits else None,
+        remedy="Set synchronous_standby_names and synchronous_commit = on, and promote only a synchronous standby; or "
+        "know what to do after a failover that lost transactions (docs/backup.md).",
     )
 
 

@@ -20,8 +20,9 @@ PUBLICATION: Final[Mapping[Code, Entry]] = {
     ),
     Code.STALE_EPOCH: Entry(
         Kind.BROKEN,
-        "Another drain has claimed the table, so this one stops working on it.",
-        "You need not do anything: the new owner continues.",
+        "The drain's claim of the table is over: another drain has claimed it, or the database was restarted, restored "
+        "or failed over.",
+        "You need not do anything: the new owner, or this drain with a new claim, continues.",
     ),
     Code.FOREIGN_FILE: Entry(
         Kind.BROKEN,
@@ -36,10 +37,11 @@ PUBLICATION: Final[Mapping[Code, Entry]] = {
     ),
     Code.LEDGER_BEHIND_ZONE: Entry(
         Kind.BROKEN,
-        "The landing zone has files of the table that the database does not know, because the database was restored to "
-        "an earlier point.",
-        "Its mirror has rows that the gateway no longer knows: rebuild it from its row images (`mirrorgate tables "
-        "rebuild`) and send again what came after the backup, or recreate it and load it again (docs/backup.md).",
+        "The landing zone has files of the table that the database does not know, because the database has gone back: "
+        "it was restored to an earlier point, or a standby took over that lacked the last transactions.",
+        "Do not move these files away. Fabric has, or will have, rows that the gateway no longer knows: rebuild it "
+        "from its row images (`mirrorgate tables rebuild`) and send again what the database lost, or recreate it and "
+        "load it again (docs/backup.md).",
     ),
     Code.PAYLOAD_CORRUPT: Entry(
         Kind.BROKEN,

@@ -20,7 +20,8 @@ REPEATS: Final[Mapping[Code, Entry]] = {
     Code.PRODUCER_GAP: Entry(
         Kind.CONFLICT,
         "The producer skipped numbers: an earlier request is missing.",
-        "Send the requests one after the other, starting at the expected number.",
+        "Send the requests one after the other, starting at the expected number. If the gateway had accepted that "
+        "number before, its database has gone back, as after a restore or failover: send everything since again.",
     ),
     Code.RECEIPT_EXPIRED: Entry(
         Kind.CONFLICT,

@@ -33,6 +33,9 @@ COUNT_FUTURE_BLOCKS = sa.text("""
     WHERE c.last_sequence > c.published_through""")
 """Count pending blocks from the future, which a server clock that went back leaves behind."""
 
+COUNT_STANDBYS = sa.text("SELECT count(*) FROM pg_stat_replication")
+"""Count the connections that replicate the server. Their states are visible to `pg_read_all_stats` only."""
+
 SELECT_BACKEND: Final = "SELECT pg_backend_pid()"
 """Read the id of the server process that runs the statement."""
 
@@ -47,6 +50,7 @@ _SERVER_SETTINGS: Final = (
     "full_page_writes",
     "synchronous_commit",
     "transaction_read_only",
+    "synchronous_standby_names",
     "server_version",
     "server_version_num",
 )
@@ -63,6 +67,7 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         before = time.time()
         server = connection.execute(SELECT_SERVER).one()
         clock_behind = server.now - (before + time.time()) / 2
+        standbys = connection.execute(COUNT_STANDBYS).scalar_one()
         revision = present_revision(connection)
         fits = revision is not None and fits_this_program(connection, revision)
         future = connection.execute(COUNT_FUTURE_BLOCKS).scalar_one() if fits else 0
@@ -83,6 +88,8 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         revision_fits=fits,
         clock_behind_seconds=clock_behind,
         future_batches=future,
+        standbys=standbys,
+        synchronous_standby_names=settings["synchronous_standby_names"],
     )
 
 

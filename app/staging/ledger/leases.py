@@ -3,6 +3,11 @@
 A worker (a running drain) keeps one heartbeat row. A table's lease names the worker that claimed it last and counts its
 claims: the epoch. When a worker's heartbeat has run out, another worker can claim its tables; each durable step that
 the former owner still tries then fails, because its epoch is no longer the table's.
+
+A lease also names the database run in which it was claimed (`mirrorgate.database_run()`). A promoted standby, a
+restored database and a restarted server are other runs, whose ledger may have gone back. So a lease from another run
+is over, for its worker too: the next claim takes a new epoch and compares the ledger with the landing zone (decision
+0084).
 """
 
 from collections.abc import Mapping
@@ -45,8 +50,12 @@ COUNT_LIVE_WORKERS = sa.text(f"SELECT count(*) FROM mirrorgate.workers w WHERE {
 """Count the workers whose lease has not run out."""
 
 SELECT_OWN_EPOCH = sa.text("""
-    SELECT epoch FROM mirrorgate.table_leases WHERE table_id = :table_id AND worker_id = :worker_id""")
-"""Read the epoch of a table that a worker claimed last."""
+    SELECT epoch FROM mirrorgate.table_leases
+    WHERE table_id = :table_id AND worker_id = :worker_id AND database_run = mirrorgate.database_run()""")
+"""Read the epoch of a table that a worker claimed last, in the present run of the database."""
+
+SELECT_DATABASE_RUN = sa.text("SELECT mirrorgate.database_run()")
+"""Read the present run of the database."""
 
 INSERT_LEASE = sa.text("""
     INSERT INTO mirrorgate.table_leases (table_id, epoch, worker_id) VALUES (:table_id, 1, :worker_id)
@@ -57,7 +66,8 @@ LOCK_LEASE = sa.text("SELECT FROM mirrorgate.table_leases WHERE table_id = :tabl
 """Lock the lease of a table."""
 
 TAKE_LEASE = sa.text(f"""
-    UPDATE mirrorgate.table_leases l SET epoch = l.epoch + 1, worker_id = :worker_id
+    UPDATE mirrorgate.table_leases l
+    SET epoch = l.epoch + 1, worker_id = :worker_id, database_run = mirrorgate.database_run()
     WHERE l.table_id = :table_id AND (l.worker_id = :worker_id OR NOT EXISTS (
         SELECT FROM mirrorgate.workers w WHERE w.worker_id = l.worker_id AND {IS_ALIVE}))
     RETURNING epoch""")  # noqa: S608  # constant text
@@ -67,9 +77,9 @@ Run it after LOCK_LEASE: a statement that also waits for the lock does not see t
 """
 
 LOCK_LEASES = sa.text("""
-    SELECT table_id, epoch FROM mirrorgate.table_leases
+    SELECT table_id, epoch, database_run = mirrorgate.database_run() AS is_of_this_run FROM mirrorgate.table_leases
     WHERE table_id = ANY(:table_ids) ORDER BY table_id FOR UPDATE""")
-"""Lock the leases of tables in the order of their ids, and read their epochs."""
+"""Lock the leases of tables in the order of their ids, and read their epochs and whether the database still runs."""
 
 IS_BACKFILL_DUE: Final = """(t.state NOT IN ('dropping', 'rebuilding', 'dropped') AND EXISTS (
         SELECT FROM mirrorgate.image_backfills i
@@ -128,8 +138,9 @@ FORGET_EPOCHS = sa.text("""
 
 SELECT_HELD = sa.text("""
     SELECT l.table_id, l.epoch, c.recorded_file_number FROM mirrorgate.table_leases l
-    JOIN mirrorgate.table_counters c ON c.table_id = l.table_id WHERE l.worker_id = :worker_id""")
-"""List the tables that a worker claimed last, with their last recorded file."""
+    JOIN mirrorgate.table_counters c ON c.table_id = l.table_id
+    WHERE l.worker_id = :worker_id AND l.database_run = mirrorgate.database_run()""")
+"""List the tables that a worker claimed last, in the present run of the database, with their last recorded file."""
 
 SELECT_OWNERS = sa.text(f"""
     SELECT l.table_id, l.worker_id::text FROM mirrorgate.table_leases l
@@ -208,8 +219,9 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
 def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *, held: Epoch | None) -> Epoch | None:
     """Claim a table (W1): return the epoch under which this worker owns it, None while another owner lives.
 
-    The epoch `held` is kept while it is still the table's. Otherwise a new epoch begins, and the older ones must be
-    revoked (W2) before anything else. A process that dies after the commit has only used an epoch number.
+    The epoch `held` is kept while it is still the table's, in the same run of the database. Otherwise a new epoch
+    begins, and the older ones must be revoked (W2) before anything else. A process that dies after the commit has only
+    used an epoch number.
     """
     keys = {"table_id": table_id, "worker_id": worker_id}
     if held is not None and connection.execute(SELECT_OWN_EPOCH, keys).scalar() == held:
@@ -269,6 +281,14 @@ def lease_owners(connection: sa.Connection, table_ids: list[TableId]) -> dict[Ta
     return {TableId(table_id): worker for table_id, worker in rows}
 
 
+def database_run(connection: sa.Connection) -> str:
+    """Return what names the present run of the database; it differs after each event that can set the database back.
+
+    It consists of the database's and a table's place in the server, and the time at which the server started.
+    """
+    return str(connection.execute(SELECT_DATABASE_RUN).scalar_one())
+
+
 def check_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:
     """Check that an epoch is the table's, and lock the lease until the transaction ends.
 
@@ -279,8 +299,11 @@ def check_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> N
 
 def check_epochs(connection: sa.Connection, epochs: Mapping[TableId, Epoch]) -> None:
     """Check the epochs of several tables as `check_epoch` does: all of them, or none."""
-    leases = connection.execute(LOCK_LEASES, {"table_ids": list(epochs)})
-    present = {lease.table_id: lease.epoch for lease in leases}
+    leases = {row.table_id: row for row in connection.execute(LOCK_LEASES, {"table_ids": list(epochs)})}
     for table_id, epoch in epochs.items():
-        if present.get(table_id) != epoch:
+        lease = leases.get(table_id)
+        if lease is None or lease.epoch != epoch:
             raise InvariantBroken(Code.STALE_EPOCH, f"epoch {epoch} of table {table_id} is over")
+        if not lease.is_of_this_run:
+            detail = f"epoch {epoch} of table {table_id} is over: the database was restarted, restored or failed over"
+            raise InvariantBroken(Code.STALE_EPOCH, detail)

@@ -43,6 +43,10 @@ def test_a_server_with_its_safe_defaults_is_well() -> None:
     assert wrong(judge_database(SAFE)) == {}
 
 
+def test_a_commit_that_waits_for_a_standby_is_well() -> None:
+    assert wrong(judge_database(replace(SAFE, standbys=2, synchronous_standby_names="ANY 1 (a, b)"))) == {}
+
+
 @pytest.mark.parametrize(
     ("change", "check", "outcome"),
     [
@@ -54,6 +58,12 @@ def test_a_server_with_its_safe_defaults_is_well() -> None:
         ({"read_only": "on"}, "postgres_primary", Outcome.UNSAFE),
         ({"revision": None, "revision_fits": False}, "postgres_revision", Outcome.UNSAFE),
         ({"heard_itself": False}, "postgres_listen", Outcome.WARNING),
+        ({"standbys": 1}, "postgres_standbys", Outcome.WARNING),
+        (
+            {"standbys": 2, "synchronous_standby_names": "*", "synchronous_commit": "local"},
+            "postgres_standbys",
+            Outcome.WARNING,
+        ),
         ({"session_settings": {"lock_timeout": ("2000", "0")}}, "postgres_session_settings", Outcome.WARNING),
     ],
 )

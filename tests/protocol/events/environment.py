@@ -12,6 +12,7 @@ from tests.protocol.state import (
     Mode,
     Place,
     Shared,
+    Standby,
     first_block,
     is_done,
     with_file,
@@ -36,6 +37,8 @@ def events(case: Case, shared: Shared) -> Iterator[Event]:
             yield Event(what, after._replace(outside=shared.outside + 1))
     if case.bounds.power:
         yield from power_lost(case, shared)
+    if shared.run < case.bounds.setbacks:
+        yield from set_back(shared)
 
 
 def late_requests(case: Case, shared: Shared) -> Iterator[Event]:
@@ -101,6 +104,16 @@ def outside(shared: Shared) -> Iterator[tuple[str, Shared]]:
 def twin_content(shared: Shared) -> int:
     """Return the content of file 1 of another gateway that got the same changes."""
     return shared.plan[0] if shared.plan else FOREIGN_CONTENT
+
+
+def set_back(shared: Shared) -> Iterator[Event]:
+    """Let a standby stay behind from now on, or take over; connected drains go on with it."""
+    if shared.standby is None:
+        has = Standby(shared.epoch, shared.lapsed, shared.mode, shared.plan, shared.recorded, shared.registered)
+        yield Event("the standby receives nothing from now on", shared._replace(standby=has))
+    else:
+        after = shared._replace(**shared.standby._asdict(), standby=None, run=shared.run + 1)
+        yield Event("the standby takes over", after)
 
 
 def undone(folder: Folder) -> Folder:

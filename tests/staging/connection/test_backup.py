@@ -1,14 +1,17 @@
 """A dump taken while the gateway runs, and the state of a restored database."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from app.errors import InvariantBroken
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import installation_id, open_engine
 from app.staging.connection.schema_revision import migrate, require_migrated
+from app.staging.ledger.leases import claim_table
 from app.staging.tables.status import count_tables
 from tests.support.gateway_parts import current, stage_keys
 from tests.support.postgres import sql
@@ -66,6 +69,12 @@ def test_a_restored_database_is_the_dumped_one(
 
 def test_staging_publishing_and_retention_go_on_in_a_restored_database(restored: sa.Engine, owned: Owned) -> None:
     stage_keys(restored, owned.table, [6])
+    with pytest.raises(InvariantBroken, match="stale_epoch"):
+        plan(restored, owned)  # whoever held the table before has to claim it again
+    with restored.begin() as connection:
+        epoch = claim_table(connection, owned.table.table_id, owned.worker, held=owned.epoch)
+    assert epoch == owned.epoch + 1
+    owned = replace(owned, epoch=epoch)
     for file in plan(restored, owned):
         publish(restored, owned, file)
     stage_keys(restored, owned.table, [7])

@@ -22,6 +22,10 @@ _LEFT_BY_A_TEST = """
     (SELECT count(*) FROM mirrorgate.payload_buckets WHERE state = 'closed')"""
 """The connections of others, the revision, and the closed payload partitions."""
 
+_DISCONNECT = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = :name AND backend_type = 'client backend'"""
+
 
 def create_database(server_url: str, name: str, template: str = "template1") -> None:
     engine = open_engine(server_url)
@@ -72,13 +76,20 @@ def _deletions(tables: list[str]) -> str:
 def clone_database(database_url: str, name: str) -> str:
     """Make a database that is what this one is now, as a restored backup would be; its address."""
     url = sa.make_url(database_url)
-    server = open_engine(database_in(database_url, "postgres"))
-    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        others = (
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = :name AND backend_type = 'client backend'"
-        )
-        connection.execute(sa.text(others), {"name": url.database})
-    server.dispose()
+    _run_on_server(database_url, _DISCONNECT, name=url.database)
     create_database(database_in(database_url, "postgres"), name, template=str(url.database))
     return database_in(database_url, name)
+
+
+def put_back(database_url: str, backup_url: str) -> None:
+    """Let the backup take the place of the database, under programs that are connected to it."""
+    name, backup = sa.make_url(database_url).database, sa.make_url(backup_url).database
+    for statement in (f'DROP DATABASE "{name}" WITH (FORCE)', f'ALTER DATABASE "{backup}" RENAME TO "{name}"'):
+        _run_on_server(database_url, statement)
+
+
+def _run_on_server(database_url: str, statement: str, **parameters: object) -> None:
+    server = open_engine(database_in(database_url, "postgres"))
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text(statement), parameters)
+    server.dispose()
