@@ -13,10 +13,14 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
+from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.domain.fabric.states import FabricFault
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.fabric.status import parse_fault
 from app.fabric.tokens import TokenSource
+
+MAX_ANSWER_BYTES: Final = 16 * 2**20
+"""The longest answer; pages of lists are far smaller."""
 
 _CONNECT_SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.5
@@ -115,9 +119,17 @@ class Transport:
         while True:
             token = self._tokens.get(renewed=renewed)
             try:
-                response = self._client.request(
-                    method, path, json=body, params=query, headers={"Authorization": f"Bearer {token}"}
+                response = bounded_answer(
+                    self._client,
+                    method,
+                    path,
+                    max_bytes=MAX_ANSWER_BYTES,
+                    json=body,
+                    params=query,
+                    headers={"Authorization": f"Bearer {token}"},
                 )
+            except UnusableAnswer as error:
+                raise _foreign(f"{self._client.base_url.host}: {error}") from error
             except httpx.HTTPError as error:
                 failed: MirrorgateError = _unreachable(error, self._client.base_url.host)
                 again, wait = repeatable or isinstance(error, _NOT_SENT), pause

@@ -27,7 +27,8 @@ class Webhook:
         if self._secret is not None:
             headers["X-Signature"] = f"sha256={hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()}"
         try:
-            answer = httpx.post(self._url, content=body, headers=headers, timeout=SEND_SECONDS)
+            with httpx.stream("POST", self._url, content=body, headers=headers, timeout=SEND_SECONDS) as answer:
+                pass  # the status is the whole answer; its body is not read
         except httpx.HTTPError as error:
             detail = f"the receiver of alerts did not answer: {type(error).__name__}"
             raise TemporarilyUnavailable(Code.ALERT_NOT_SENT, detail) from None

@@ -5,6 +5,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 
+from app.bounded_answers import bounded_answer
 from app.settings.start_checks import is_safe_address
 
 _TIMEOUT_SECONDS: Final = 5.0
@@ -38,14 +39,9 @@ def exchange_json(client: httpx.Client, method: str, address: str, **sent: Any) 
 
     Raises httpx.HTTPError, or ValueError for an answer that is too large or no JSON object.
     """
-    body = bytearray()
-    with client.stream(method, address, **sent) as answer:
-        for chunk in answer.iter_bytes():
-            body += chunk
-            if len(body) > _MAX_BYTES:
-                raise ValueError("the answer is too large")
+    answer = bounded_answer(client, method, address, max_bytes=_MAX_BYTES, **sent)
     try:
-        content: dict[str, Any] = msgspec.json.decode(bytes(body), type=dict[str, Any])
+        content: dict[str, Any] = msgspec.json.decode(answer.content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"the answer with status {answer.status_code} is not a JSON object") from error
     return answer.status_code, content

@@ -8,7 +8,7 @@ Schema Registry API reference, `GET /schemas/ids/{id}`.
 import time
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLContext, create_default_context
 from typing import Any, Final
@@ -17,11 +17,15 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.bridge.kafka.records import RecordRejected
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 
 MAX_REFERENCES: Final = 500
+"""References that are read for one schema: at most as many requests."""
+MAX_REFERENCE_DEPTH: Final = 32
 MAX_SCHEMA_BYTES: Final = 16 * 2**20
+"""Bytes of the answers for one schema, with those for its references."""
 _ATTEMPTS: Final = 3
 _PAUSE: Final = 0.5
 """Seconds before an unknown id is asked for again: a follower learns of a new schema a moment after its leader."""
@@ -47,6 +51,17 @@ class _Answer(msgspec.Struct):
     schema: str
     schemaType: str = "AVRO"  # noqa: N815  # the registry's name
     references: list[_Reference] = []
+
+
+@dataclass(slots=True)
+class _References:
+    """What was read of the references of one schema."""
+
+    bytes_left: int
+    places: dict[tuple[str, int], bool] = field(default_factory=dict)
+    """By subject and version: whether its own references are read, too."""
+    texts: dict[str, None] = field(default_factory=dict)
+    """The texts in order."""
 
 
 class SchemaRegistry:
@@ -94,35 +109,50 @@ class SchemaRegistry:
                 self._pause(_PAUSE)
             if (answer := self._ask(f"/schemas/ids/{identity}")) is not None:
                 found = self._read(answer)
-                seen: dict[str, None] = {}
-                self._follow(found.references, seen)
-                return RegisteredSchema(found.schemaType, found.schema, tuple(seen))
+                references = _References(MAX_SCHEMA_BYTES - len(answer.content))
+                self._follow(found.references, references)
+                return RegisteredSchema(found.schemaType, found.schema, tuple(references.texts))
         raise RecordRejected(
             f"the schema registry has no schema with the id {identity}",
             "Check that `registry` is the one that the producer uses, and that the schema was not deleted.",
         )
 
-    def _follow(self, references: list[_Reference], seen: dict[str, None], depth: int = 0) -> None:
-        """Add the texts of references to `seen`, the innermost first."""
+    def _follow(self, references: list[_Reference], read: _References, depth: int = 0) -> None:
+        """Add the texts of references, the innermost first. Each subject and version is asked for once."""
         for reference in references:
-            if len(seen) >= MAX_REFERENCES or depth > 32:
+            place = (reference.subject, reference.version)
+            if place in read.places:
+                if not read.places[place]:
+                    raise RecordRejected(
+                        f"{reference.subject} version {reference.version} refers to itself",
+                        "Register it without the reference.",
+                    )
+                continue
+            if len(read.places) >= MAX_REFERENCES or depth >= MAX_REFERENCE_DEPTH:
                 raise RecordRejected("the schema has too many references", "Register it with fewer references.")
-            answer = self._ask(f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}")
+            read.places[place] = False
+            path = f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
+            answer = self._ask(path, max_bytes=read.bytes_left)
             if answer is None:
                 raise RecordRejected(
                     f"the schema refers to {reference.subject} version {reference.version}, which the registry lacks",
                     "Register the referenced schema again.",
                 )
+            read.bytes_left -= len(answer.content)
             found = self._read(answer)
-            self._follow(found.references, seen, depth + 1)
-            seen.setdefault(found.schema)
+            self._follow(found.references, read, depth + 1)
+            read.places[place] = True
+            read.texts.setdefault(found.schema)
 
-    def _ask(self, path: str) -> httpx.Response | None:
+    def _ask(self, path: str, *, max_bytes: int = MAX_SCHEMA_BYTES) -> httpx.Response | None:
         """Return the answer of the first address that gives one, None for 404."""
         trouble = ""
         for url in self._urls:
             try:
-                answer = self._http.get(url + path)
+                answer = bounded_answer(self._http, "GET", url + path, max_bytes=max_bytes)
+            except UnusableAnswer as error:
+                trouble = f"gives no usable answer: {error}"
+                continue
             except httpx.TransportError as error:
                 trouble = f"does not answer ({type(error).__name__})"
                 continue
@@ -145,8 +175,7 @@ class SchemaRegistry:
 
     def _read(self, answer: httpx.Response) -> _Answer:
         try:
-            if len(answer.content) <= MAX_SCHEMA_BYTES:
-                return msgspec.json.decode(answer.content, type=_Answer)
+            return msgspec.json.decode(answer.content, type=_Answer)
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
         raise TemporarilyUnavailable(

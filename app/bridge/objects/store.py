@@ -15,12 +15,14 @@ import obstore
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError, UnknownConfigurationKeyError
 from obstore.store import LocalStore, from_url
 
-from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from app.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 from app.errors.store_faults import StoreFault, store_fault, without_queries
 
 _BLOCK_BYTES: Final = 2**18
 _WHOLE_BYTES: Final = 8 * 2**20
 """Up to this size an object is read at once: obstore reads files in pieces of 8 KiB, at seven times the cost."""
+MAX_SMALL_BYTES: Final = 16 * 2**20
+"""The largest object that is read into memory as a whole, such as the description of a file."""
 _MAX_TEXT: Final = 300
 _SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "https", "file")
 _GROWING: Final = ("az", "azure", "abfs", "abfss", "adl", "https", "file", "")
@@ -98,9 +100,15 @@ class ObjectStore:
         yield _etag_of(found.meta), self._blocks(found)
 
     def read(self, key: str) -> bytes:
-        """Return the content of a small object. Raises ObjectGone."""
+        """Return the content of a small object. Raises ObjectGone, and RejectedInput `unreadable_record` if large."""
+        content = bytearray()
         with self.reading(key) as (_, blocks):
-            return b"".join(blocks)
+            for block in blocks:
+                content += block
+                if len(content) > MAX_SMALL_BYTES:
+                    detail = f"{key} is larger than {MAX_SMALL_BYTES:,} bytes, which no description is"
+                    raise RejectedInput(Code.UNREADABLE_RECORD, detail, remedy="Restore the file that was written.")
+        return bytes(content)
 
     def _blocks(self, found: Any) -> Iterator[bytes]:
         with self._errors():

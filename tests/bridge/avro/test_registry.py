@@ -1,7 +1,7 @@
 """The client of the schema registry, over HTTP: credentials, references, and what each failure means."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from app.bridge.kafka.records import RecordRejected
 from app.bridge.kafka.registered_records import RegisteredDecoder, decoder_of
-from app.bridge.kafka.registry import SchemaRegistry
+from app.bridge.kafka.registry import MAX_REFERENCE_DEPTH, MAX_REFERENCES, SchemaRegistry
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.forms.avro import encoded
 from tests.support.http.stand_in import StandIn, serving
@@ -123,6 +123,61 @@ def test_references_are_read_the_innermost_first(registry: RegistryDouble, clien
     identity = registry.register("row2", row, references=[{"name": "x.Home", "subject": "gone/1", "version": 4}])
     with pytest.raises(RecordRejected, match="gone/1 version 4"):
         client.schema(identity)
+
+
+def test_each_reference_is_asked_for_once_however_many_schemas_use_it(
+    registry: RegistryDouble, client: SchemaRegistry
+) -> None:
+    names = [f"x.R{number}" for number in range(30)]
+    for number, name in enumerate(names):
+        used = names[max(0, number - 2) : number]
+        fields = [{"name": f"f{at}", "type": one} for at, one in enumerate(used)]
+        references = [{"name": one, "subject": one, "version": 1} for one in used]
+        identity = registry.register(name, {"type": "record", "name": name, "fields": fields}, references=references)
+    found = client.schema(identity)
+    assert [json.loads(text)["name"] for text in found.references] == names[:-1]
+    assert len(registry.requests) == len({*registry.requests}) == 30
+
+
+@pytest.mark.parametrize(("subjects", "requests"), [(["a"], 2), (["a", "b"], 3), (["b", "c", "a"], 4)])
+def test_schemas_that_refer_to_themselves_are_rejected(
+    registry: RegistryDouble, client: SchemaRegistry, subjects: list[str], requests: int
+) -> None:
+    for subject, used in zip(subjects, [*subjects[1:], subjects[0]], strict=True):
+        references = [{"name": used, "subject": used, "version": 1}]
+        registry.register(subject, {"type": "record", "name": subject, "fields": []}, references=references)
+    with pytest.raises(RecordRejected, match=f"{subjects[1 % len(subjects)]} version 1 refers to itself"):
+        client.schema(1)
+    assert len(registry.requests) <= requests + 1
+
+
+def test_the_references_of_a_schema_are_limited_in_number_depth_and_bytes(
+    registry: RegistryDouble, client: SchemaRegistry
+) -> None:
+    def schema_using(names: Iterable[str]) -> int:
+        references = [{"name": name, "subject": name, "version": 1} for name in names]
+        return registry.register("using", f'"{len(references)}{references[0]}"', references=references)
+
+    for number in range(MAX_REFERENCES + 1):
+        registry.register(f"s{number}", f'"{number}"')
+    assert len(client.schema(schema_using(f"s{number}" for number in range(MAX_REFERENCES))).references) == 500
+    registry.requests.clear()
+    with pytest.raises(RecordRejected, match="too many references"):
+        client.schema(schema_using(f"s{number}" for number in range(MAX_REFERENCES + 1)))
+    assert len(registry.requests) == MAX_REFERENCES + 1
+
+    for number in range(MAX_REFERENCE_DEPTH + 2):
+        below = [{"name": "x", "subject": f"d{number - 1}", "version": 1}] if number else []
+        registry.register(f"d{number}", f'"d{number}"', references=below)
+    assert client.schema(schema_using([f"d{MAX_REFERENCE_DEPTH - 1}"]))
+    with pytest.raises(RecordRejected, match="too many references"):
+        client.schema(schema_using([f"d{MAX_REFERENCE_DEPTH}"]))
+
+    for number in range(3):
+        registry.register(f"large{number}", f'"{number}{"x" * (6 * 2**20)}"')
+    assert len(client.schema(schema_using(["large0", "large1"])).references) == 2
+    with pytest.raises(TemporarilyUnavailable, match="larger than"):
+        client.schema(schema_using(["large0", "large1", "large2"]))
 
 
 def test_json_schema_has_json_behind_its_id_and_protobuf_is_rejected(
