@@ -2,16 +2,18 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec
 
 import typer
 
 from app.cli.console import ERRORS, say
-from app.cli.exit_status import INTERRUPTED
+from app.cli.exit_status import CANNOT_START, INTERRUPTED
 from app.cli.options import DEFAULT_DATA_DIR
+from app.errors import Misconfigured
 from app.extras import require_extras
 
 DataDir = Annotated[Path, typer.Option(help="Folder for the Postgres data, keys and logs of this gateway.")]
@@ -37,7 +39,24 @@ DatabaseUrl = Annotated[
     ),
 ]
 
+Parameters = ParamSpec("Parameters")
 
+
+def _is_program(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Let a command end with CANNOT_START after Misconfigured, so that a service manager does not start it again."""
+
+    @wraps(command)
+    def run(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
+        try:
+            command(*arguments, **options)
+        except Misconfigured as error:
+            error.exit_status = CANNOT_START
+            raise
+
+    return run
+
+
+@_is_program
 def up(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     host: Host = None,
@@ -86,6 +105,7 @@ def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | 
     run_up(settings, data_dir, landing_zone, ERRORS, environment=os.environ, mirror=mirror)
 
 
+@_is_program
 def api(host: Host = None, port: Port = None, database_url: DatabaseUrl = None) -> None:
     """Run the API alone. Requires the extra `api`, a database and a key.
 
@@ -100,6 +120,7 @@ def api(host: Host = None, port: Port = None, database_url: DatabaseUrl = None) 
     serve(Settings.from_environment())
 
 
+@_is_program
 def drain(
     once: Annotated[bool, typer.Option("--once", help="Publish everything pending, then exit.")] = False,
     landing_zone: LandingZone = None,
@@ -133,6 +154,7 @@ def drain(
     os.execve(command[0], command, environment)
 
 
+@_is_program
 def migrate(
     check: Annotated[
         bool, typer.Option("--check", help="Only report the revisions of the database and of this program.")

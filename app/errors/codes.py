@@ -140,6 +140,7 @@ class Code(StrEnum):
     LANDING_ZONE_CHANGED = "landing_zone_changed"
     LANDING_ZONE_AWAY = "landing_zone_away"
     UNSAFE_SETUP = "unsafe_setup"
+    POOLER_UNUSABLE = "pooler_unusable"
     ALREADY_RUNNING = "already_running"
     DATABASE_NOT_MIGRATED = "database_not_migrated"
     EXTRA_MISSING = "extra_missing"

@@ -86,6 +86,9 @@ class TemporarilyUnavailable(MirrorgateError):
 class Misconfigured(MirrorgateError):
     """A setting, an installation or a machine that the operator has to change."""
 
+    exit_status: int = 1
+    """Exit status of a command that this ends."""
+
 
 class InvariantBroken(MirrorgateError):
     """A state that must not occur. The table concerned stops; the other tables continue."""

@@ -51,7 +51,7 @@ def rejected(folder: Path, given: Mapping[str, str]) -> list[str]:
         text=True,
         timeout=60,
     )
-    assert (ran.returncode, ran.stdout) == (1, "")
+    assert (ran.returncode, ran.stdout) == (78, "")
     assert [*folder.iterdir()] == []
     return ran.stderr.splitlines()
 
@@ -140,7 +140,7 @@ def test_a_part_without_its_packages_names_the_extra(
     monkeypatch.setattr("sys.argv", ["mirrorgate", command])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 1
+    assert ended.value.code == 78
     said = capsys.readouterr().err
     assert said.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
     assert f"mirrorgate[{'api' if command == 'up' else command}]" in said
@@ -181,7 +181,7 @@ def test_a_part_that_cannot_start_says_so_in_two_lines_without_a_traceback(
         patch.setattr("sys.argv", ["mirrorgate", *command])
         with pytest.raises(SystemExit) as ended:
             main()
-    assert ended.value.code == 1
+    assert ended.value.code == 78
     first, second = capsys.readouterr().err.splitlines()
     assert said in first
     assert second.startswith("remedy: ")

@@ -61,6 +61,12 @@ SETUP: Final[Mapping[Code, Entry]] = {
         "mixed up.",
         "Run `mirrorgate doctor` and follow its remedies. `MIRRORGATE_ALLOW_UNSAFE=true` starts anyway.",
     ),
+    Code.POOLER_UNUSABLE: Entry(
+        Kind.MISCONFIGURED,
+        "A connection pooler in front of Postgres mixes the sessions of the gateway, or rejects their settings.",
+        "Set MIRRORGATE_DATABASE_URL to the address of Postgres itself, or let the pooler serve the gateway's database "
+        "in session mode: `pool_mode = session` in pgbouncer.ini.",
+    ),
     Code.ALREADY_RUNNING: Entry(
         Kind.MISCONFIGURED,
         "Another gateway is running on this data directory.",

@@ -21,6 +21,7 @@ from alembic.script import ScriptDirectory
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transaction
 from app.staging.connection.database import open_engine, translated_errors
+from app.staging.connection.pooler import require_own_sessions
 
 log = structlog.get_logger()
 
@@ -76,11 +77,12 @@ def migrate(
 
     All steps are one transaction: a process that dies here leaves the old revision. The transaction waits only briefly
     for a lock, because requests queue behind it. It is tried again for `retry_seconds`, then this raises
-    TemporarilyUnavailable `table_busy`.
+    TemporarilyUnavailable `table_busy`. Raises Misconfigured for a pooler that mixes sessions.
     """
     engine = open_engine(database_url, silence_seconds=_STATEMENT_SECONDS)
     give_up = time.monotonic() + retry_seconds
     try:
+        require_own_sessions(engine)
         while True:
             try:
                 return _migrate(engine, revision)
@@ -95,7 +97,11 @@ def migrate(
 
 
 def require_migrated(engine: sa.Engine) -> None:
-    """Raise Misconfigured `database_not_migrated` unless the database's revision fits this program."""
+    """Raise Misconfigured `database_not_migrated` unless the database's revision fits this program.
+
+    Also raise it for a pooler that mixes sessions (`pooler_unusable`): every program calls this before it works.
+    """
+    require_own_sessions(engine)
     with translated_errors(), engine.connect() as connection:
         found = present_revision(connection)
         if found is None or not fits_this_program(connection, found):

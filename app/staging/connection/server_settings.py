@@ -16,6 +16,7 @@ from app.staging.connection.database import (
     session_settings,
     translated_errors,
 )
+from app.staging.connection.pooler import require_own_sessions, through_pooler
 from app.staging.connection.schema_revision import fits_this_program, present_revision, program_revision
 
 SELECT_SETTINGS = sa.text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)")
@@ -35,9 +36,6 @@ COUNT_FUTURE_BLOCKS = sa.text("""
 
 COUNT_STANDBYS = sa.text("SELECT count(*) FROM pg_stat_replication")
 """Count the connections that replicate the server. Their states are visible to `pg_read_all_stats` only."""
-
-SELECT_BACKEND: Final = "SELECT pg_backend_pid()"
-"""Read the id of the server process that runs the statement."""
 
 LISTEN: Final = sql.SQL("LISTEN {}")
 """Receive the notifications of a channel on this connection."""
@@ -59,7 +57,11 @@ _NOTIFICATION_SECONDS: Final = 0.5
 
 
 def database_facts(engine: sa.Engine) -> DatabaseFacts:
-    """Read the facts over connections like those that stage and publish. Raises TemporarilyUnavailable."""
+    """Read the facts over connections like those that stage and publish.
+
+    Raises TemporarilyUnavailable, and Misconfigured for a pooler that mixes sessions.
+    """
+    require_own_sessions(engine)
     with translated_errors(), engine.connect() as connection:
         names = [*_SERVER_SETTINGS, *session_settings()]
         rows = connection.execute(SELECT_SETTINGS, {"names": names})
@@ -71,7 +73,6 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         revision = present_revision(connection)
         fits = revision is not None and fits_this_program(connection, revision)
         future = connection.execute(COUNT_FUTURE_BLOCKS).scalar_one() if fits else 0
-    heard_itself, through_pooler = _listen(driver_url(engine))
     return DatabaseFacts(
         version=int(settings["server_version_num"]),
         version_text=settings["server_version"],
@@ -81,8 +82,8 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         in_recovery=server.in_recovery,
         read_only=settings["transaction_read_only"],
         session_settings={name: (asked, settings[name]) for name, asked in session_settings().items()},
-        heard_itself=heard_itself,
-        through_pooler=through_pooler,
+        heard_itself=_hears_itself(driver_url(engine)),
+        through_pooler=through_pooler(engine),
         revision=revision,
         wanted_revision=program_revision(),
         revision_fits=fits,
@@ -99,19 +100,16 @@ def present_installation(engine: sa.Engine) -> UUID | None:
         return installation_id(connection) if present_revision(connection) is not None else None
 
 
-def _listen(database_url: str) -> tuple[bool, bool]:
-    """Return whether a notification reaches another connection, and whether a pooler swaps server processes."""
+def _hears_itself(database_url: str) -> bool:
+    """Return True if a notification reaches another connection."""
     channel = f"mirrorgate_probe_{uuid4().hex}"
     try:
         with (
             psycopg.connect(database_url, autocommit=True, connect_timeout=5) as listener,
             psycopg.connect(database_url, autocommit=True, connect_timeout=5) as sender,
         ):
-            server = listener.execute(SELECT_BACKEND).fetchone()
-            through_pooler = server != (listener.info.backend_pid,)
             listener.execute(LISTEN.format(sql.Identifier(channel)))
             sender.execute(NOTIFY, [channel])
-            heard = [*listener.notifies(timeout=_NOTIFICATION_SECONDS, stop_after=1)]
-            return bool(heard), through_pooler
+            return bool([*listener.notifies(timeout=_NOTIFICATION_SECONDS, stop_after=1)])
     except psycopg.Error as error:
         raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres does not answer") from error

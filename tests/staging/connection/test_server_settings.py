@@ -1,13 +1,11 @@
-"""Settings that the server reports, and those that a pooler hides."""
+"""Settings that the server reports."""
 
 import sqlalchemy as sa
 
 from app.domain.preflight.database_findings import DatabaseFacts, judge_database
 from app.domain.preflight.finding import Outcome
-from app.staging.connection.database import open_engine
 from app.staging.connection.server_settings import database_facts
 from tests.support.postgres import sql
-from tests.support.postgres.pooler import pooled
 
 
 def outcomes(facts: DatabaseFacts) -> dict[str, Outcome]:
@@ -22,18 +20,6 @@ def test_a_server_that_may_lose_what_it_acknowledged_is_unsafe(engine: sa.Engine
     assert facts.heard_itself
     assert not facts.through_pooler
     assert abs(facts.clock_behind_seconds) < 5
-
-
-def test_a_pooler_that_drops_notifications_and_options_is_named(database_url: str) -> None:
-    with pooled(database_url) as url:
-        engine = open_engine(url)
-        facts = database_facts(engine)
-        engine.dispose()
-    assert (facts.heard_itself, facts.through_pooler) == (False, True)
-    found = {finding.check: finding for finding in judge_database(facts)}
-    for check in ("postgres_listen", "postgres_session_settings"):
-        assert found[check].outcome is Outcome.WARNING
-        assert "A pooler is in between." in found[check].detail
 
 
 def test_a_database_of_another_revision_is_unsafe_and_the_remedy_says_what_to_run(engine: sa.Engine) -> None:

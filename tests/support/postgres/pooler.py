@@ -1,75 +1,73 @@
-"""A proxy that does to Postgres connections what a connection pooler in transaction mode does.
+"""The real PgBouncer in front of the tests' Postgres."""
 
-It answers with a process number of its own, drops the startup options, and passes no notification on.
-"""
-
+import os
+import shutil
 import socket
-import struct
-import threading
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
+
+from tests.support.http.server import free_port
+from tests.support.postgres.swallowing_proxy import swallowing_proxy
+from tests.support.waiting import wait_until
+
+PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+needs_pgbouncer = pytest.mark.skipif(
+    PGBOUNCER is None, reason="PgBouncer is not installed: apt-get install --no-install-recommends pgbouncer"
+)
+
+IGNORE_OPTIONS = "ignore_startup_parameters = options"
+"""Lets sessions start whose settings the pooler does not pass on."""
 
 
 @contextmanager
-def pooled(database_url: str) -> Iterator[str]:
-    """Yield the URL of a pooler in front of a database that listens on a Unix socket."""
-    url = sa.make_url(database_url)
-    server = Path(str(url.query["host"])) / f".s.PGSQL.{url.query['port']}"
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_accept, args=(listener, server), daemon=True).start()
-        port = listener.getsockname()[1]
-        yield f"postgresql://{url.username}@127.0.0.1:{port}/{url.database}?sslmode=disable&gssencmode=disable"
-        listener.shutdown(socket.SHUT_RDWR)
+def pooled(database_url: str, folder: Path, mode: str, *lines: str) -> Iterator[str]:
+    """Yield the URL of a pooler in front of a database that listens on a Unix socket; `lines` add to its settings."""
+    with (
+        swallowing_proxy(database_url) as forwarder,  # the folder of the socket is closed to the pooler's account
+        _pooler(sa.make_url(forwarder.url), folder, mode, *lines) as url,
+    ):
+        yield url
 
 
-def _accept(listener: socket.socket, server: Path) -> None:
-    with suppress(OSError):
-        while True:
-            client, _ = listener.accept()
-            upstream = socket.socket(socket.AF_UNIX)
-            upstream.connect(str(server))
-            _pass_startup(client, upstream)
-            threading.Thread(target=_pass_bytes, args=(client, upstream), daemon=True).start()
-            threading.Thread(target=_pass_answers, args=(upstream, client), daemon=True).start()
+@contextmanager
+def _pooler(url: sa.URL, folder: Path, mode: str, *lines: str) -> Iterator[str]:
+    port = free_port()
+    settings = [
+        "[databases]",
+        f"{url.database} = host={url.host} port={url.port} user={url.username} dbname={url.database}",
+        "[pgbouncer]",
+        "listen_addr = 127.0.0.1",
+        f"listen_port = {port}",
+        "unix_socket_dir =",
+        "auth_type = any",
+        f"pool_mode = {mode}",
+        *lines,
+    ]
+    assert PGBOUNCER is not None
+    configuration = folder / "pgbouncer.ini"
+    configuration.write_text("\n".join(settings))
+    with (folder / "pgbouncer.log").open("w") as log:
+        account = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
+        with configuration.open() as given:
+            command = [PGBOUNCER, *account, f"/dev/fd/{given.fileno()}"]
+            process = subprocess.Popen(command, stderr=log, pass_fds=[given.fileno()])
+        try:
+            wait_until(lambda: _listens(port) or process.poll() is not None, within=30, what="PgBouncer listens")
+            assert process.poll() is None, (folder / "pgbouncer.log").read_text()
+            yield f"postgresql://{url.username}@127.0.0.1:{port}/{url.database}?sslmode=disable&gssencmode=disable"
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
-def _pass_startup(client: socket.socket, upstream: socket.socket) -> None:
-    """Return the first message without its `options`."""
-    length = struct.unpack("!I", _exactly(client, 4))[0]
-    body = _exactly(client, length - 4)
-    words = body[4:].rstrip(b"\0").split(b"\0")
-    pairs = [pair for pair in zip(words[::2], words[1::2], strict=True) if pair[0] != b"options"]
-    body = body[:4] + b"".join(name + b"\0" + value + b"\0" for name, value in pairs) + b"\0"
-    upstream.sendall(struct.pack("!I", len(body) + 4) + body)
-
-
-def _pass_bytes(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError), source, target:
-        while data := source.recv(65_536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_RDWR)
-
-
-def _pass_answers(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError, EOFError):
-        while True:
-            kind = _exactly(source, 1)
-            length = _exactly(source, 4)
-            body = _exactly(source, struct.unpack("!I", length)[0] - 4)
-            if kind == b"K":
-                body = struct.pack("!I", 4_000_001) + body[4:]
-            if kind != b"A":
-                target.sendall(kind + length + body)
-
-
-def _exactly(source: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = source.recv(count - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            return True
+    except OSError:
+        return False
