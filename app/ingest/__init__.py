@@ -10,7 +10,7 @@ threads to the event loop.
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvDialect
-from app.formats.debezium.reading import DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit, Tombstones
+from app.formats.debezium.reading import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
 from app.formats.foreign_forms import Form, explained
 from app.formats.replicate.forms.layouts import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS, WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
@@ -49,7 +49,6 @@ __all__ = [
     "RowsLayout",
     "RowsOfStream",
     "TableFrom",
-    "TimestampUnit",
     "Tombstones",
     "WrongLayout",
     "arcion_csv",
@@ -59,6 +58,7 @@ __all__ = [
     "give_marker",
     "parse_declaration",
     "parse_names",
+    "parse_units",
     "perform_dry_run",
     "perform_stream_dry_run",
     "read_layout",

@@ -11,13 +11,13 @@ from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
-from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
+from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.debezium.connect_schema import read_schema
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.reading import DebeziumReading, TimestampUnit
+from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.records import Record, decode_debezium, row_schema
 from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
 from app.ingest.columnar.debezium import DebeziumRequest
@@ -25,13 +25,13 @@ from app.ingest.table_cache import TableCache
 from tests.fuzz import debezium_bodies
 
 _ANYONE: Final = Principal("fuzz", frozenset({Right.INGEST}), ("*",))
-_READING: Final = DebeziumReading(timestamps=TimestampUnit.MICROS, unavailable=("/dbz",))
+_READING: Final = DebeziumReading(timestamps=(("*", TimestampUnit.MICROS),), unavailable=("/dbz",))
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {"s.keys": ("a", "b")}
 _OPTIONS: Final = {"s.filled": TableOptions(partial_updates=PartialUpdates.COMPLETE)}
 
 
 class DebeziumReader:
-    """Debezium with `timestamps=micros`, for bodies without a schema."""
+    """Debezium with `timestamps=*:micros`, for bodies without a schema."""
 
     def __init__(self) -> None:
         self.tables = debezium_bodies.KINDS

@@ -4,22 +4,22 @@ from typing import Final
 
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
-from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_options import PartialUpdates, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
 from app.errors import RejectedInput
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.reading import DebeziumReading, DecimalForm, TimestampUnit, Tombstones
+from app.formats.debezium.reading import DebeziumReading, DecimalForm, Tombstones
 from app.formats.debezium.records import DebeziumRecords, Record, decode_debezium
 from app.formats.debezium.table_plan import check_keys, renamed_columns, row_fields, wanted_schema
 from tests.support.samples.schemas import schema_of
 
 READINGS: Final = (
     DebeziumReading(),
-    DebeziumReading(True, ("id",), TimestampUnit.MICROS, DecimalForm.BASE64, Tombstones.DELETE, ("none",)),
-    DebeziumReading(False, (), TimestampUnit.NANOS, tombstones=Tombstones.IGNORE),
+    DebeziumReading(True, ("id",), (("*", TimestampUnit.MICROS),), DecimalForm.BASE64, Tombstones.DELETE, ("none",)),
+    DebeziumReading(False, (), (("at", TimestampUnit.NANOS),), tombstones=Tombstones.IGNORE),
 )
 TYPED: Final = schema_of(
     {"id": "int64", "day": "date", "at": "timestamp", "price": "decimal(38,2)", "raw": "binary", "doc": "json"}, ["id"]

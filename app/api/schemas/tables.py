@@ -21,6 +21,7 @@ from app.domain.model.table_options import (
     Reload,
     RowImages,
     SourceOrder,
+    TimestampUnit,
 )
 
 _REGISTRATIONS: Final[list[Any]] = [
@@ -59,6 +60,9 @@ class ColumnOverrideModel(Model):
 
     encoding: BinaryEncoding | None = None
     """How strings encode the bytes of the column."""
+
+    unit: TimestampUnit | None = None
+    """What integers of the timestamp column count since 1970, in Debezium's events without a schema."""
 
 
 def _no_default(schema: dict[str, Any]) -> None:
@@ -184,8 +188,8 @@ class OptionsModel(Model):
     source_timezone: str = "UTC"
     """The time zone of times without a UTC offset."""
 
-    binary_encoding: BinaryEncoding = BinaryEncoding.HEX
-    """How strings encode bytes."""
+    binary_encoding: BinaryEncoding | None = None
+    """How strings encode bytes; `hex` if it is null. Debezium's texts of bytes need it, or the column's `encoding`."""
 
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
     """Whether an insert that lacks a nullable column lands NULL there or is rejected."""

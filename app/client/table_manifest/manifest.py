@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import EnumType
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.model.names import TableName, check_column_name
@@ -23,7 +23,14 @@ _COLUMN_KEYS: Final = ("name", "type", "nullable")
 _OPTION_TYPES: Final = get_type_hints(TableOptions)
 _AUDIT_COLUMNS: Final = [*AuditColumns.__dataclass_fields__]
 _DECLARED: "Final[Mapping[str, type[DataclassInstance]]]" = {"constants": Constant, "masks": Mask}
-_ENCODINGS: Final = [str(value) for value in _OPTION_TYPES["binary_encoding"]]
+_CHOICES: Final = {
+    name: [*map(str, one)]
+    for types in (_OPTION_TYPES, get_type_hints(ColumnOverride))
+    for name, declared in types.items()
+    for one in get_args(declared) or (declared,)
+    if isinstance(one, EnumType)
+}
+"""The values of each option of a table or column that has a list of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +136,8 @@ def _options(given: dict[str, Any], schema: TableSchema, entry: Entry) -> TableO
 
 def _option(name: str, entry: Entry) -> Any:
     declared = _OPTION_TYPES[name]
-    if isinstance(declared, EnumType):
-        return entry.choice(list(map(str, declared)), Code.BAD_OPTION, f"value of {name}")
+    if name in _CHOICES:
+        return entry.choice(_CHOICES[name], Code.BAD_OPTION, f"value of {name}")
     if name == "columns":
         return {column: _override(override) for column, override in entry.members().items()}
     if name == "audit_columns":
@@ -176,7 +183,8 @@ def _override(entry: Entry) -> dict[str, Any]:
     readers: dict[str, Callable[[Entry], Any]] = {
         "type": lambda value: str(_type(value)),
         "nullable": Entry.truth,
-        "encoding": lambda value: value.choice(_ENCODINGS, Code.BAD_OPTION, "encoding"),
+        "encoding": lambda value: value.choice(_CHOICES["encoding"], Code.BAD_OPTION, "encoding"),
+        "unit": lambda value: value.choice(_CHOICES["unit"], Code.BAD_OPTION, "unit"),
     }
     assert readers.keys() == ColumnOverride.__dataclass_fields__.keys()
     return {name: readers[name](value) for name, value in entry.members(list(readers)).items()}

@@ -23,7 +23,7 @@ from app.domain.model.projection.rejections import bad_option, check_members, na
 from app.domain.model.projection.row_filter import RowFilter, check_filter, check_filter_members
 from app.domain.model.projection.transforms import Constant, Mask, check_transforms
 from app.domain.model.source_name import SourceName
-from app.domain.model.table_schema import Column, ColumnType, TableSchema
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code
 
 
@@ -97,6 +97,14 @@ class BinaryEncoding(StrEnum):
     BASE64 = "base64"
 
 
+class TimestampUnit(StrEnum):
+    """What the integers of a timestamp column count since 1970, in events without a schema."""
+
+    MILLIS = "millis"
+    MICROS = "micros"
+    NANOS = "nanos"
+
+
 class OutOfRange(StrEnum):
     """What happens to a date or timestamp outside the years 1 to 9999: it is rejected, or lands as the nearest."""
 
@@ -111,6 +119,7 @@ class ColumnOverride:
     type: str | None = None
     nullable: bool | None = None
     encoding: BinaryEncoding | None = None
+    unit: TimestampUnit | None = None
 
     def apply(self, column: Column) -> Column:
         """Return the column with this override. Raises RejectedInput `bad_type`."""
@@ -141,7 +150,8 @@ class TableOptions:
     """Extra source names that route here: `name`, `schema.name` or, for Arcion, `catalog.schema.name`."""
     source_timezone: str = "UTC"
     """IANA name of the zone of timestamps that come without an offset."""
-    binary_encoding: BinaryEncoding = BinaryEncoding.HEX
+    binary_encoding: BinaryEncoding | None = None
+    """None where the table does not say it, which means hex to all formats that have one encoding only."""
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
     out_of_range: OutOfRange = OutOfRange.REJECT
     columns: Mapping[str, ColumnOverride] = field(default_factory=dict)
@@ -198,7 +208,15 @@ class TableOptions:
 
     def encoding_of(self, column: str) -> BinaryEncoding:
         """Return the encoding of bytes as text in this column."""
+        return self.declared_encoding(column) or BinaryEncoding.HEX
+
+    def declared_encoding(self, column: str) -> BinaryEncoding | None:
+        """Return the encoding that the options declare for this column, None if they declare none."""
         return self.columns.get(column, _AS_DECLARED).encoding or self.binary_encoding
+
+    def unit_of(self, column: str) -> TimestampUnit | None:
+        """Return what the integers of this column count, None if the options do not declare it."""
+        return self.columns.get(column, _AS_DECLARED).unit
 
     def over(self, present: "TableOptions", given: Collection[str]) -> "TableOptions":
         """Return the present options with the given ones replaced by these."""
@@ -259,6 +277,8 @@ class TableOptions:
             elif self.columns.get(column.name, _AS_DECLARED).apply(column).type != column.type:
                 detail = f"column {column.name!r} is {column.type} and cannot become {self.columns[column.name].type}"
                 raise rejection(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
+            elif self.unit_of(column.name) is not None and column.type.name is not TypeName.TIMESTAMP:
+                raise bad_option(f"column {column.name!r} is no timestamp", "columns", column.name, "unit")
         if not schema.key_columns:
             for name, value in _NEED_KEYS.items():
                 if getattr(self, name) == value:
@@ -298,9 +318,10 @@ class TableOptions:
                 raise bad_option(detail, "audit_columns", "deleted")
         if present.keeps_images and self.keeps_images:
             detail = "cannot change while row images keep source values"
-            for name in ("source_timezone", "binary_encoding"):
-                if getattr(self, name) != getattr(present, name):
-                    raise bad_option(f"{name} {detail}", name)
+            if self.source_timezone != present.source_timezone:
+                raise bad_option(f"source_timezone {detail}", "source_timezone")
+            if self.encoding_of("") != present.encoding_of(""):  # that of every column without its own
+                raise bad_option(f"binary_encoding {detail}", "binary_encoding")
             if self.masks != present.masks:
                 raise bad_option(f"masks {detail}; set row_images=off and partial_updates=reject first", "masks")
             if present.out_of_range is OutOfRange.SATURATE is not self.out_of_range:

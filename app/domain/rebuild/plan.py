@@ -11,7 +11,7 @@ from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.projection.row_filter import RowFilter
 from app.domain.model.table import Table
 from app.domain.model.table_options import ColumnOverride, InsertMarker, TableOptions
-from app.domain.model.table_schema import Column, TableSchema
+from app.domain.model.table_schema import Column, TableSchema, TypeName
 from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
 
@@ -164,8 +164,10 @@ def _override(present: ColumnOverride | None, before: Column, after: Column) -> 
     known = present or ColumnOverride()
     has_type = known.type is not None or after.type != before.type
     has_nullable = known.nullable is not None or after.nullable != before.nullable
-    if known.encoding is None and not has_type and not has_nullable:
-        return None
-    return ColumnOverride(
-        str(after.type) if has_type else None, after.nullable if has_nullable else None, known.encoding
+    changed = replace(
+        known,
+        type=str(after.type) if has_type else None,
+        nullable=after.nullable if has_nullable else None,
+        unit=known.unit if after.type.name is TypeName.TIMESTAMP else None,
     )
+    return None if changed == ColumnOverride() else changed

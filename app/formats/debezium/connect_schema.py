@@ -60,7 +60,11 @@ _BY_MEANING: Final = {
     _JSON: TypeName.JSON,
 }
 _NUMERIC_SOURCE: Final = re.compile(r"(DECIMAL|NUMERIC|NUMBER|DEC|FIXED)\b.*", re.IGNORECASE | re.DOTALL)
+_UNSIGNED_SOURCE: Final = re.compile(r"(?:BIGINT|INT8|SERIAL)\b.*\bUNSIGNED|SERIAL\b", re.IGNORECASE | re.DOTALL)
 _SOURCE_COLUMN: Final = "__debezium.source.column."
+MAX_SCALE: Final = 1_000
+"""The largest scale of a numeric of Postgres, whose connector reads eleven bits of a scale without their sign."""
+_SCALES: Final = 2**11
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MAX_CACHED_BYTES: Final = 2**16
 
@@ -114,6 +118,12 @@ class ConnectField:
         return _number(self.parameters.get("scale", "0"))
 
     @cached_property
+    def is_unsigned(self) -> bool:
+        """True for a `BIGINT UNSIGNED` of MySQL in 64 bits, where a number of 2^63 or more becomes negative."""
+        of_source = self.parameters.get(f"{_SOURCE_COLUMN}type") or ""
+        return self.kind == "int64" and not self.meaning and _UNSIGNED_SOURCE.match(of_source) is not None
+
+    @cached_property
     def _refined(self) -> ColumnType | None:
         """The decimal that the column has at the source, for digits that Debezium writes as a text."""
         if self.meaning not in {"", VARIABLE_DECIMAL} or (self.kind != "string" and not self.meaning):
@@ -126,9 +136,12 @@ class ConnectField:
     @staticmethod
     def _decimal(precision: str, scale: str) -> ColumnType | None:
         digits, behind = _number(precision), _number(scale)
+        if behind > MAX_SCALE:  # Postgres's numeric(8,-2) comes with the scale 2046
+            behind -= _SCALES
         if behind < 0:  # Oracle's NUMBER(5,-2): seven digits, the last two of them zeros
             digits, behind = digits - behind, 0
-        if not (1 <= digits <= MAX_DECIMAL_DIGITS and behind <= digits):
+        digits = max(digits, behind)  # numeric(5,8): five digits behind three zeros
+        if not 1 <= digits <= MAX_DECIMAL_DIGITS:
             return None
         return ColumnType(TypeName.DECIMAL, digits, behind)
 

@@ -136,10 +136,10 @@ class RecordReader:
     def _new_readers(self, row: ConnectField | None) -> Mapping[str, ReadValue | None]:
         options, columns = self.table.options, self._columns
         readers: dict[str, ReadValue | None] = {
-            name: column_reader(column, options.encoding_of(name), self.reading) for name, column in columns.items()
+            name: column_reader(column, options, self.reading) for name, column in columns.items()
         }
         for one in row.fields if row is not None else ():
-            readers[one.name] = field_reader(one, columns.get(one.name), options.encoding_of(one.name), self.reading)
+            readers[one.name] = field_reader(one, columns.get(one.name), options, self.reading)
         return readers
 
     def _source_columns(self, record: Record) -> frozenset[str] | None:

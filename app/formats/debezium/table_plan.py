@@ -148,7 +148,7 @@ def _column(
         if override is None or override.type is None:
             detail = (
                 f"column {field.name!r} is a decimal with a precision or scale that no column type has; PUT the table "
-                "first, with the column's type in its option `columns`"
+                "first, with its key columns alone and the type of this column in its option `columns`"
             )
             raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, detail)
         column_type = ColumnType.parse(override.type)

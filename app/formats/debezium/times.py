@@ -9,36 +9,38 @@ Invariant: no number passes through float, and no digit of a second is dropped.
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
 from typing import Any, Final
 
+from app.domain.model.calendar_text import (
+    INFINITY,
+    MINUS_INFINITY,
+    date_text,
+    fraction_text,
+    timestamp_text,
+    year_text,
+)
+
 PER_SECOND: Final = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
-_DIGITS: Final = {1_000: 3, 1_000_000: 6, 1_000_000_000: 9}
-_EPOCH: Final = datetime(1970, 1, 1)
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _NANOSECONDS: Final = re.compile(r"(\.\d{6})\d+", re.ASCII)
-_BEYOND: Final = "infinity"
-"""For times outside the years 1 to 9999, such as Postgres's infinity: the table's option `out_of_range` decides."""
+_MOST_DAYS: Final = 2**31
+"""Days are integers of 32 bits; a larger number counts something else, such as milliseconds."""
+_INFINITE_DATE: Final = re.compile(r"-5877611-06-21|(\+292269055-12-0[1-3]|-5877611-06-22)")
+"""Postgres's `infinity`, or else `-infinity`, as `time.precision.mode=isostring` writes dates: overflown, as in
+`calendar_text`. A snapshot's `infinity` is beyond the year 9999 by itself."""
 
 
 def day_text(days: Any) -> str:
     """Return the date that is this many days after 1970-01-01. Raises ValueError for another value."""
     _check_integer(days, "days since 1970")
-    try:
-        return date.fromordinal(_EPOCH_ORDINAL + days).isoformat()
-    except (ValueError, OverflowError):
-        return _BEYOND if days > 0 else f"-{_BEYOND}"
+    if not -_MOST_DAYS <= days < _MOST_DAYS:
+        raise ValueError("is not a number of days since 1970: it has more than 32 bits")
+    return date_text(days)
 
 
-def timestamp_text(count: Any, per_second: int) -> str:
+def moment_text(count: Any, per_second: int) -> str:
     """Return the timestamp that is this many parts of a second after 1970. Raises ValueError for another value."""
     _check_integer(count, f"a number of 1/{per_second} seconds since 1970")
-    seconds, part = divmod(count, per_second)
-    try:
-        moment = _EPOCH + timedelta(seconds=seconds)
-    except OverflowError:
-        return _BEYOND if count > 0 else f"-{_BEYOND}"
-    return moment.isoformat(" ") + _fraction(part, per_second)
+    return timestamp_text(count, per_second)
 
 
 def time_text(count: Any, per_second: int) -> str:
@@ -47,7 +49,7 @@ def time_text(count: Any, per_second: int) -> str:
     seconds, part = divmod(abs(count), per_second)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
-    return f"{'-' if count < 0 else ''}{hour:02}:{minute:02}:{second:02}{_fraction(part, per_second)}"
+    return f"{'-' if count < 0 else ''}{hour:02}:{minute:02}:{second:02}{fraction_text(part, per_second)}"
 
 
 def structured_text(value: Any) -> str:
@@ -58,11 +60,11 @@ def structured_text(value: Any) -> str:
     if not isinstance(value, dict):
         raise ValueError("is not an object of years, hours and so on")
     if special := value.get("specialValue"):
-        return f"-{_BEYOND}" if special == "NEGATIVE_INFINITY" else _BEYOND
+        return MINUS_INFINITY if special == "NEGATIVE_INFINITY" else INFINITY
     year, month, day = (_part(value, name) for name in ("year", "month", "day"))
     hour, minute, second = (_part(value, name) for name in ("hour", "minute", "second"))
     nanos, offset = _part(value, "nanos") or 0, _part(value, "offsetSeconds")
-    date_part = None if year is None else f"{year:04}-{month or 0:02}-{day or 0:02}"
+    date_part = None if year is None else f"{year_text(year)}-{month or 0:02}-{day or 0:02}"
     if hour is None:
         return date_part or ""
     digits = f"{nanos:09}" if nanos % 1_000 else f"{nanos // 1_000:06}"
@@ -76,10 +78,17 @@ def without_nanoseconds(text: Any) -> Any:
 
 
 def iso_text(text: Any) -> str:
-    """Return an ISO date or timestamp without its final `Z`: Debezium appends it to values that have no zone."""
+    """Return an ISO date, time or timestamp without its final `Z`: Debezium appends it to values that have no zone."""
     if not isinstance(text, str):
         raise ValueError("is not a text")
     return text.removesuffix("Z")
+
+
+def iso_date_text(text: Any) -> str:
+    """Return an ISO date without its final `Z`, and Postgres's `infinity` for what Debezium makes of it."""
+    day = iso_text(text)
+    infinite = _INFINITE_DATE.fullmatch(day)
+    return day if infinite is None else MINUS_INFINITY if infinite[1] else INFINITY
 
 
 def _part(value: Mapping[str, Any], name: str) -> int | None:
@@ -92,12 +101,9 @@ def _part(value: Mapping[str, Any], name: str) -> int | None:
 def _offset_text(seconds: int | None) -> str:
     if seconds is None:
         return ""
-    hours, minutes = divmod(abs(seconds) // 60, 60)
-    return f"{'-' if seconds < 0 else '+'}{hours:02}:{minutes:02}"
-
-
-def _fraction(part: int, per_second: int) -> str:
-    return f".{part:0{_DIGITS[per_second]}}" if part else ""
+    minutes, second = divmod(abs(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{'-' if seconds < 0 else '+'}{hour:02}:{minute:02}{f':{second:02}' if second else ''}"
 
 
 def _check_integer(value: Any, what: str) -> None:
@@ -106,7 +112,7 @@ def _check_integer(value: Any, what: str) -> None:
 
 
 def _timestamp_reader(per_second: int) -> Callable[[Any], str]:
-    return lambda value: timestamp_text(value, per_second)
+    return lambda value: moment_text(value, per_second)
 
 
 def _time_reader(per_second: int) -> Callable[[Any], str]:
@@ -132,7 +138,8 @@ READERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "io.debezium.time.StructuredZonedTime": structured_text,
     "io.debezium.time.StructuredTimestamp": structured_text,
     "io.debezium.time.StructuredZonedTimestamp": structured_text,
-    "io.debezium.time.IsoDate": iso_text,
+    "io.debezium.time.IsoDate": iso_date_text,
+    "io.debezium.time.IsoTime": iso_text,
     "io.debezium.time.IsoTimestamp": iso_text,
 }
 """By the semantic type of a Connect field."""

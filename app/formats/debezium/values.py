@@ -13,9 +13,9 @@ from decimal import Context, Decimal
 from typing import Any, Final, TypeAlias
 
 from app.domain.model.change import SourceValue
-from app.domain.model.table_options import BinaryEncoding
+from app.domain.model.table_options import DEFAULT_OPTIONS, BinaryEncoding, TableOptions, TimestampUnit
 from app.domain.model.table_schema import Column, TypeName
-from app.formats.debezium.connect_schema import DECIMAL, VARIABLE_DECIMAL, ConnectField
+from app.formats.debezium.connect_schema import DECIMAL, MAX_SCALE, VARIABLE_DECIMAL, ConnectField
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, DecimalForm, Nanoseconds
 from app.formats.debezium.times import READERS, TIMESTAMP_READERS, day_text, iso_text, without_nanoseconds
 
@@ -32,22 +32,22 @@ _EXACT: Final = Context(prec=3 * MAX_DECIMAL_BYTES, Emax=99_999, Emin=-99_999)
 
 
 class NeedsParameter(ValueError):
-    """A value whose meaning only a parameter of the request can give."""
+    """A value whose meaning only a parameter of the request or an option of the table can give."""
 
 
 def field_reader(
-    field: ConnectField, column: Column | None, encoding: BinaryEncoding, reading: DebeziumReading = PLAIN_READING
+    field: ConnectField, column: Column | None, options: TableOptions, reading: DebeziumReading = PLAIN_READING
 ) -> ReadValue | None:
     """Return the reader of a field's values for a column; None if they are read as they are written.
 
     `column` is None for a column that the table does not have. A column of integers keeps the numbers of dates and
     times.
     """
-    read = _field_reader(field, column, encoding)
+    read = _field_reader(field, column, options)
     return read if column is None else _in_microseconds(read, column, reading)
 
 
-def _field_reader(field: ConnectField, column: Column | None, encoding: BinaryEncoding) -> ReadValue | None:
+def _field_reader(field: ConnectField, column: Column | None, options: TableOptions) -> ReadValue | None:
     is_integer = column is not None and column.type.name in INTEGERS
     read = READERS.get(field.meaning)
     if read is not None:
@@ -56,25 +56,28 @@ def _field_reader(field: ConnectField, column: Column | None, encoding: BinaryEn
         return lambda value: decimal_text(value, field.scale)
     if field.meaning == VARIABLE_DECIMAL:
         return variable_decimal_text
-    if field.kind == "bytes" and column is not None and column.type.name is TypeName.BINARY:
-        return _bytes_reader(encoding)
+    if column is not None and column.type.name is TypeName.BINARY:
+        return _bytes_reader(options.encoding_of(column.name)) if field.kind == "bytes" else _encoded(column, options)
+    if field.is_unsigned:
+        return _unsigned
     if field.kind in _CONTAINERS and _has_meaning(field):
         return lambda value: nested_value(value, field)
     return None
 
 
-def column_reader(column: Column, encoding: BinaryEncoding, reading: DebeziumReading) -> ReadValue | None:
+def column_reader(column: Column, options: TableOptions, reading: DebeziumReading) -> ReadValue | None:
     """Return the reader of a column's values in events without a schema; None if they are read as they are written."""
     name = column.type.name
     if name is TypeName.DATE:
         return lambda value: day_text(value) if isinstance(value, int) else _iso(value)
     if name is TypeName.TIMESTAMP:
-        return _in_microseconds(lambda value: _timestamp(value, reading), column, reading)
+        unit = reading.unit_of(column.name, options)
+        return _in_microseconds(lambda value: _timestamp(value, column.name, unit), column, reading)
     if name is TypeName.DECIMAL or name in INTEGERS:
         scale = column.type.scale if name is TypeName.DECIMAL else 0
         return lambda value: _number(value, scale, reading)
     if name is TypeName.BINARY:
-        return _bytes_reader(encoding)
+        return _encoded(column, options)
     if name in {TypeName.STRING, TypeName.FLOAT32, TypeName.FLOAT64}:
         return lambda value: variable_decimal_text(value) if _is_variable_decimal(value) else value
     return None
@@ -90,7 +93,8 @@ def decimal_text(value: Any, scale: int) -> SourceValue:
     content = _decoded(value, "is not base64 of a decimal")
     if not 1 <= len(content) <= MAX_DECIMAL_BYTES:
         raise ValueError("is not base64 of a decimal")
-    return format(Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale, _EXACT), "f")
+    text = format(Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale, _EXACT), "f")
+    return text.rstrip("0").removesuffix(".") if scale > MAX_SCALE else text
 
 
 def variable_decimal_text(value: Any) -> SourceValue:
@@ -109,7 +113,7 @@ def nested_value(value: Any, field: ConnectField) -> Any:
         return None
     if field.kind in _CONTAINERS and field.meaning not in _OF_STRUCTS:
         return _parts(value, field)
-    read = field_reader(field, None, BinaryEncoding.BASE64)
+    read = field_reader(field, None, DEFAULT_OPTIONS)
     read_value = value if read is None else read(value)
     if field.meaning in {DECIMAL, VARIABLE_DECIMAL} and isinstance(read_value, str):
         return Decimal(read_value)
@@ -158,13 +162,38 @@ def _iso(value: Any) -> Any:
     return iso_text(value) if isinstance(value, str) and value[-1:] == "Z" and "T" not in value else value
 
 
-def _timestamp(value: Any, reading: DebeziumReading) -> Any:
+def _timestamp(value: Any, column: str, unit: TimestampUnit | None) -> Any:
     if isinstance(value, bool) or not isinstance(value, int):
         return value
-    if reading.timestamps is None:
-        detail = "is a number, and the event has no schema that says of what; give timestamps=millis, micros or nanos"
-        raise NeedsParameter(detail)
-    return TIMESTAMP_READERS[reading.timestamps](value)
+    if unit is None:
+        raise NeedsParameter(
+            f"is a number, and nothing says what it counts: give timestamps={column}:millis, micros or nanos, or the "
+            "column's option `unit`; or set time.precision.mode=isostring at the connector, or microseconds and give "
+            "timestamps=*:micros"
+        )
+    return TIMESTAMP_READERS[unit](value)
+
+
+def _encoded(column: Column, options: TableOptions) -> ReadValue | None:
+    """Return the reader of texts of bytes in the encoding of the column, which only the options can say.
+
+    Debezium writes base64 or hexadecimal digits, and many a text is both.
+    """
+    return None if options.declared_encoding(column.name) is not None else _unknown_encoding
+
+
+def _unknown_encoding(_: Any) -> SourceValue:
+    raise NeedsParameter(
+        "is a text of bytes, and nothing says how it is encoded: set the table's option `binary_encoding` to base64, "
+        "or to hex for binary.handling.mode=hex"
+    )
+
+
+def _unsigned(value: Any) -> SourceValue:
+    if isinstance(value, int) and value < 0:
+        detail = "is negative, and the source's type is BIGINT UNSIGNED: set bigint.unsigned.handling.mode=precise"
+        raise ValueError(f"{detail} at the connector")
+    return value  # type: ignore[no-any-return]  # a JSON value, which the column reads or rejects
 
 
 def _number(value: Any, scale: int, reading: DebeziumReading) -> Any:

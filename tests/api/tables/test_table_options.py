@@ -112,7 +112,7 @@ def test_every_option_is_shown_as_it_was_given(gateway: Gateway) -> None:
         "columns": {"blob": {"encoding": "hex"}, "n": {"type": "decimal(9,2)", "nullable": True, "encoding": None}},
     }
     shown = put(gateway, **given).json()["options"]
-    part = {"type": None, "nullable": None, "encoding": None}
+    part = {"type": None, "nullable": None, "encoding": None, "unit": None}
     columns = {"blob": part | {"encoding": "hex"}, "n": part | {"type": "decimal(9,2)", "nullable": True}}
     assert shown == shown_defaults() | {"seed_file": True} | given | {"columns": columns}
     assert shown == gateway.status("t")["options"] == gateway.get("/v1/tables").json()["tables"][0]["options"]

@@ -20,6 +20,13 @@ DECIMAL_OF_CONNECT = {
     "connect.parameters": {"scale": "1"},
 }
 
+MASKED = {
+    "type": "record",
+    "name": "r",
+    "fields": [{"name": "columnMask", "type": ["null", "bytes"]}, {"name": "v", "type": "bytes"}],
+}
+"""A message of Replicate, whose masks are bytes too."""
+
 
 def as_json(written_as: Any, value: Any, style: Style = Style.TEXT, *, declared: Any = None) -> Any:
     """Return what a value becomes that was written with one schema; `declared` is what the registry says of it."""
@@ -32,18 +39,19 @@ def as_json(written_as: Any, value: Any, style: Style = Style.TEXT, *, declared:
     [
         ({"type": "int", "logicalType": "date"}, 19_000, "2022-01-08", 19_000),
         ({"type": "int", "connect.name": "io.debezium.time.Date"}, -719_162, "0001-01-01", -719_162),
-        ({"type": "int", "logicalType": "date"}, 2**31 - 1, "2147483647", 2**31 - 1),
+        ({"type": "int", "logicalType": "date"}, 2**31 - 1, "+5881580-07-11", 2**31 - 1),
+        ({"type": "int", "logicalType": "date"}, -2_147_472_692, "infinity", -2_147_472_692),
         ({"type": "int", "logicalType": "time-millis"}, 45_296_001, "12:34:56.001000", 45_296_001),
         ({"type": "long", "logicalType": "time-micros"}, 86_400_000_000, "86400000000", 86_400_000_000),
         ({"type": "long", "connect.name": "io.debezium.time.NanoTime"}, 1, "00:00:00.000000001", 1),
         ({"type": "long", "logicalType": "timestamp-millis"}, -1, "1969-12-31T23:59:59.999000Z", -1),
-        ({"type": "long", "logicalType": "timestamp-micros"}, 2**62, str(2**62), 2**62),
+        ({"type": "long", "logicalType": "timestamp-micros"}, 2**62, "+148108-07-06 14:00:27.387904Z", 2**62),
         ({"type": "long", "logicalType": "timestamp-nanos"}, 1, "1970-01-01 00:00:00.000000001Z", 1),
         ({"type": "long", "logicalType": "local-timestamp-micros"}, 1, "1970-01-01T00:00:00.000001", 1),
         ({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, 1, "1970-01-01T00:00:00.000001", 1),
         ({"type": "string", "logicalType": "date"}, "text", "text", "text"),
-        ("bytes", b"\x00\xff", "00ff", "AP8="),
-        ({"type": "fixed", "name": "f", "size": 2}, b"\x00\xff", "00ff", "AP8="),
+        ("bytes", b"\x00\xff", "\\x00ff", "AP8="),
+        ({"type": "fixed", "name": "f", "size": 2}, b"\x00\xff", "\\x00ff", "AP8="),
         (UUID_OF_16_BYTES, bytes(16), str(UUID(int=0)), "A" * 22 + "=="),
         ({"type": "string", "logicalType": "uuid"}, "x", "x", "x"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, b"\xff", "-0.01", "/w=="),
@@ -52,11 +60,17 @@ def as_json(written_as: Any, value: Any, style: Style = Style.TEXT, *, declared:
         ("double", float("nan"), "NaN", "NaN"),
         ("double", float("-inf"), "-Infinity", "-Infinity"),
         ("long", 2**63 - 1, 2**63 - 1, 2**63 - 1),
-        (["null", "bytes"], b"\x01", "01", "AQ=="),
+        (["null", "bytes"], b"\x01", "\\x01", "AQ=="),
         (["null", "bytes"], None, None, None),
-        ({"type": "array", "items": ["null", "bytes"]}, [None, b"\x01"], [None, "01"], [None, "AQ=="]),
-        ({"type": "map", "values": "bytes"}, {"k": b"\x01"}, {"k": "01"}, {"k": "AQ=="}),
-        (["null", "string", "bytes", "long"], b"\x01", "01", "AQ=="),
+        ({"type": "array", "items": ["null", "bytes"]}, [None, b"\x01"], [None, "\\x01"], [None, "AQ=="]),
+        ({"type": "map", "values": "bytes"}, {"k": b"\x01"}, {"k": "\\x01"}, {"k": "AQ=="}),
+        (
+            MASKED,
+            {"columnMask": b"\x0b", "v": b"\x01"},
+            {"columnMask": "0b", "v": "\\x01"},
+            {"columnMask": "Cw==", "v": "AQ=="},
+        ),
+        (["null", "string", "bytes", "long"], b"\x01", "\\x01", "AQ=="),
     ],
 )  # fmt: skip
 def test_a_value_becomes_text_for_rows_and_what_connect_writes_for_debezium(
@@ -97,7 +111,7 @@ def test_a_type_is_found_by_its_name_in_the_schema_and_in_its_references() -> No
     plan = DecodePlan(read_schema(json.dumps(used), [json.dumps({**value, "namespace": "x"})]), Style.TEXT)
     inline = record({"name": "before", "type": ["null", value]}, {"name": "after", "type": "Value"})
     payload = encoded(inline, {"before": {"id": b"\x01"}, "after": {"id": b"\x02"}})[5:]
-    assert json.loads(plan.json(payload)) == {"before": {"id": "01"}, "after": {"id": "02"}}
+    assert json.loads(plan.json(payload)) == {"before": {"id": "\\x01"}, "after": {"id": "\\x02"}}
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
 """Arrow columns become snapshot rows exactly, or are rejected."""
 
 import tracemalloc
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from app.domain.model.table_options import BinaryEncoding, TableOptions
+from app.domain.model.table_options import BinaryEncoding, OutOfRange, TableOptions
 from app.domain.rows.from_arrow.arrow_images import ROWS_AT_ONCE, source_value
 from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
 from app.domain.rows.landing_rows import landing_rows
@@ -23,6 +24,8 @@ from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)", "at": "timestamp", "day": "date"}, ["id"])
 RULES = RowRules(SCHEMA)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
@@ -82,6 +85,35 @@ def test_what_does_not_fit_is_named_by_column_and_row(
     assert [(code, row, column) for code, row, _, column in rejection.places] == [
         (code, row, column) for row, column in places
     ]
+
+
+LAST_MICROSECOND = (datetime.max - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts", "given", "landed"),
+    [
+        ("day", [2**30, -(2**30)], pa.date32(), [date.max, date.min]),
+        ("day", [-2_147_472_692, -2_147_472_691], pa.date32(), [date.max, date.min]),
+        ("day", [2**30 * 86_400_000, None], pa.date64(), [date.max, None]),
+        ("at", [2**62, -(2**62)], pa.timestamp("s", "UTC"), [LAST, FIRST]),
+        ("at", [2**62, -(2**62)], pa.timestamp("ms", "UTC"), [LAST, FIRST]),
+        ("at", [LAST_MICROSECOND, LAST_MICROSECOND + 1], pa.timestamp("us", "UTC"), [LAST, LAST]),
+        ("at", [None, -(2**62)], pa.timestamp("us", "UTC"), [None, FIRST]),
+        (
+            "at",
+            [0, 2**63 - 808],
+            pa.timestamp("ns", "UTC"),
+            [EPOCH, datetime(2262, 4, 11, 23, 47, 16, 854775, tzinfo=UTC)],
+        ),
+    ],
+)
+def test_days_and_moments_beyond_the_calendar_land_as_its_bounds_if_the_table_says_so(
+    name: str, counts: list[int | None], given: pa.DataType, landed: list[Any]
+) -> None:
+    saturating = replace(RULES, options=TableOptions(out_of_range=OutOfRange.SATURATE))
+    array = pa.array(counts, pa.int32() if given == pa.date32() else pa.int64()).view(given)
+    assert snapshot_rows(table(**{name: array}), saturating).batch.column(name).to_pylist() == landed
 
 
 def test_a_wrong_column_is_rejected_before_anything_is_made_of_the_rows() -> None:

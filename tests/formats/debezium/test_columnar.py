@@ -14,7 +14,7 @@ from msgspec import UNSET
 from app.domain.model.change import Operation
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
-from app.domain.model.table_options import BinaryEncoding
+from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, SchemaVersion
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_reading import ValueReading
@@ -248,7 +248,7 @@ def _field(meaning: str, kind: str, **parameters: str) -> ConnectField:
 @given(data=st.data())
 def test_a_column_is_read_as_its_values_are(field: ConnectField, declared: str, data: st.DataObject) -> None:
     column = Column("x", ColumnType.parse(declared), True)
-    read = field_reader(field, column, BinaryEncoding.HEX)
+    read = field_reader(field, column, DEFAULT_OPTIONS)
     assert read is not None
     moments = INSTANTS.map(lambda moment: round(moment.timestamp() * 1_000) * data.draw(st.sampled_from([1, 1_000])))
     value = NUMBERS | moments if field.kind != "bytes" else BASE64
@@ -270,7 +270,7 @@ def test_a_column_is_read_as_its_values_are(field: ConnectField, declared: str, 
 def test_a_decimal_has_as_many_bytes_as_values_alone_may_have(size: int, expected: Any) -> None:
     field = _field("org.apache.kafka.connect.data.Decimal", "bytes", scale="2")
     column = Column("x", ColumnType.parse("decimal(12,2)"), True)
-    read = field_reader(field, column, BinaryEncoding.HEX)
+    read = field_reader(field, column, DEFAULT_OPTIONS)
     assert read is not None
     type_column = typing_of_columns(field, column, read, ValueReading("UTC"))
     assert type_column is not None

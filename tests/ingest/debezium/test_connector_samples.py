@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.formats.debezium.reading import DebeziumReading, DecimalForm, TimestampUnit
+from app.domain.model.table_options import TimestampUnit
+from app.formats.debezium.reading import DebeziumReading, DecimalForm
 from app.ingest import debezium_json
 from tests.project.facts import REPOSITORY
 from tests.support.ingest_harness import IngestHarness
@@ -145,8 +146,8 @@ def test_the_same_history_without_schemas_lands_the_same_where_the_types_agree(
 ) -> None:
     harness.accept(debezium_json(body(connector)))
     before = harness.rows(table)
-    harness.put(table, reload="upsert")
-    reading = DebeziumReading(timestamps=unit, decimals=DecimalForm.BASE64)
+    harness.put(table, reload="upsert", binary_encoding="base64")
+    reading = DebeziumReading(timestamps=(("*", unit),), decimals=DecimalForm.BASE64)
     harness.accept(debezium_json(without_schemas(body(connector)), reading=reading))
     after: list[dict[str, Any]] = harness.rows(table)[len(before) :]
     differing = {

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from app.domain.model.table_options import TimestampUnit
 from app.errors import Code
-from app.formats.debezium.reading import TimestampUnit, Tombstones
+from app.formats.debezium.reading import Tombstones
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import messages, replay, waiting
 from tests.support.rejections import rejected
@@ -30,7 +31,7 @@ def keeping(harness: IngestHarness) -> IngestHarness:
 
 def test_wrong_events_are_kept_as_written_and_the_others_land(keeping: IngestHarness) -> None:
     sent = (created(1, "x"), created(2, 2), created(3, 3, op="x"), created(4, 70_000))
-    result = keeping.debezium(*sent, keep=True, timestamps=TimestampUnit.MILLIS)
+    result = keeping.debezium(*sent, keep=True, timestamps=(("*", TimestampUnit.MILLIS),))
     assert (result.dead_letters, keeping.landed("public.t", "id", "at", "v")) == (3, [[0, 2, AT, 2]])
     assert [json.loads(written) for written in messages(keeping.engine, "public.t")] == [sent[0], sent[2], sent[3]]
     errors = [letter.errors[0]["code"] for letter in waiting(keeping.engine, "public.t")]
@@ -38,7 +39,7 @@ def test_wrong_events_are_kept_as_written_and_the_others_land(keeping: IngestHar
 
 
 def test_a_replay_reads_the_correction_with_the_parameters_of_its_request(keeping: IngestHarness) -> None:
-    keeping.debezium(created(1, "x"), keep=True, timestamps=TimestampUnit.MILLIS)
+    keeping.debezium(created(1, "x"), keep=True, timestamps=(("*", TimestampUnit.MILLIS),))
     [letter] = waiting(keeping.engine, "public.t")
     with rejected() as rejection:
         replay(keeping, letter.letter_id, table="public.t")

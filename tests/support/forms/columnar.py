@@ -9,7 +9,7 @@ from app.domain.model.projection.audit_columns import AuditColumns
 from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
-from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_options import BinaryEncoding, PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_rules import RowRules
@@ -23,7 +23,9 @@ from tests.support.forms.form import NAME, Events, Form, schema
 from tests.support.forms.replicate import SCHEMA_ID, described
 from tests.support.forms.source_histories import SourceTable
 
-_FULL: Final = TableOptions(audit_columns=AuditColumns("operation of it", "time of it", "position of it"))
+_FULL: Final = TableOptions(
+    audit_columns=AuditColumns("operation of it", "time of it", "position of it"), binary_encoding=BinaryEncoding.HEX
+)
 _PARTIAL: Final = replace(_FULL, partial_updates=PartialUpdates.COMPLETE)
 
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 from app.domain.model.change import Change
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.table import Generation, Table, TableId, TableState
-from app.domain.model.table_options import DEFAULT_OPTIONS
+from app.domain.model.table_options import BinaryEncoding, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, TimestampUnit
+from app.formats.debezium.reading import PLAIN_READING, DebeziumReading
 from app.formats.debezium.records import decode_debezium
 from app.formats.debezium.unavailable import DEFAULT_PLACEHOLDER
 from app.ingest.columnar.debezium import DebeziumRequest
@@ -48,7 +48,9 @@ _CAN_BE_OMITTED: Final = frozenset({"string", "json"})
 """Types of which Postgres omits unchanged values that are long."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROS: Final = DebeziumReading(timestamps=TimestampUnit.MICROS)
+OPTIONS: Final = TableOptions(binary_encoding=BinaryEncoding.HEX)
+"""Events without a schema do not tell how their bytes are encoded."""
+_MICROS: Final = DebeziumReading(timestamps=(("*", TimestampUnit.MICROS),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class _Writer:
     """How values and the fields of a table are written."""
 
     fields: Mapping[str, Field]
-    decimals_as_bytes: bool = True
+    has_schema: bool = True
 
     def columns(self, table: SourceTable) -> dict[str, Field]:
         """Return the fields by column; keys are required."""
@@ -76,9 +78,9 @@ class _Writer:
 
     def _value(self, value: Any, kind: str) -> Any:
         if isinstance(value, Decimal):
-            return _connect_decimal(value) if self.decimals_as_bytes else str(value)
+            return _connect_decimal(value) if self.has_schema else str(value)
         if isinstance(value, bytes):
-            return b64encode(value).decode()
+            return b64encode(value).decode() if self.has_schema else value.hex()
         if isinstance(value, datetime):
             is_zoned = self.fields["timestamp"] is _ZONED["timestamp"]
             text = value.isoformat().replace("+00:00", "Z")
@@ -88,7 +90,7 @@ class _Writer:
 
 _CONNECT: Final = _Writer(_FIELDS)
 _WITH_ZONES: Final = _Writer({**_FIELDS, **_ZONED})
-_PLAIN: Final = _Writer(_FIELDS, decimals_as_bytes=False)
+_PLAIN: Final = _Writer(_FIELDS, has_schema=False)
 
 
 def _connect_decimal(value: Decimal) -> str:
@@ -145,7 +147,7 @@ def _form(
 
     def read(table: SourceTable, body: bytes) -> Sequence[Change]:
         place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-        reader = RecordReader(Table(*place, schema(table), DEFAULT_OPTIONS), reading)
+        reader = RecordReader(Table(*place, schema(table), OPTIONS), reading)
         return [reader.change(record) for record in decode_debezium(body, reading).records]
 
     def request(body: bytes) -> DebeziumRequest:

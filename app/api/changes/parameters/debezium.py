@@ -14,7 +14,7 @@ from app.api.changes.parameters.common import (
     query_values,
 )
 from app.api.server.request_parameters import read_parameters
-from app.ingest import DebeziumReading, DecimalForm, Nanoseconds, TimestampUnit, Tombstones, debezium_json
+from app.ingest import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, debezium_json, parse_units
 
 
 class DebeziumParameters(ChangeParameters):
@@ -32,8 +32,13 @@ class DebeziumParameters(ChangeParameters):
         Field(description="The key columns, separated by commas, instead of those in the records' keys."),
     ] = None
     timestamps: Annotated[
-        TimestampUnit | None,
-        Field(description="Events without a schema: what the integers of timestamp columns count since 1970."),
+        str | None,
+        Field(
+            description="Events without a schema: what the integers of timestamp columns count since 1970, as "
+            "`column:unit` pairs separated by commas. The units are `millis`, `micros` and `nanos`; `*` is every "
+            "column that neither this parameter nor the table's option `columns` names.",
+            examples=["created:millis,*:micros"],
+        ),
     ] = None
     decimals: Annotated[
         DecimalForm,
@@ -65,7 +70,7 @@ class DebeziumParameters(ChangeParameters):
         return DebeziumReading(
             self.keyed,
             tuple(filter(None, names_in(self.key_columns, "key_columns"))),
-            self.timestamps,
+            parse_units(names_in(self.timestamps, "timestamps")),
             self.decimals,
             self.tombstones,
             tuple(filter(None, names_in(self.unavailable, "unavailable"))),

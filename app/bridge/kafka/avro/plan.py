@@ -36,6 +36,8 @@ _TYPES: Final[Mapping[str, type]] = {
     "map": dict,
     "array": list,
 }
+_MASKS: Final = frozenset({"columnMask", "changeMask"})
+"""Bytes of a Replicate message that are no value of a column."""
 _UNREADABLE: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError, ValueError, MemoryError)
 """What fastavro raises for bytes that are not of the schema."""
 
@@ -44,7 +46,7 @@ class Style(StrEnum):
     """How values are written."""
 
     TEXT = "text"
-    """As rows, Arcion and Replicate have them: decimals and times as text, bytes as hexadecimal digits."""
+    r"""As rows, Arcion and Replicate have them: decimals and times as text, bytes as hexadecimal digits after `\x`."""
     CONNECT = "connect"
     """As Kafka Connect's JsonConverter writes them: numbers stay numbers, decimals and bytes are base64."""
 
@@ -122,7 +124,7 @@ class _Builder:
             case "union":
                 return self._of_union(node)
             case "record":
-                return _of_record({field.name: self.convert(field.type) for field in node.fields})
+                return _of_record({field.name: self._of_field(field.name, field.type) for field in node.fields})
             case "array":
                 return _of_list(self.convert(node.children[0]))
             case "map":
@@ -130,6 +132,10 @@ class _Builder:
             case "float" | "double":
                 return values.finite
         return self._of_scalar(node) if self._style is Style.TEXT else None
+
+    def _of_field(self, name: str, node: Node) -> Convert | None:
+        convert = self.convert(node)
+        return values.digits if convert is values.hexadecimal and name in _MASKS else convert
 
     def _of_scalar(self, node: Node) -> Convert | None:
         meaning = meaning_of(node)

@@ -1,24 +1,26 @@
 """Functions from decoded Avro values to the JSON that the gateway reads. No value is rounded.
 
-A date, time or timestamp beyond the calendar becomes the digits of its number, so that the gateway rejects it by its
-own rule, with table and column.
+A date or timestamp beyond the years 1 to 9999 becomes a text of ISO 8601, which the gateway rejects or saturates as the
+table's options say. A time beyond a day becomes the digits of its number.
 """
 
 import math
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-Convert = Callable[[Any], Any]
+from app.domain.model.calendar_text import INFINITY, MINUS_INFINITY, date_text, timestamp_text
 
-_EPOCH: Final = datetime(1970, 1, 1)
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_LAST_DAY: Final = date.max.toordinal()
+Convert = Callable[[Any], Any]
 
 
 def hexadecimal(value: bytes) -> str:
-    """Return the digits that a `binary` column and a mask of Replicate take."""
+    r"""Return the digits after `\x`, which a `binary` column takes whatever its encoding is."""
+    return f"\\x{value.hex()}"
+
+
+def digits(value: bytes) -> str:
+    """Return the digits that a mask of Replicate has."""
     return value.hex()
 
 
@@ -47,23 +49,12 @@ def uuid_text(value: bytes) -> str:
     return str(UUID(bytes=value)) if len(value) == 16 else value.hex()
 
 
-def date_text(days: int) -> str:
-    """Return the day that is `days` after 1970-01-01."""
-    ordinal = _EPOCH_DAY + days
-    return date.fromordinal(ordinal).isoformat() if 1 <= ordinal <= _LAST_DAY else str(days)
-
-
 def timestamp_of(per_second: int, zone: str) -> Callable[[int], str]:
     """Return the function from units since 1970 to the timestamp's text, with all its digits and `zone` at its end."""
-    digits = len(str(per_second)) - 1
 
     def text(value: int) -> str:
-        seconds, fraction = divmod(value, per_second)
-        try:
-            moment = _EPOCH + timedelta(seconds=seconds)
-        except OverflowError:
-            return str(value)
-        return f"{moment.isoformat(' ')}.{fraction:0{digits}d}{zone}"
+        moment = timestamp_text(value, per_second)
+        return moment if moment in (INFINITY, MINUS_INFINITY) else f"{moment}{zone}"
 
     return text
 

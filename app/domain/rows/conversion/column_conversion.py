@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.domain.model.calendar_text import INFINITE_DAYS
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
 from app.domain.rows.conversion.value_definitions import INTEGER_BITS, scalar
@@ -27,6 +28,9 @@ _FIRST_TIMESTAMP: Final = datetime.min
 _LAST_TIMESTAMP: Final = datetime.max
 _FIRST_MICROSECOND: Final = (_FIRST_TIMESTAMP - _EPOCH) // _MICROSECOND
 _LAST_MICROSECOND: Final = (_LAST_TIMESTAMP - _EPOCH) // _MICROSECOND
+_MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""In each unit of Arrow."""
+_INFINITE_DAYS: Final = pa.array(sorted(INFINITE_DAYS), pa.int32())
 _LAST_ZONED: Final = datetime(2037, 1, 1)
 """After it, the kernel does not know a zone's rules, only the transitions that the zone's file lists."""
 _OFFSET: Final = "^.{11,}[Z+-]"
@@ -187,6 +191,26 @@ def beyond_calendar(array: pa.TimestampArray | pa.Date32Array) -> pa.BooleanArra
         return pc.or_(pc.less(array, _FIRST_DATE), pc.greater(array, _LAST_DATE))
     moments = pc.cast(array, pa.timestamp("us"))
     return pc.or_(pc.less(moments, _FIRST_TIMESTAMP), pc.greater(moments, _LAST_TIMESTAMP))
+
+
+def outside_calendar(array: pa.TimestampArray | pa.Date32Array | pa.Date64Array) -> tuple[pa.Array, pa.Array]:
+    """Return which dates or timestamps, of any unit, are before the year 1, and which are after the year 9999."""
+    if pa.types.is_date32(array.type):
+        is_late = pc.or_(pc.greater(array, _LAST_DATE), pc.is_in(array.view(pa.int32()), _INFINITE_DAYS))
+        return pc.and_(pc.less(array, _FIRST_DATE), pc.invert(is_late)), is_late
+    unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
+    if unit == "ns":  # 64 bits of them are the years 1677 to 2262
+        none = pa.array([False] * len(array))
+        return none, none
+    counts, divisor = array.view(pa.int64()), _MICROSECONDS[unit]
+    return pc.less(counts, _FIRST_MICROSECOND // divisor), pc.greater(counts, _LAST_MICROSECOND // divisor)
+
+
+def calendar_of(of_type: pa.DataType) -> tuple[date, date]:
+    """Return the first and last date or timestamp that a column can have."""
+    if pa.types.is_date(of_type):
+        return _FIRST_DATE, _LAST_DATE
+    return _FIRST_TIMESTAMP, _LAST_TIMESTAMP
 
 
 def _is_beyond(array: pa.TimestampArray) -> bool:

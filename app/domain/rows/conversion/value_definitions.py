@@ -22,16 +22,26 @@ from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeNa
 from app.domain.model.written_number import as_json
 from app.domain.rows.conversion.value_reading import PLAIN, ValueReading
 
+_BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+_HEX_PREFIX: Final = "\\x"
+"""What Postgres writes before hexadecimal digits. Base64 has no backslash, so it says what follows it."""
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]00(?::00(?::00(?:\.0+)?)?)?)?", re.ASCII)
-_SENTINEL: Final = re.compile(
-    r"(?P<last>\+?infinity|\d{5,6}-\d\d-\d\d\b.*)|-infinity|-\d+-\d\d-\d\d\b.*|0000-\d\d-\d\d\b.*",
-    re.ASCII | re.IGNORECASE,
+_DATE: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T]00(?::00(?::00(?:\.0+)?)?)?(?: ?(?:Z|[+-]00(?::?00)?))?)?", re.ASCII
 )
-"""What databases write for times outside the years 1 to 9999, and MySQL for no time at all."""
+"""A date; midnight after it, in UTC or without a zone, says nothing more."""
+_ZONE: Final = r"Z|[+-]\d\d(?::?\d\d(?::?\d\d)?)?"
+_DAY: Final = r"-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_TIME: Final = rf"(?:[ T]\d\d(?::\d\d(?::\d\d(?:\.\d+)?)?)?)?(?: ?(?:{_ZONE}))?"
+_SENTINEL: Final = re.compile(
+    rf"(?P<last>\+?(?i:infinity)|\+?0*[1-9]\d{{4,}}{_DAY}{_TIME})|"
+    rf"-(?i:infinity)|-\d{{4,}}{_DAY}{_TIME}|\d{{4,}}{_DAY}{_TIME} BC|0000-\d\d-\d\d{_TIME}",
+    re.ASCII,
+)
+"""What databases and ISO 8601 write for times outside the years 1 to 9999, and MySQL for no time at all."""
 _TIMESTAMP: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(?: ?(Z|[+-]\d\d(?::?\d\d)?))?)?", re.ASCII
+    rf"(\d{{4}}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(?: ?({_ZONE}))?)?", re.ASCII
 )
 _EXACT: Final = Context(prec=MAX_DECIMAL_DIGITS, traps=[Inexact, InvalidOperation], Emax=9999, Emin=-9999)
 _NOT_FINITE: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
@@ -51,8 +61,8 @@ def _boolean(value: SourceValue, _: ColumnType, __: ValueReading) -> bool:
         return value
     if isinstance(value, int) and value in (0, 1):
         return value == 1
-    if isinstance(value, str) and value.lower() in {"true", "1", "false", "0"}:
-        return value.lower() in {"true", "1"}
+    if isinstance(value, str) and (read := _BOOLEANS.get(value.lower())) is not None:
+        return read
     raise ValueError("is not true, false, 1 or 0")
 
 
@@ -164,12 +174,15 @@ def _timestamp(value: SourceValue, _: ColumnType, reading: ValueReading) -> date
 
 
 def _offset(text: str) -> timezone:
-    """Return the offset of `Z`, which has no digits, or of a sign with the digits of hours and minutes."""
-    digits = text[1:].replace(":", "").ljust(4, "0")
-    hours, minutes = int(digits[:2]), int(digits[2:])
-    if hours > 23 or minutes > 59:
+    """Return the offset of `Z`, which has no digits, or of a sign with the digits of hours, minutes and seconds.
+
+    Local times of the 19th century have offsets with seconds, such as +00:53:28 in Berlin before 1893.
+    """
+    digits = text[1:].replace(":", "").ljust(6, "0")
+    hours, minutes, seconds = int(digits[:2]), int(digits[2:4]), int(digits[4:])
+    if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError("has an offset that is not between -23:59 and +23:59")
-    offset = timedelta(hours=hours, minutes=minutes)
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     return timezone(-offset if text[0] == "-" else offset)
 
 
@@ -197,6 +210,8 @@ def _binary(value: SourceValue, _: ColumnType, reading: ValueReading) -> bytes:
     is_hex = reading.binary is BinaryEncoding.HEX
     try:
         if isinstance(value, str):
+            if value.startswith(_HEX_PREFIX):
+                return binascii.unhexlify(value.removeprefix(_HEX_PREFIX))
             return binascii.unhexlify(value) if is_hex else binascii.a2b_base64(value.encode(), strict_mode=True)
     except (binascii.Error, ValueError):
         pass

@@ -142,7 +142,8 @@ def _typed(
         if kept is not None and not is_key:
             array = array.take(kept)  # a delete has the key only, whatever else its row gives
         try:
-            arrays.append(_required(typed_array(array, column, max_bytes), column, None if is_key else deletes, is_key))
+            typed = typed_array(array, column, rules.options, max_bytes)
+            arrays.append(_required(typed, column, None if is_key else deletes, is_key))
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:

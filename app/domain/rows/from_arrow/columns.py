@@ -6,8 +6,17 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, TableSchema, TypeName
-from app.domain.rows.conversion.column_conversion import BadValues, beyond_calendar, convert, hold_any
+from app.domain.rows.conversion.column_conversion import (
+    BadValues,
+    beyond_calendar,
+    calendar_of,
+    convert,
+    hold_any,
+    outside_calendar,
+)
+from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
@@ -49,11 +58,14 @@ def other_kind(given: pa.DataType, column: Column) -> Problem | None:
     return column_problem(Code.SCHEMA_MISMATCH, detail, column)
 
 
-def typed_array(given: pa.Array, column: Column, max_bytes: int) -> pa.Array:
+def typed_array(given: pa.Array, column: Column, options: TableOptions, max_bytes: int) -> pa.Array:
     """Return the values in the table's type. Raises RejectedInput `bad_value` or `value_too_large`."""
     if pa.types.is_null(given.type):
         return pa.nulls(len(given), column.type.arrow)
-    array = _typed(given, column)
+    if reading_of(column.name, options).saturates and column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
+        array = _saturated(given, column)
+    else:
+        array = _typed(given, column)
     _check_lengths(array, column, max_bytes)
     return array
 
@@ -93,6 +105,14 @@ def _check_lengths(array: pa.Array, column: Column, max_bytes: int) -> None:
             raise rejected_rows(Code.VALUE_TOO_LARGE, f"longer than {max_bytes} bytes", column, too_long)
 
 
+def _saturated(given: pa.Array, column: Column) -> pa.Array:
+    """Return dates or timestamps in the table's type, those outside the years 1 to 9999 as the first or last one."""
+    is_early, is_late = outside_calendar(given)
+    array = _typed(pc.if_else(pc.or_(is_early, is_late), None, given), column)
+    first, last = (pa.scalar(one, column.type.arrow) for one in calendar_of(column.type.arrow))
+    return pc.if_else(is_early, first, pc.if_else(is_late, last, array))
+
+
 def _typed(given: pa.Array, column: Column) -> pa.Array:
     wanted = column.type.arrow
     try:
@@ -107,7 +127,8 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
     if column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
         beyond = beyond_calendar(array)
         if pc.any(beyond).as_py():
-            raise rejected_rows(Code.BAD_VALUE, "value is outside the years 1 to 9999", column, beyond)
+            detail = "value is outside the years 1 to 9999; see the option out_of_range"
+            raise rejected_rows(Code.BAD_VALUE, detail, column, beyond)
     elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
         raise _rejected(Code.BAD_VALUE, "a text has the character U+0000", column)
     if column.type.name is TypeName.JSON:

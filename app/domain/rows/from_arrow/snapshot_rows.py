@@ -97,7 +97,7 @@ def _marker(rules: RowRules) -> RowMarker:
 def _array(given: pa.Table, column: Column, rules: RowRules, max_bytes: int) -> pa.Array:
     if column.name not in given.schema.names:
         return pa.nulls(given.num_rows, column.type.arrow)
-    array = typed_array(one_array(given.column(column.name)), column, max_bytes)
+    array = typed_array(one_array(given.column(column.name)), column, rules.options, max_bytes)
     is_key = column.name in rules.schema.key_set
     if (is_key or not column.nullable) and array.null_count:
         code = Code.NULL_KEY if is_key else Code.NULL_VALUE

@@ -101,8 +101,8 @@ class EventReader:
         self._readers: dict[int, ReadColumn] = {}
         self._typed_by: dict[int, TypeColumn] = {}
         for at, column in enumerate(columns):
-            field, encoding = fields.get(column.name), options.encoding_of(column.name)
-            read = field_reader(field, column, encoding, reading) if field else column_reader(column, encoding, reading)
+            field = fields.get(column.name)
+            read = field_reader(field, column, options, reading) if field else column_reader(column, options, reading)
             if read is None:
                 continue
             typing = typing_of_columns(field, column, read, reading_of(column.name, options))

@@ -38,6 +38,8 @@ _DAYS: Final = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.dat
 _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
 """Of the years 1 to 9999."""
+_INFINITE: Final = (-(2**63), 2**63 - 1)
+"""What nanoseconds are for a time that they do not reach."""
 _MAX_DIGITS: Final = 19
 """Of an integer of 64 bits."""
 _MAX_SCALE: Final = 6
@@ -128,6 +130,8 @@ def _timestamps(values: Sequence[Any], unit: str, per_second: int, read: ReadVal
     bounds = pc.min_max(numbers).as_py()
     low, high = bounds["min"], bounds["max"]
     if low is None or low < _FIRST_SECOND * per_second or high >= (_LAST_SECOND + 1) * per_second:
+        return _each(values, read)
+    if low in _INFINITE or high in _INFINITE:
         return _each(values, read)
     texts: list[str | None] = pc.cast(pc.cast(numbers, pa.timestamp(unit)), pa.string()).to_pylist()
     whole = "." + "0" * (len(str(per_second)) - 1)

@@ -96,7 +96,7 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
         ("2024-02-29 01:02", datetime(2024, 2, 29, 1, 2, tzinfo=UTC)),
     ],
     "string": [("", ""), ("null", "null"), ("é\U0001f600", "é\U0001f600"), (True, "true"), (7, "7")],
-    "binary": [("", b""), ("00ff", b"\x00\xff"), ("DeadBeef", b"\xde\xad\xbe\xef")],
+    "binary": [("", b""), ("00ff", b"\x00\xff"), ("DeadBeef", b"\xde\xad\xbe\xef"), ("\\x00Ff", b"\x00\xff")],
     "json": [
         ('{"a": [1, 2.50]}', '{"a": [1, 2.50]}'),
         ("null", "null"),
@@ -108,7 +108,7 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
 }
 
 REJECTED: dict[str, list[SourceValue]] = {
-    "boolean": ["", "t", "yes", "on", "2", " true", "tru", 2, -1, Decimal("1"), {}],
+    "boolean": ["", "tr", "yes", "on", "2", " true", "tru", 2, -1, Decimal("1"), {}],
     "int16": ["32768", "-32769", 2**15, "0x1F", "1_0", "1.5", "", " 1", "1 ", "one", "١٢", True, [], "1e5"],
     "int32": ["2147483648", -(2**31) - 1, "0X1f", "１", "--1", "1e9999", Decimal("0.5")],
     "int64": ["9223372036854775808", 2**63, "-9223372036854775809", "1e19", "0x7FFFFFFFFFFFFFFF", "1.0000001", "NaN"],
@@ -154,7 +154,7 @@ REJECTED: dict[str, list[SourceValue]] = {
         1704067200,
         "",
     ],
-    "binary": ["0", "0x00", "zz", "00 ff", "é0", 0, [], True],
+    "binary": ["0", "\\x0", "\\X00", "0x00", "zz", "00 ff", "é0", 0, [], True],
     "json": ["", "{", "{'a':1}", "NaN", "[1,]", "undefined", "[" * 100_000 + "]" * 100_000],
 }
 

@@ -32,7 +32,10 @@ NUMBERS = st.builds(
 )
 LONG_NUMBERS = st.builds("{}{}.{}".format, st.sampled_from(["", "-"]), *[st.text("0123456789", max_size=45)] * 2)
 DAYS = st.sampled_from(
-    ["2024-02-29", "2023-02-29", "0001-01-01", "9999-12-31", "0000-01-01", "0000-00-00", "2024-2-9", "1969-07-20"]
+    [
+        *("2024-02-29", "2023-02-29", "0001-01-01", "9999-12-31", "0000-01-01", "0000-00-00", "2024-2-9", "1969-07-20"),
+        *("+12000-01-01", "-0044-03-15", "10000-01-01", "5874897-12-31"),
+    ]
 )
 MOMENTS = st.builds(
     "".join,
@@ -43,11 +46,31 @@ MOMENTS = st.builds(
         st.sampled_from(["", ":00", ":59", ":60", "00", ":"]),
         st.sampled_from(["", ":00", ":59", ":60", "00", ":"]),
         st.sampled_from(["", "", ".", ".0", ".123456", ".1234567", ".123456000", ".000000000000"]),
-        st.sampled_from(["", "", "Z", "z", "+01", "-01:30", "+0130", "+24:00", "-23:59", "+01:60", " Z", "+1"]),
+        st.sampled_from(
+            [
+                "",
+                "",
+                "Z",
+                "z",
+                "+01",
+                "-01:30",
+                "+0130",
+                "+24:00",
+                "-23:59",
+                "+01:60",
+                " Z",
+                "+1",
+                "+00:53:28",
+                "-005328",
+                "Z BC",
+            ]
+        ),
     ),
 )
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=6)
-WORDS = st.sampled_from(["", "true", "False", "TRUE", "nan", "NaN", "-inf", "Infinity", "null", "1", "0", "t"])
+WORDS = st.sampled_from(
+    ["", "true", "False", "TRUE", "nan", "NaN", "-inf", "Infinity", "null", "1", "0", "t", "F", "tr"]
+)
 TEXTS: dict[str, st.SearchStrategy[str]] = {
     "boolean": WORDS,
     "int16": NUMBERS | st.integers(-(2**15) - 2, 2**15 + 2).map(str),
@@ -61,7 +84,7 @@ TEXTS: dict[str, st.SearchStrategy[str]] = {
     "date": DAYS | MOMENTS | st.dates().map(str),
     "timestamp": MOMENTS | st.datetimes().map(str) | st.dates().map(str),
     "string": st.nothing(),
-    "binary": st.text("0123456789abcdefABCDEFgx ", max_size=8),
+    "binary": st.text("0123456789abcdefABCDEFgx\\ ", max_size=8),
     "json": st.sampled_from(['{"a":1}', "[1,", "NaN", '"a"', "1.0", "{}x", ""]),
 }
 

@@ -50,6 +50,10 @@ def test_what_is_no_moment_at_all_is_rejected_whatever_the_option_says(declared:
     [
         ("date", "2026-01-05 00:00:00", date(2026, 1, 5)),
         ("date", "2026-01-05T00:00:00.000", date(2026, 1, 5)),
+        ("date", "2026-01-05T00:00:00Z", date(2026, 1, 5)),
+        ("date", "2026-01-05 00:00:00.000000+00:00", date(2026, 1, 5)),
+        ("timestamp", "1890-01-01 12:00:00+00:53:28", datetime(1890, 1, 1, 11, 6, 32, tzinfo=UTC)),
+        ("timestamp", "1890-01-01T12:00:00-005328", datetime(1890, 1, 1, 12, 53, 28, tzinfo=UTC)),
         ("timestamp", "2026-01-05 02:00:00 +02:00", datetime(2026, 1, 5, tzinfo=UTC)),
         ("timestamp", "2026-01-05 00:00:00 Z", datetime(2026, 1, 5, tzinfo=UTC)),
     ],
@@ -58,7 +62,13 @@ def test_forms_that_lose_nothing_are_taken(declared: str, text: str, landed: dat
     assert convert([text, None], ColumnType.parse(declared)).to_pylist() == [landed, None]
 
 
-@pytest.mark.parametrize("text", ["2026-01-05 00:00:01", "2026-01-05 12:00:00", "2026-01-05 00:00:00.1", "2026-01-05 "])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2026-01-05 00:00:01", "2026-01-05 12:00:00", "2026-01-05 00:00:00.1", "2026-01-05 ", "2026-01-05Z"),
+        *("2026-01-05T00:00:00+02:00", "2026-01-05 00:00:00-00:30", "2026-01-05T12:00:00Z"),
+    ],
+)
 def test_a_date_with_a_time_is_rejected(text: str) -> None:
     with pytest.raises(BadValues):
         convert([text], ColumnType.parse("date"))

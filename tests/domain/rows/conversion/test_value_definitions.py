@@ -71,7 +71,8 @@ def test_a_value_that_does_not_fit_is_told_why(declared: str, value: SourceValue
 
 def test_bytes_and_their_reason_depend_on_how_the_column_is_read() -> None:
     assert scalar("AAH/", ColumnType.parse("binary"), BASE64) == b"\x00\x01\xff"
-    for value in ("AA=", "AA==\n", "é", 7):
+    assert scalar("\\xAAFF", ColumnType.parse("binary"), BASE64) == b"\xaa\xff"
+    for value in ("AA=", "AA==\n", "\\xAA=", "é", 7):
         with pytest.raises(ValueError, match=r"^is not base64 text$"):
             scalar(value, ColumnType.parse("binary"), BASE64)
     with pytest.raises(ValueError, match=r"^does not exist: the clocks of source_timezone skip it$"):
@@ -130,6 +131,18 @@ def test_a_value_that_fits_is_kept(declared: str, value: SourceValue, kept: Any)
         ("+Infinity", False),
         ("10000-01-01", False),
         ("294276-12-31 23:59:59.999999+00", False),
+        ("5874897-12-31", False),
+        ("1000000-01-01", False),
+        ("+12000-01-01T00:00:00.000000Z", False),
+        ("+12000-01-01", False),
+        ("+294247-01-10T04:00:25.2Z", False),
+        ("+999999999-12-31T23:59:59.999999999Z", False),
+        ("-0043-03-15T12:00:00.000000Z", True),
+        ("-0044-03-15T00:00:00Z", True),
+        ("-290308-12-21T19:59:27.6Z", True),
+        ("0044-03-15 BC", True),
+        ("0044-03-15 12:00:00+00:53:28 BC", True),
+        ("10000-01-01 BC", True),
     ],
 )
 def test_what_databases_write_beyond_the_calendar_saturates_only_if_the_options_say_so(text: str, first: bool) -> None:
@@ -141,7 +154,13 @@ def test_what_databases_write_beyond_the_calendar_saturates_only_if_the_options_
             scalar(text, declared)
 
 
-@pytest.mark.parametrize("text", ["infinityx", "x-infinity", "0000-00-001", "1000000-01-01", "10000-1-1", "100000101"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("infinityx", "x-infinity", "0000-00-001", "10000-1-1", "100000101", "10000-13-01", "-0044-03-32"),
+        *("+2026-01-05", "10000-01-01 noon", "2026-01-05 BCE", "BC", "+12000-01-01T00:00:00Z+01:00"),
+    ],
+)
 def test_other_texts_never_saturate(text: str) -> None:
     for declared in ("date", "timestamp"):
         with pytest.raises(ValueError, match=r"^is not a"):

@@ -1,0 +1,89 @@
+"""Values of events without a schema, whose meaning only the request or the table can tell: units, and encodings."""
+
+from typing import Any
+
+import pytest
+
+from app.domain.model.table_options import OutOfRange, TimestampUnit
+from app.errors import Code
+from tests.support.ingest_harness import IngestHarness
+from tests.support.rejections import rejected
+from tests.support.samples.debezium import event, with_schema
+from tests.support.samples.schemas import schema_of
+
+MIXED = schema_of({"id": "int32", "t3": "timestamp", "t6": "timestamp"}, ["id"], ["id"])
+ROW = {"id": 1, "t3": 1767268800123, "t6": 1767268800123456}
+MILLIS, MICROS = TimestampUnit.MILLIS, TimestampUnit.MICROS
+
+
+def moments(harness: IngestHarness, name: str = "br.mix") -> list[list[str]]:
+    return [[str(row[column])[:26] for column in ("t3", "t6")] for row in harness.rows(name)]
+
+
+@pytest.mark.parametrize(
+    ("of_table", "of_request"),
+    [
+        ({}, (("t3", MILLIS), ("*", MICROS))),
+        ({}, (("t3", MILLIS), ("t6", MICROS))),
+        ({"t3": {"unit": "millis"}}, (("*", MICROS),)),
+        ({"t3": {"unit": "millis"}, "t6": {"unit": "micros"}}, ()),
+        ({"t3": {"unit": "nanos"}, "t6": {"unit": "micros"}}, (("t3", MILLIS),)),
+    ],
+)
+def test_milliseconds_and_microseconds_of_one_row_land_as_what_they_are(
+    harness: IngestHarness, of_table: dict[str, Any], of_request: tuple[tuple[str, TimestampUnit], ...]
+) -> None:
+    harness.put("br.mix", MIXED, columns=of_table)
+    harness.debezium(event("c", "br.mix", after=ROW), timestamps=of_request)
+    assert moments(harness) == [["2026-01-01 12:00:00.123000", "2026-01-01 12:00:00.123456"]]
+
+
+@pytest.mark.parametrize("of_request", [(), (("t3", MILLIS),)])
+def test_a_time_of_an_unknown_unit_is_rejected_and_nothing_of_its_request_is_staged(
+    harness: IngestHarness, of_request: tuple[tuple[str, TimestampUnit], ...]
+) -> None:
+    harness.put("br.mix", MIXED)
+    with rejected() as rejection:
+        harness.debezium(event("c", "br.mix", after={"id": 2}), event("c", "br.mix", after=ROW), timestamps=of_request)
+    code, index, pointer, column = rejection.places[-1]
+    assert (code, index, pointer, column) == (Code.BAD_REQUEST, 1, "/after/t6", "t6")
+    for remedy in ("timestamps=t6:millis", "`unit`", "time.precision.mode=isostring", "microseconds"):
+        assert remedy in rejection.text
+    assert harness.rows("br.mix") == []
+
+
+def test_a_unit_is_for_timestamps_alone(harness: IngestHarness) -> None:
+    with rejected() as rejection:
+        harness.put("br.mix", MIXED, columns={"id": {"unit": "millis"}})
+    assert [(code, pointer) for code, _, pointer, _ in rejection.places] == [
+        (Code.BAD_OPTION, "/options/columns/id/unit")
+    ]
+
+
+def test_dates_of_infinity_land_at_the_end_that_they_mean(harness: IngestHarness) -> None:
+    of_date = {"type": "int32", "name": "io.debezium.time.Date"}
+    harness.put("s.t", schema_of({"id": "int32", "d": "date"}, ["id"], ["id"]), out_of_range=OutOfRange.SATURATE)
+    for days in (-2_147_472_692, -2_147_472_691, -622_191_234, 3_663_382):
+        message = event("c", "s.t", after={"id": 1, "d": days})
+        harness.debezium(with_schema(message, {"id": "int32", "d": of_date}))
+        harness.debezium(message)
+    assert [str(row["d"]) for row in harness.rows("s.t")[::2]] == [
+        *("9999-12-31", "0001-01-01", "9999-12-31", "9999-12-31"),
+    ]
+    assert harness.rows("s.t")[::2] == harness.rows("s.t")[1::2]
+
+
+@pytest.mark.parametrize(("options", "landed"), [({"binary_encoding": "hex"}, b"\xde\xad\xbe\xef"), ({}, None)])
+def test_bytes_as_text_are_read_as_the_table_says_or_rejected(
+    harness: IngestHarness, options: dict[str, Any], landed: bytes | None
+) -> None:
+    harness.put("br.bin", schema_of({"id": "int32", "v": "binary"}, ["id"], ["id"]), **options)
+    message = event("c", "br.bin", after={"id": 1, "v": "deadbeef"})
+    for one in (message, with_schema(message, {"id": "int32", "v": "string"})):
+        if landed is None:
+            with rejected() as rejection:
+                harness.debezium(one)
+            assert "binary_encoding" in rejection.text
+        else:
+            harness.debezium(one)
+    assert [row["v"] for row in harness.rows("br.bin")] == [landed] * (2 if landed else 0)
