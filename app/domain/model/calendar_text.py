@@ -17,7 +17,7 @@ INFINITE_DAYS: Final = frozenset({-2_147_472_692, -622_191_235, -622_191_234, -6
 
 _MINUS_INFINITE_DAYS: Final = frozenset({-2_147_472_691, -625_821_273, -625_821_272, -625_821_271})
 _INFINITE_MICROSECONDS: Final = {9_223_372_036_825_200_000: INFINITY, -9_223_372_036_832_400_000: MINUS_INFINITY}
-_LARGEST: Final = {2**63 - 1: INFINITY, -(2**63): MINUS_INFINITY}
+_OVERFLOWN: Final = {2**63 - 1: INFINITY, -(2**63): MINUS_INFINITY}
 """What an integer of 64 bits is where the timestamp does not fit it."""
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -35,7 +35,7 @@ def date_text(days: int) -> str:
 
 def timestamp_text(count: int, per_second: int) -> str:
     """Return the timestamp that is this many parts of a second after 1970, or `infinity` or `-infinity`."""
-    infinity = _LARGEST.get(count) or _INFINITE_MICROSECONDS.get(count * (1_000_000 // per_second or 1))
+    infinity = _OVERFLOWN.get(count) or _INFINITE_MICROSECONDS.get(count * (1_000_000 // per_second or 1))
     if infinity is not None:
         return infinity
     seconds, part = divmod(count, per_second)

@@ -22,7 +22,7 @@ from app.domain.model.calendar_text import (
 
 PER_SECOND: Final = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 _NANOSECONDS: Final = re.compile(r"(\.\d{6})\d+", re.ASCII)
-_MOST_DAYS: Final = 2**31
+_MAX_DAYS: Final = 2**31
 """Days are integers of 32 bits; a larger number counts something else, such as milliseconds."""
 _INFINITE_DATE: Final = re.compile(r"-5877611-06-21|(\+292269055-12-0[1-3]|-5877611-06-22)")
 """Postgres's `infinity`, or else `-infinity`, as `time.precision.mode=isostring` writes dates: overflown, as in
@@ -32,7 +32,7 @@ _INFINITE_DATE: Final = re.compile(r"-5877611-06-21|(\+292269055-12-0[1-3]|-5877
 def day_text(days: Any) -> str:
     """Return the date that is this many days after 1970-01-01. Raises ValueError for another value."""
     _check_integer(days, "days since 1970")
-    if not -_MOST_DAYS <= days < _MOST_DAYS:
+    if not -_MAX_DAYS <= days < _MAX_DAYS:
         raise ValueError("is not a number of days since 1970: it has more than 32 bits")
     return date_text(days)
 
