@@ -15,12 +15,13 @@ import structlog
 from rich.console import Console
 from rich.table import Table as Grid
 
+from tests.chaos.faults.failovers import run_failovers
 from tests.chaos.faults.restores import run_restores
 from tests.chaos.history import History, Result
 from tests.chaos.mixed_versions import run_mixed_versions
 
 PLACE: Final = Path(__file__).resolve().parents[2] / ".chaos"
-STORES: Final = ("local", "onelake", "restore", "local", "onelake", "spark", "versions")
+STORES: Final = ("local", "onelake", "restore", "failover", "local", "onelake", "spark", "versions")
 HISTORY_SECONDS: Final = 25.0
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -64,6 +65,8 @@ def run(place: Path, store: str, seed: int, seconds: float) -> Result:
 
 
 def history(place: Path, store: str, seed: int, seconds: float) -> Result:
+    if store == "failover":
+        return run_failovers(place, seed, seconds)
     if store == "restore":
         return run_restores(place, seed, seconds)
     if store == "versions":

@@ -1,4 +1,4 @@
-"""A TCP proxy for Postgres that can go silent: it acknowledges every byte and forwards none."""
+"""A TCP proxy for Postgres that can go silent, or lead to another server, as the address of a cluster does."""
 
 import socket
 import threading
@@ -12,13 +12,28 @@ import sqlalchemy as sa
 
 @dataclass
 class SwallowingProxy:
-    """Connections opened before the last `swallow` are silent; with `swallow_new`, so are those opened later."""
+    """Connections opened before the last `swallow` are silent; with `swallow_new`, so are those opened later.
 
+    A silent connection acknowledges every byte and forwards none.
+    """
+
+    server: Path
     url: str = ""
     swallow_new: bool = False
     _silent: set[int] = field(default_factory=set)
     _open: set[int] = field(default_factory=set)
     _opened: int = 0
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    def lead_to(self, database_url: str) -> None:
+        """Lead new connections to another server, and end the present ones."""
+        self.server = _socket_of(database_url)
+        self.end_connections()
+
+    def end_connections(self) -> None:
+        for one in self.sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def swallow(self) -> None:
         """Fall silent on every connection there is; none is closed."""
@@ -39,9 +54,7 @@ class SwallowingProxy:
 def swallowing_proxy(database_url: str) -> Iterator[SwallowingProxy]:
     """Yield a proxy in front of a database that listens on a Unix socket."""
     url = sa.make_url(database_url)
-    server = Path(str(url.query["host"])) / f".s.PGSQL.{url.query['port']}"
-    proxy = SwallowingProxy()
-    sockets: list[socket.socket] = []
+    proxy = SwallowingProxy(_socket_of(database_url))
 
     def accept(listener: socket.socket) -> None:
         with suppress(OSError):
@@ -49,11 +62,12 @@ def swallowing_proxy(database_url: str) -> Iterator[SwallowingProxy]:
                 client, _ = listener.accept()
                 upstream = socket.socket(socket.AF_UNIX)
                 try:
-                    upstream.connect(str(server))
+                    upstream.connect(str(proxy.server))
                 except OSError:  # Postgres is away
                     client.close()
+                    upstream.close()
                     continue
-                sockets.extend([client, upstream])
+                proxy.sockets.extend([client, upstream])
                 number = proxy.begin()
                 for source, target in ((client, upstream), (upstream, client)):
                     threading.Thread(target=_pass_on, args=(proxy, number, source, target), daemon=True).start()
@@ -66,10 +80,14 @@ def swallowing_proxy(database_url: str) -> Iterator[SwallowingProxy]:
             yield proxy
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            for one in sockets:
-                with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+            proxy.end_connections()
+            for one in proxy.sockets:
                 one.close()
+
+
+def _socket_of(database_url: str) -> Path:
+    url = sa.make_url(database_url)
+    return Path(str(url.query["host"])) / f".s.PGSQL.{url.query['port']}"
 
 
 def _pass_on(proxy: SwallowingProxy, number: int, source: socket.socket, target: socket.socket) -> None:
