@@ -17,6 +17,11 @@ from app.mirror.position import Position
 MAX_ROW_GROUP_ROWS: Final = 1 << 20
 """Direct Lake reads row groups of one to sixteen million rows best."""
 
+CHECKPOINT_COMMITS: Final = 25
+"""How many commits a checkpoint follows. deltalake's default is 100: opening a table then starts a thread for each of
+up to 100 entries of the log, and a worker under steady load keeps them (70 instead of 29). With Delta's own default of
+10, a table of many small files would write gigabytes of checkpoints a day."""
+
 _KEY: Final = "__mirrorgate_key_"
 _WRITER: Final = WriterProperties(compression="ZSTD", max_row_group_size=MAX_ROW_GROUP_ROWS)
 
@@ -41,6 +46,7 @@ def create_table(
         rows,
         mode="overwrite" if replaces else "error",
         schema_mode="overwrite" if replaces else None,
+        configuration={"delta.checkpointInterval": str(CHECKPOINT_COMMITS)},
         storage_options=options,
         writer_properties=_WRITER,
         commit_properties=_properties(position, facts, max_retries=0),

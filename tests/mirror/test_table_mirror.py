@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from app.domain.mirror.table_report import MirrorState, TableReport
 from app.errors import Code
 from app.landing.local_zone import LocalZone
+from app.mirror.commit import CHECKPOINT_COMMITS
 from app.mirror.table_mirror import MirrorLimits, advance_table, inspect_table
 from app.mirror.target import MirrorTarget
 from app.published.table_folders import PublishedTable
@@ -32,6 +33,10 @@ class Zone:
     @property
     def folder(self) -> Path:
         return self.root / self.table.folder
+
+    @property
+    def delta_log(self) -> Path:
+        return Path(self.target.location) / "sales" / "my orders" / "_delta_log"
 
     def metadata(self, **keys: Any) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -89,6 +94,16 @@ def test_each_file_becomes_one_version(zone: Zone) -> None:
     assert (facts["mirrorgate.deleted_keys"], facts["mirrorgate.appended_rows"]) == ("1", "1")
     assert (Path(zone.target.location) / "sales" / "my orders" / "_delta_log").is_dir()
     assert zone.target.tables() == ["sales.my orders"]
+
+
+def test_a_checkpoint_follows_every_25_commits_so_that_opening_a_table_reads_few_entries_at_once(zone: Zone) -> None:
+    for number in range(1, 2 * CHECKPOINT_COMMITS + 5):
+        zone.land(number, [(number, "n", 0)])
+        zone.advance()
+    checkpoints = sorted(path.name[:20] for path in zone.delta_log.glob("*.checkpoint.parquet"))
+    assert [int(version) + 1 for version in checkpoints] == [CHECKPOINT_COMMITS, 2 * CHECKPOINT_COMMITS]
+    commits = [int(path.stem) for path in zone.delta_log.glob("*.json")]
+    assert max(commits) - int(checkpoints[-1]) < CHECKPOINT_COMMITS
 
 
 def test_a_file_without_effect_is_a_version_too(zone: Zone) -> None:

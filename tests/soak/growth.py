@@ -10,8 +10,13 @@ from typing import Final
 
 MIN_SAMPLES: Final = 8
 
-RELATIVE: Final = 0.10
-"""Growth that is allowed, as a share of the earlier level."""
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Growth that is allowed: an amount, and a share of the earlier level."""
+
+    amount: float
+    share: float = 0.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,8 @@ class Growth:
         return self.late <= self.allowed
 
 
-def growth_of(samples: Sequence[Mapping[str, float]], absolute: Mapping[str, float]) -> list[Growth]:
-    """Return the growth of every measure in samples of equal distance; `absolute` is by the last word of the names.
+def growth_of(samples: Sequence[Mapping[str, float]], allowed: Mapping[str, Allowance]) -> list[Growth]:
+    """Return the growth of every measure in samples of equal distance; `allowed` is by the last word of the names.
 
     A measure that a sample lacks was 0 then: its process did not run. Raises ValueError for too few samples.
     """
@@ -39,10 +44,10 @@ def growth_of(samples: Sequence[Mapping[str, float]], absolute: Mapping[str, flo
         raise ValueError(f"{len(samples)} samples are too few to tell growth; take at least {MIN_SAMPLES}")
     quarter = len(samples) // 4
     names = sorted({name for sample in samples for name in sample})
-    return [_growth(name, [sample.get(name, 0.0) for sample in samples], quarter, absolute) for name in names]
+    return [_growth(name, [sample.get(name, 0.0) for sample in samples], quarter, allowed) for name in names]
 
 
-def _growth(name: str, values: Sequence[float], quarter: int, absolute: Mapping[str, float]) -> Growth:
+def _growth(name: str, values: Sequence[float], quarter: int, allowed: Mapping[str, Allowance]) -> Growth:
     early, late = median(values[quarter : 2 * quarter]), median(values[-quarter:])
-    allowed = early * (1 + RELATIVE) + absolute[name.rpartition(" ")[2]]
-    return Growth(name, early, late, max(values), allowed)
+    unit = allowed[name.rpartition(" ")[2]]
+    return Growth(name, early, late, max(values), early * (1 + unit.share) + unit.amount)

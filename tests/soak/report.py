@@ -38,7 +38,8 @@ def page(outcome: Outcome, machine: Machine, versions: Versions, date: str) -> s
         "Retention was a quarter of an hour, and landing files were taken away as Fabric does.",
         "",
         "*early* is the median of the second quarter of the run, *late* that of the last. Memory is anonymous memory. "
-        "A measure is flat if it grew by less than a tenth and a small amount for its unit.",
+        "A measure is flat if it grew by less than a tenth and a small amount for its unit, threads if they grew by at "
+        "most 12.",
         "",
         "Logs grow with each request until `up` rotates them ([operations.md](operations.md)).",
         "",
