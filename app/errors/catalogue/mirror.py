@@ -29,8 +29,7 @@ MIRROR: Final[Mapping[Code, Entry]] = {
     Code.MIRROR_RUNNING: Entry(
         Kind.MISCONFIGURED,
         "Another mirror writes to the same target.",
-        "Stop the process that the message names, or choose another target. The lease of a killed mirror on an object "
-        "store ends within a minute.",
+        "Stop the process that the message names, or choose another target.",
     ),
     Code.UNKNOWN_VERSION: Entry(
         Kind.MISSING,
