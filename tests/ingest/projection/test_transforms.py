@@ -37,6 +37,7 @@ OPTIONS: dict[str, Any] = {
         "born": {"method": "null"},
     },
 }
+LONG_CONSTANT = {"type": "string", "value": "x" * 4_096}
 ROW = {"id": 1, "mail": "ada@example.com", "city": "Ülm am See", "born": "1815-12-10"}
 TEXTS = {name: str(value) for name, value in ROW.items()}
 LANDED = {"id": 1, "mail": "", "town": "Ül", "born": None, "region": "EU", "site": 7}
@@ -208,6 +209,8 @@ def test_columns_of_existing_files_keep_their_names_and_types(harness: IngestHar
         ({"constants": {"n": {"type": "int", "value": "1"}}}, "/options/constants/n/type"),
         ({"constants": {"n": {"type": "int16", "value": "70000"}}}, "/options/constants/n/value"),
         ({"constants": {"n": {"type": "int16", "value": "1", "nullable": True}}}, "/options/constants/n"),
+        ({"constants": {"n": {"type": "string", "value": "€" * 1_366}}}, "/options/constants/n/value"),
+        ({"constants": {f"n{at}": LONG_CONSTANT for at in range(17)}}, "/options/constants"),
         ({"masks": {"phone": {"method": "null"}}}, "/options/masks/phone"),
         ({"masks": {"id": {"method": "null"}}}, "/options/masks/id/method"),
         ({"masks": {"id": {"method": "hash"}}}, "/options/masks/id/method"),
@@ -228,6 +231,11 @@ def test_a_wrong_declaration_is_rejected_with_its_place(
         harness.put("t", SCHEMA, **options)
     assert rejection.places == [(Code.BAD_OPTION, None, pointer, None)]
     assert "70000" not in rejection.text
+
+
+def test_constants_may_have_4_kib_each_and_64_kib_together(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, constants={f"n{at}": LONG_CONSTANT for at in range(16)})
+    assert len(harness.table("t").options.constants) == 16
 
 
 def test_masks_cannot_change_while_row_images_have_the_values(harness: IngestHarness) -> None:

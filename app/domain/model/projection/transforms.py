@@ -16,6 +16,10 @@ MAX_MASKED_CHARACTERS: Final = 1_000
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 """Names of groups."""
 
+MAX_CONSTANT_BYTES: Final = 4 * 2**10
+MAX_CONSTANTS_BYTES: Final = 64 * 2**10
+"""UTF-8 bytes of one constant, and of all constants of a table: each row of each request lands with them."""
+
 
 class MaskMethod(StrEnum):
     """What lands of a masked value: its keyed hash, its first characters, or nothing."""
@@ -66,9 +70,25 @@ def check_transforms(
     for name, constant in constants.items():
         with named("constants", name, "type"):
             constant.column(name)
+    _check_lengths(constants)
     for name, mask in masks.items():
         _check_mask(name, mask, schema)
     return taken
+
+
+def _check_lengths(constants: Mapping[str, Constant]) -> None:
+    """Raise RejectedInput `bad_option` for constants that are too long."""
+    advice = "it lands in every row, so let it name a row of another table instead"
+    together = 0
+    for name, constant in constants.items():
+        size = len(constant.value.encode())
+        if size > MAX_CONSTANT_BYTES:
+            detail = f"the value has {size} bytes, more than {MAX_CONSTANT_BYTES}; {advice}"
+            raise bad_option(detail, "constants", name, "value")
+        together += size
+    if together > MAX_CONSTANTS_BYTES:
+        detail = f"the constants have {together} bytes together, more than {MAX_CONSTANTS_BYTES}; leave some out"
+        raise bad_option(detail, "constants")
 
 
 def _check_mask(name: str, mask: Mask, schema: TableSchema) -> None:
