@@ -4,12 +4,14 @@ Invariant: nothing of a dry run stays, also not what its metadata messages decla
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+import pyarrow as pa
 import structlog
 from msgspec import UNSET, UnsetType
 
@@ -17,7 +19,7 @@ from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
 from app.domain.rows.projection.source_rows import landed_columns
-from app.errors import RejectedInput
+from app.errors import RejectedInput, TemporarilyUnavailable
 from app.ingest.loads import ArrowLoad
 from app.ingest.moved_tables import retry_moved
 from app.ingest.parsed_request import ParsedRequest
@@ -29,6 +31,12 @@ from app.staging.batches.locked_table import StagedBatch
 from app.staging.batches.sequence_lock import shorten_lock_timeout
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
 from app.staging.connection.database import Connection, Engine, translated_errors
+
+MAX_ANSWER_BYTES: Final = 16 * 2**20
+"""Bytes of JSON that the rows of an answer take, over all tables."""
+
+_MIB: Final = 2**20
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,8 @@ class DryRunTable:
     rows: list[dict[str, Any]]
     withheld: list[WithheldColumns] | UnsetType = UNSET
     """Absent from the answer if nothing is withheld."""
+    omitted_rows: int | UnsetType = UNSET
+    """How many more rows would land, for which the answer has no room; absent if it has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +84,12 @@ async def perform_dry_run(
 
     def typed(table_cache: TableCache) -> tuple[ParsedRequest, TypedRequest]:
         parsed = reader.read(table_cache, principal, marker_first)
-        return parsed, RequestTyper(table_cache, principal, marker_first).type_request(parsed)
+        return parsed, RequestTyper(table_cache, principal, marker_first, reserve=reader.limits.reserve).type_request(
+            parsed
+        )
 
-    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret))
+    reserve_answer = reader.limits.reserve_answer
+    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret, reserve_answer))
 
 
 async def perform_stream_dry_run(
@@ -88,7 +101,8 @@ async def perform_stream_dry_run(
         batch, _ = load.batch(table_cache, principal, marker_first=marker_first)
         return ParsedRequest([]), TypedRequest([batch])
 
-    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret))
+    reserve_answer = load.limits.reserve_answer
+    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret, reserve_answer))
 
 
 def _run(
@@ -96,6 +110,7 @@ def _run(
     type_rows: Callable[[TableCache], tuple[ParsedRequest, TypedRequest]],
     principal: Principal,
     mask_secret: MaskSecret | None,
+    reserve_answer: Callable[[int], None],
 ) -> DryRunResult:
     with (
         structlog.contextvars.bound_contextvars(dry_run=True),
@@ -114,8 +129,9 @@ def _run(
                 raise parsed.rejection(outcome.problems)
             if not isinstance(outcome, list):
                 raise outcome
+            answer = _AnswerRows(reserve_answer)
             tables = [
-                _dry_run_table(batch, staged, shows_stored=principal.may(Right.READ, batch.table.name))
+                answer.table(batch, staged, shows_stored=principal.may(Right.READ, batch.table.name))
                 for batch, staged in zip(typed.batches, outcome, strict=True)
             ]
         transaction.rollback()
@@ -128,44 +144,80 @@ def _savepoint(connection: Connection) -> Iterator[Connection]:
         yield connection
 
 
-def _dry_run_table(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> DryRunTable:
-    table = batch.table
-    rows = staged.rows.batch.to_pylist()
-    withheld = [] if shows_stored else _withheld(batch, len(rows))
-    for hidden in withheld:
-        for name in hidden.columns:
-            del rows[hidden.row][name]
-    for row in rows:
-        if table.schema.landing.bare:
-            del row[ROW_MARKER]
-        row |= {name: str(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
-    return DryRunTable(str(table.name), table.generation, table.schema_version, rows, withheld or UNSET)
+class _AnswerRows:
+    """The rows of an answer, which end at MAX_ANSWER_BYTES over all tables; memory is reserved as they grow."""
+
+    def __init__(self, reserve: Callable[[int], None]) -> None:
+        self._reserve = reserve
+        self._size = 0
+
+    def table(self, batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> DryRunTable:
+        """Return the rows of a table as far as the answer has room for them."""
+        table, landed = batch.table, staged.rows.batch
+        hidden = _nothing_withheld if shows_stored else _withheld(batch)
+        rows: list[dict[str, Any]] = []
+        withheld: list[WithheldColumns] = []
+        for row in _rows(landed):
+            if table.schema.landing.bare:
+                del row[ROW_MARKER]
+            columns = hidden(len(rows))
+            for name in columns:
+                del row[name]
+            row |= {name: str(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
+            entry = [WithheldColumns(len(rows), [*columns])] if columns else []
+            if not self._has_room(len(_ENCODER.encode((row, entry)))):
+                break
+            rows.append(row)
+            withheld += entry
+        omitted = landed.num_rows - len(rows)
+        place = (str(table.name), table.generation, table.schema_version)
+        return DryRunTable(*place, rows, withheld or UNSET, omitted or UNSET)
+
+    def _has_room(self, size: int) -> bool:
+        """Count a row; return whether the answer has room for it. Without memory for it, the answer ends early."""
+        before, self._size = self._size, self._size + size
+        if self._size > MAX_ANSWER_BYTES:
+            return False
+        try:
+            if self._size // _MIB > before // _MIB:
+                self._reserve(self._size)
+        except TemporarilyUnavailable:
+            self._size = MAX_ANSWER_BYTES
+            return False
+        return True
 
 
-def _withheld(batch: Batch, landed: int) -> list[WithheldColumns]:
-    """Return the masked columns and those that the messages do not give, which a real request takes from row images.
+def _rows(landed: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield the rows as Python values, of which few are in memory at a time."""
+    step = max(1, _MIB * landed.num_rows // max(1, landed.nbytes))
+    for start in range(0, landed.num_rows, step):
+        yield from landed.slice(start, step).to_pylist()
 
-    `landed` is the number of rows that land.
-    """
+
+def _nothing_withheld(_: int) -> Sequence[str]:
+    return ()
+
+
+def _withheld(batch: Batch) -> Callable[[int], Sequence[str]]:
+    """Return what tells the masked columns of a row, and those that a real request takes from row images."""
     schema, options = batch.table.schema, batch.table.options
     names = [column.name for column in landed_columns(schema.columns, options)]
     masked = {landing for landing, name in zip(names, schema.names, strict=True) if name in options.masks}
-    stored = _stored(batch, names, landed)
-    hidden = [masked.union(stored.get(row, ())) for row in range(landed)]
-    return [WithheldColumns(row, sorted(columns)) for row, columns in enumerate(hidden) if columns]
+    stored = _stored(batch, names)
+    return lambda row: sorted(masked.union(stored(row)))
 
 
-def _stored(batch: Batch, names: Sequence[str], landed: int) -> Mapping[int, Collection[str]]:
-    """Return the columns of each row, of these names, whose values a real request takes from row images."""
+def _stored(batch: Batch, names: Sequence[str]) -> Callable[[int], Collection[str]]:
+    """Return what tells the columns of a row, of these names, whose values a real request takes from row images."""
     images, schema, options = batch.rows.images, batch.table.schema, batch.table.options
     if images is None:
-        return {}
-    hidden = {row: [names[at] for at in entry.missing.ordinals] for row, entry in images.incomplete.items()}
+        return _nothing_withheld
+    missing: dict[int, Sequence[int]] = {row: entry.missing.ordinals for row, entry in images.incomplete.items()}
     if options.flags_deletes:
-        values = [names[at] for at, name in enumerate(schema.names) if name not in schema.key_set]
-        hidden |= dict.fromkeys(images.deletes, values)
+        values = tuple(at for at, name in enumerate(schema.names) if name not in schema.key_set)
+        missing |= dict.fromkeys(images.deletes, values)
     if options.filter is not None or images.key_changes:
         # Rows are left out or land in another order, so that every row hides what one of them lacks.
-        in_any = {name for columns in hidden.values() for name in columns}
-        return dict.fromkeys(range(landed), in_any)
-    return hidden
+        in_any = {names[at] for at in {at for ordinals in missing.values() for at in ordinals}}
+        return lambda _: in_any
+    return lambda row: [names[at] for at in missing.get(row, ())]

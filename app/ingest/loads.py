@@ -1,7 +1,6 @@
 """Rows of one table as an Arrow stream, from bytes to a receipt: an initial load, or plain rows with operations."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.domain.access.rights import Principal
@@ -47,8 +46,6 @@ class ArrowLoad:
     table: TableName
     body: bytes
     limits: InputLimits = UNLIMITED
-    reserve: Callable[[int], None] = lambda _: None
-    """Reserves memory for the typed rows, in bytes, before they are built; raises where too little is left."""
     rows: RowsOfStream | None = None
     """None for the snapshot rows of an initial load."""
     load_id: LoadId | None = None
@@ -62,7 +59,7 @@ class ArrowLoad:
         self, table_cache: TableCache, principal: Principal, *, marker_first: bool
     ) -> tuple[Batch, Registered | None]:
         """Return the typed rows, and what the stream registered for them. Raises RejectedInput or TableMoved."""
-        bounds = (self.limits.value_bytes, self.reserve)
+        bounds = (self.limits.value_bytes, self.limits.reserve)
         if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
             table = _accepting(present_table(self.table, table_cache, principal))
             given = decode_arrow_stream(self.body, self.limits)

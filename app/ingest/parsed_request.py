@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TypeAlias
 
 from app.domain.model.change import Change
-from app.domain.model.dead_letter import RejectedMessage, WrittenMessage, to_set_aside
+from app.domain.model.dead_letter import MAX_WAITING_LETTERS, RejectedMessage, WrittenMessage, to_set_aside
 from app.domain.model.source_name import SourceName
-from app.errors import Problem, RejectedInput
+from app.errors import Code, Problem, RejectedInput
 
 Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]
 """Returns the messages with these indexes as the body has them. The body is cut only when this is called."""
@@ -92,6 +92,9 @@ class ParsedRequest:
         rejected = {one.index: one for one in to_set_aside(rejection.problems) if one.index in present}
         if not rejected:
             raise rejection
+        if any(len(entry.rejected) + len(rejected) > 2 * MAX_WAITING_LETTERS for entry in self.sources):
+            detail = f"far more messages are rejected than a table can keep, which is {MAX_WAITING_LETTERS}"
+            raise RejectedInput(Code.DEAD_LETTERS_FULL, detail)
         return replace(self, sources=[entry.without(rejected) for entry in self.sources])
 
     def _with_line(self, problem: Problem) -> Problem:

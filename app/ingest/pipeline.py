@@ -101,7 +101,7 @@ class Ingest:
 
     async def replay(self, reader: BodyReader, principal: Principal, replay: LetterReplay) -> Receipt:
         """Stage the one change of a dead letter and settle the letter, in one transaction."""
-        result = await self._exact_path(principal, None, replay).ingest(reader)
+        result = await self._exact_path(reader, principal, None, replay).ingest(reader)
         if not result.receipts:
             detail = "the table enforces the source's order and has accepted later changes of this source since"
             raise RejectedInput.of((Problem(Code.OUT_OF_ORDER, detail, 0),))
@@ -147,7 +147,7 @@ class Ingest:
             await self.check_not_staged(identity)
             count_exact_path(reader.source_format, declined.reason)
             has_moved = declined.reason is Decline.TABLE_MOVED
-            return await self._exact_path(principal, identity, load=load).ingest(reader, has_moved=has_moved)
+            return await self._exact_path(reader, principal, identity, load=load).ingest(reader, has_moved=has_moved)
         except TemporarilyUnavailable as error:
             if error.code is Code.BACKLOG_FULL:
                 await self.check_not_staged(identity)  # a repeated request needs no room
@@ -178,13 +178,16 @@ class Ingest:
 
     def _exact_path(
         self,
+        reader: BodyReader,
         principal: Principal,
         identity: RequestIdentity | None,
         replay: LetterReplay | None = None,
         load: LoadStep | None = None,
     ) -> ExactPath:
         in_load = load is not None
-        typer = RequestTyper(self.table_cache, principal, self.marker_first, self._check_backlog, in_load=in_load)
+        typer = RequestTyper(
+            self.table_cache, principal, self.marker_first, self._check_backlog, in_load, reader.limits.reserve
+        )
         return ExactPath(typer, self.group_commit, self.receipts_of, identity, replay, load)
 
     def _stage(self, waiter: Waiter, batches: ReadBatches, identity: RequestIdentity | None) -> None:

@@ -15,11 +15,12 @@ import structlog
 from app.domain.access.rights import Principal
 from app.domain.model.change import Change
 from app.domain.model.dead_letter import RejectedMessage
-from app.domain.model.input_limits import long_values
+from app.domain.model.input_limits import UNLIMITED, long_values
 from app.domain.model.table import Table
 from app.domain.model.table_options import DeadLetters, SourceOrder
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.projection.landed_bytes import row_bytes
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
@@ -62,6 +63,8 @@ class RequestTyper:
     check_backlog: CheckBacklog = lambda _: None
     in_load: bool = False
     """True for the rows of a load session, which no source orders."""
+    reserve: Callable[[int], None] = UNLIMITED.reserve
+    """Reserves memory for the rows, see `InputLimits`."""
     _router: RequestRouter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +104,43 @@ class RequestTyper:
         give_marker(table, self.table_cache, self.principal, marker_first=self.marker_first)
 
     def _typed(self, parsed: ParsedRequest, routed: RoutedRequest) -> TypedRequest:
-        return _typed(parsed, routed, self.check_backlog, self.table_cache, in_load=self.in_load)
+        """Return typed batches under these tables. Raises RejectedInput with every problem found."""
+        batches: list[Batch] = []
+        needs: list[tuple[Table, TableSchema]] = []
+        problems = [*routed.problems]
+        rejected: list[tuple[Table, Sequence[RejectedMessage]]] = []
+        not_kept: list[RejectedMessage] = []
+        duplicates = row_memory = 0
+        for part in routed.tables:
+            table = part.table
+            if not table.state.accepts_changes:
+                raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+            if table.options.dead_letters is not DeadLetters.ACCEPT:
+                not_kept += part.rejected
+            elif part.rejected:
+                rejected.append((table, part.rejected))
+            try:
+                changes, advances, known = _in_order(part, in_load=self.in_load)
+                duplicates += known
+                if parsed.max_value_bytes is not None:
+                    problems.extend(long_values(changes, table.options.exclude, parsed.max_value_bytes))
+                if changes:
+                    self.check_backlog(table)
+                    schema = needed_schema(changes, table)
+                    if schema != table.schema:
+                        needs.append((table, schema))
+                    rules = replace(self.table_cache.rules(table, in_load=self.in_load), schema=schema)
+                    self.reserve(row_memory + len(changes) * row_bytes(rules))
+                    rows = landing_rows(changes, rules)
+                    row_memory += rows.rows * row_bytes(rules)
+                    self.reserve(row_memory)
+                    batches.append(Batch(replace(table, schema=schema), rows, advances))
+            except RejectedInput as error:
+                found = error.problems or [Problem(error.code, error.detail)]
+                problems.extend(replace(problem, table=str(table.name)) for problem in found)
+        if problems or not_kept:
+            raise parsed.rejection(problems, not_kept, withheld=routed.withheld)
+        return TypedRequest(batches, duplicates, needs, rejected)
 
     def _change_tables(self, parsed: ParsedRequest, typed: TypedRequest, routed: RoutedRequest) -> bool:
         """Give tables what the typed changes need of them; return whether there was anything to give.
@@ -126,44 +165,6 @@ class RequestTyper:
             with translated_errors(), self.table_cache.begin() as connection:
                 pin_arcion_catalog(connection, table.table_id, catalog)
         return True
-
-
-def _typed(
-    parsed: ParsedRequest, routed: RoutedRequest, check_backlog: CheckBacklog, table_cache: TableCache, *, in_load: bool
-) -> TypedRequest:
-    """Return typed batches under these tables. Raises RejectedInput with every problem found."""
-    batches: list[Batch] = []
-    needs: list[tuple[Table, TableSchema]] = []
-    problems = [*routed.problems]
-    rejected: list[tuple[Table, Sequence[RejectedMessage]]] = []
-    not_kept: list[RejectedMessage] = []
-    duplicates = 0
-    for part in routed.tables:
-        table = part.table
-        if not table.state.accepts_changes:
-            raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-        if table.options.dead_letters is not DeadLetters.ACCEPT:
-            not_kept += part.rejected
-        elif part.rejected:
-            rejected.append((table, part.rejected))
-        try:
-            changes, advances, known = _in_order(part, in_load=in_load)
-            duplicates += known
-            if parsed.max_value_bytes is not None:
-                problems.extend(long_values(changes, table.options.exclude, parsed.max_value_bytes))
-            if changes:
-                check_backlog(table)
-                schema = needed_schema(changes, table)
-                if schema != table.schema:
-                    needs.append((table, schema))
-                rows = landing_rows(changes, replace(table_cache.rules(table, in_load=in_load), schema=schema))
-                batches.append(Batch(replace(table, schema=schema), rows, advances))
-        except RejectedInput as error:
-            found = error.problems or [Problem(error.code, error.detail)]
-            problems.extend(replace(problem, table=str(table.name)) for problem in found)
-    if problems or not_kept:
-        raise parsed.rejection(problems, not_kept, withheld=routed.withheld)
-    return TypedRequest(batches, duplicates, needs, rejected)
 
 
 def _in_order(part: TableChanges, *, in_load: bool) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:

@@ -1,17 +1,22 @@
 """Reads and decompresses the body of a request, within its limits of bytes and memory."""
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from fastapi import Request
 
 from app.api.changes.decompression import ENCODINGS, decompress
 from app.api.exchange import Exchange, body_too_large, exchange_of
+from app.domain.model.input_limits import InputLimits
 from app.errors import Code, RejectedInput
 from app.settings import Settings
 
 MIN_EXPANSION_BYTES: Final = 2**20
 """Bytes to which every body can expand, even if that exceeds the limit on the expansion factor."""
+
+MIN_ROWS_BYTES: Final = 16 * 2**20
+"""Bytes that the rows of every body can take beside it, even if that exceeds the limit on the expansion factor."""
 
 
 async def read_body(exchange: Exchange, settings: Settings) -> bytes:
@@ -42,15 +47,28 @@ async def read_other_body(request: Request, settings: Settings, max_bytes: int) 
     return body if encoding is None else await _expanded(exchange, settings, body, encoding, max_bytes)
 
 
-def reserve_rows(exchange: Exchange, settings: Settings, size: int) -> None:
-    """Reserve memory for the rows that a body becomes, if they take more than the body itself.
+def limits_of(exchange: Exchange, settings: Settings, limits: InputLimits, body: bytes) -> InputLimits:
+    """Return the limits of one request, which reserve memory for the rows of its body until the request ends.
 
-    Raises RejectedInput `body_too_large`, or TemporarilyUnavailable `overloaded`.
+    A request holds the larger of its body and its rows. Rows can take as much as the largest body, and those of a small
+    body at most `max_expansion` times its bytes, or MIN_ROWS_BYTES. Their `reserve` raises RejectedInput
+    `body_too_large` beyond that, and TemporarilyUnavailable `overloaded`. Threads may call it.
     """
-    if size > settings.max_body_bytes:
-        detail = f"the rows take {size} bytes in the table's types, more than {settings.max_body_bytes}"
-        raise RejectedInput(Code.BODY_TOO_LARGE, detail)
-    exchange.reservation.reserve(size)
+    held = len(body)
+    most = min(settings.max_body_bytes, max(MIN_ROWS_BYTES, settings.max_expansion * held))
+
+    def reserve(size: int) -> None:
+        nonlocal held
+        if size > most:
+            detail = f"its rows take up to {size} bytes in the columns of their tables, more than {most}"
+            raise RejectedInput(Code.BODY_TOO_LARGE, detail)
+        held = max(held, size)
+        exchange.reservation.reserve(held)
+
+    def reserve_answer(size: int) -> None:
+        exchange.reservation.reserve(held + size)
+
+    return replace(limits, reserve=reserve, reserve_answer=reserve_answer)
 
 
 async def _expanded(exchange: Exchange, settings: Settings, body: bytes, encoding: str, limit: int) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from app.api.auth.signed_requests import authorize_change
-from app.api.changes.body import read_body, reserve_rows
+from app.api.changes.body import limits_of, read_body
 from app.api.changes.parameters import (
     ChangeQuery,
     arcion_query,
@@ -79,7 +79,8 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     named.check_stages_all(dry_run=query.given.dry_run, keeps_rejected=query.given.keeps_rejected)
     body = await read_body(exchange, gateway.settings)
     identity = named.identity(exchange, body)
-    reader = query.reader_of(body, limits=gateway.input_limits, keep_rejected=query.given.keeps_rejected)
+    limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
+    reader = query.reader_of(body, limits=limits, keep_rejected=query.given.keeps_rejected)
     try:
         if query.given.dry_run:
             marker_first, secret = gateway.settings.marker_first, gateway.ingest.mask_secret
@@ -106,8 +107,8 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
     named.check_stages_all(dry_run=query.dry_run, keeps_rejected=False)
     body = await read_body(exchange, gateway.settings)
     identity = named.identity(exchange, body)
-    reserve = partial(reserve_rows, exchange, gateway.settings)
-    load = ArrowLoad(query.table, body, gateway.input_limits, reserve, query.rows, named.load_id)
+    limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
+    load = ArrowLoad(query.table, body, limits, query.rows, named.load_id)
     try:
         if query.dry_run:
             marker_first, secret = gateway.settings.marker_first, gateway.ingest.mask_secret
@@ -131,8 +132,8 @@ async def _accept_stream(exchange: Exchange) -> IngestResult:
     check_arrow_type(exchange.head.content_type)
     table = load_query(exchange.scope["query_string"])
     body = await read_body(exchange, gateway.settings)
-    reserve = partial(reserve_rows, exchange, gateway.settings)
-    load = ArrowLoad(table, body, gateway.input_limits, reserve, load_id=named.load_id)
+    limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
+    load = ArrowLoad(table, body, limits, load_id=named.load_id)
     try:
         return await load.accept(gateway.ingest, principal, named.identity(exchange, body))
     except RejectedInput as error:

@@ -93,13 +93,15 @@ class Reservation:
     It counts towards no key until `assign_to` names one. `counted` is 1 for a change request, and otherwise 0.
     """
 
-    __slots__ = ("_budget", "_counted", "_requests", "_size", "_subject")
+    __slots__ = ("_budget", "_counted", "_is_released", "_lock", "_requests", "_size", "_subject")
 
     def __init__(self, budget: MemoryBudget, counted: int = 1) -> None:
         self._budget = budget
         self._counted = counted
         self._requests = self._size = 0
         self._subject: str | None = None
+        self._lock = Lock()
+        self._is_released = False
 
     def assign_to(self, subject: str) -> None:
         """Count this request towards this key. Raises TemporarilyUnavailable `overloaded`."""
@@ -116,17 +118,22 @@ class Reservation:
     def reserve(self, size: int) -> None:
         """Increase the reservation to `size` bytes in total.
 
+        A thread may call it while the request ends; the reservation then stays released.
+
         Raises TemporarilyUnavailable `overloaded`; the reservation then stays as it was.
         """
-        if size > self._size:
-            self._budget.reserve(self._subject, 0, size - self._size)
-            self._size = size
+        with self._lock:
+            if size > self._size and not self._is_released:
+                self._budget.reserve(self._subject, 0, size - self._size)
+                self._size = size
 
     def release(self) -> None:
         """Release all of it. A second call does nothing."""
-        if self._requests or self._size:
-            self._budget.release(self._subject, self._requests, self._size)
-            self._requests = self._size = 0
+        with self._lock:
+            self._is_released = True
+            if self._requests or self._size:
+                self._budget.release(self._subject, self._requests, self._size)
+                self._requests = self._size = 0
 
 
 def _update_gauges(requests: int, size: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from app.api.changes.body import limits_of
 from app.api.changes.parameters import (
     ChangeQuery,
     arcion_query,
@@ -13,7 +14,8 @@ from app.api.changes.parameters import (
     rows_csv_query,
     rows_query,
 )
-from app.api.gateway import Gateway
+from app.api.exchange import Exchange
+from app.api.gateway import gateway_in
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat
 from app.errors import RejectedInput
@@ -32,13 +34,15 @@ _QUERIES: Final[Mapping[LetterFormat, Callable[[bytes], ChangeQuery]]] = {
 
 
 async def try_messages(
-    gateway: Gateway, principal: Principal, source_format: LetterFormat, query: bytes, body: bytes
+    exchange: Exchange, principal: Principal, source_format: LetterFormat, query: bytes, body: bytes
 ) -> DryRunResult:
     """Return the rows that would land. `query` has the parameters of the endpoint.
 
     Raises what rejects such a request: RejectedInput, TemporarilyUnavailable, and FastAPI's RequestValidationError.
     """
-    reader = _QUERIES[source_format](query).reader_of(body, limits=gateway.input_limits, keep_rejected=False)
+    gateway = gateway_in(exchange.scope)
+    limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
+    reader = _QUERIES[source_format](query).reader_of(body, limits=limits, keep_rejected=False)
     try:
         return await perform_dry_run(
             gateway.engine,

@@ -100,6 +100,9 @@ class DryRunTableModel(Model):
     withheld: list[WithheldModel] | None = None
     """Columns that only a key with the right `read` can see; absent if there are none."""
 
+    omitted_rows: int | None = None
+    """How many more rows would land: the answer ends at 16 MiB of rows; absent if it has all of them."""
+
 
 class DryRunModel(Model):
     """The answer to a change request with `dry_run=true`: nothing was staged or registered."""

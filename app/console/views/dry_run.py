@@ -79,6 +79,13 @@ class Landing:
     """The rows by column, with the row marker unless the files have none."""
     withheld: Sequence[str]
     """Columns that some row lacks, because their values are masked or stored, and the user may not read them."""
+    omitted: int = 0
+    """How many more rows would land."""
+
+    @property
+    def number(self) -> int:
+        """How many rows would land."""
+        return len(self.rows) + self.omitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,7 @@ def landed(
     link: Callable[[str], str | None],
 ) -> TryView:
     """Return the page with the rows that would land; `link` returns the page of a table."""
-    rows = sum(len(table.rows) for table in tables)
+    rows = sum(table.number for table in tables)
     passed_over = [
         f"{text.count(number)} {words}"
         for number, words in ((ignored, "messages without a change"), (duplicates, "duplicates"))
@@ -161,5 +168,5 @@ def _landing(table: Landing, link: str | None) -> LandingView:
     columns = dict.fromkeys([name for row in table.rows for name in row if name != ROW_MARKER] + [*table.withheld])
     rows = ({**row, OPERATION: MARKERS.get(row.get(ROW_MARKER, 0), "?")} for row in table.rows)
     caption = f"Rows of {table.table}"
-    shown = grid(caption, [OPERATION, *columns], rows, len(table.rows), absent="withheld")
-    return LandingView(table.table, link, table.generation, table.schema_version, len(table.rows), shown)
+    shown = grid(caption, [OPERATION, *columns], rows, table.number, absent="withheld")
+    return LandingView(table.table, link, table.generation, table.schema_version, table.number, shown)

@@ -1,7 +1,7 @@
-"""Limits of one request: messages, values, and the length of a value."""
+"""Limits of one request: messages, values, the length of a value, and the memory that its rows take."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,6 +21,13 @@ class InputLimits:
 
     messages: int
     value_bytes: int
+    reserve: Callable[[int], None] = field(default=lambda _: None, compare=False)
+    """Reserves memory for what a body becomes, in bytes in total, before it is made.
+
+    Raises RejectedInput `body_too_large`, or TemporarilyUnavailable `overloaded`.
+    """
+    reserve_answer: Callable[[int], None] = field(default=lambda _: None, compare=False)
+    """Reserves memory for an answer of so many bytes. Raises TemporarilyUnavailable `overloaded`."""
 
     def check_messages(self, count: int) -> None:
         """Raise RejectedInput `too_many_messages` if there are more messages than allowed."""
@@ -30,6 +37,8 @@ class InputLimits:
 
 UNLIMITED: Final = InputLimits(messages=2**63, value_bytes=2**63)
 
+OBJECT_BYTES: Final = 48
+"""Bytes that are reserved for each object and list of a JSON body before it is decoded message by message."""
 
 MAX_CELLS: Final = 2**24
 """Messages of a request times columns of its table.

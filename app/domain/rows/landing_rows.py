@@ -51,8 +51,8 @@ class LandingRows:
 def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> LandingRows:
     """Type and check the ordered changes of one table; for a schema alone, with default rules.
 
-    Raises RejectedInput naming every message that cannot land correctly, with index, pointer and column; or
-    `too_many_messages` if messages times columns exceed a limit.
+    Raises RejectedInput naming every message that cannot land correctly, with index, pointer and column, up to
+    MAX_PROBLEMS or a few more; or `too_many_messages` if messages times columns exceed a limit.
     """
     if isinstance(rules, TableSchema):
         rules = RowRules(rules)
@@ -61,6 +61,8 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     builder = RowBuilder(rules)
     for change in changes:
         builder.add(change)
+        if builder.is_full:
+            break
     arrays, problems = typed_columns(builder, rules)
     problems = [*builder.problems, *problems]
     if problems:

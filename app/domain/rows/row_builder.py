@@ -5,7 +5,7 @@ Invariant: nothing is reordered or collapsed. `row_layout` has the rules.
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,15 @@ from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.shaped_changes import Shape, Values
 from app.errors import Problem
 from app.errors.json_pointer import pointer_to
+
+MAX_PROBLEMS: Final = 20_000
+"""Problems of a batch that are collected. A message of three bytes can lack thousands of columns."""
+
+MAX_PROBLEMS_OF_MESSAGE: Final = 100
+"""Problems of one kind that are named of one message."""
+
+_MAX_LAYOUTS: Final = 64
+"""Layouts that a batch keeps; they take 200 bytes for each column of the table, and messages can all differ."""
 
 
 class RowBuilder:
@@ -41,6 +50,11 @@ class RowBuilder:
         self._names = rules.schema.names
         self._row_of = row_getter(rules.schema.names)
         self._layouts: dict[tuple[object, ...], ChangeLayout] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """True if there are so many problems that the changes behind need not be looked at."""
+        return len(self.problems) >= MAX_PROBLEMS
 
     def add(self, change: Change) -> None:
         """Add the rows of one change, or its problems."""
@@ -76,6 +90,8 @@ class RowBuilder:
         )
         layout = self._layouts.get(key)
         if layout is None:
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.clear()
             given = None if before is None else frozenset(before)
             shape = Shape(
                 change.operation,
@@ -131,8 +147,8 @@ class RowBuilder:
         pointer = {"before": change.before_at, "after": change.after_at, None: None}[of_image]
         if not columns:
             self.problems.append(Problem(code, detail, change.index, pointer))
-        written = [name for name in change.after or () if name in columns] if of_image == "after" else ()
-        for column in written or columns:
+        written = [name for name in change.after or () if name in columns] if of_image == "after" else []
+        for column in (written or columns)[:MAX_PROBLEMS_OF_MESSAGE]:
             self.problems.append(Problem(code, detail, change.index, pointer_to(pointer or "", column), column))
 
 

@@ -20,7 +20,7 @@ from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import MissingColumns, pick
 from app.domain.rows.row_layout import ChangeLayout, RowLayout, layout_of
-from app.domain.rows.row_rules import RowRules
+from app.domain.rows.row_rules import MAX_KEPT_COLUMNS, RowRules
 from app.domain.rows.shaped_changes import ShapedChanges, TypeColumn, Values
 
 NULL_TEXT: Final = "null"
@@ -77,6 +77,8 @@ class ShapedRows:
 def shaped_rows(requests: Sequence[ShapedChanges], rules: RowRules) -> ShapedRows | None:
     """Return the rows; None if a change cannot land, or follows a snapshot row or precedes one in its request."""
     filler = _Filler(requests, rules)
+    if filler.is_varied:
+        return None
     snapshots = filler.snapshots()
     return filler.filled(snapshots) if snapshots is not None and filler.can_land() else None
 
@@ -95,7 +97,9 @@ class _Filler:
         self._kinds = [id(shapes[0])] * len(shapes) if alike else [*map(id, shapes)]
         """By change: the identity of its shape, which is found faster than the shape; negative if its key changes."""
         distinct = {self._kinds[0]: shapes[0]} if alike else dict(zip(self._kinds, shapes, strict=True))
-        self._layouts = {kind: layout_of(shape, rules) for kind, shape in distinct.items()}
+        self.is_varied = len(distinct) * len(rules.schema.columns) > MAX_KEPT_COLUMNS
+        """True if the layouts of all shapes would take too much memory; the exact path has few at a time."""
+        self._layouts = {} if self.is_varied else {kind: layout_of(shape, rules) for kind, shape in distinct.items()}
         self._outcomes = {kind: layout.same for kind, layout in self._layouts.items()}
         """By kind."""
         self._moves: list[int] = []

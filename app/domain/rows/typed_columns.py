@@ -13,7 +13,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.conversion.column_conversion import BadValues, convert, convert_texts, hold_any
 from app.domain.rows.conversion.value_reading import ValueReading, reading_of
-from app.domain.rows.row_builder import RowBuilder
+from app.domain.rows.row_builder import MAX_PROBLEMS, RowBuilder
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows
 from app.errors import Code, Problem
@@ -30,7 +30,7 @@ WrongRow: TypeAlias = tuple[int, Code, str]
 def typed_columns(builder: RowBuilder, rules: RowRules) -> tuple[list[pa.Array], list[Problem]]:
     """Return the columns of `TableSchema.arrow`, the row marker last, and the problems of their values.
 
-    Columns that row images will complete are NULL.
+    Columns that row images will complete are NULL. The problems end at MAX_PROBLEMS.
     """
     schema, options = rules.schema, rules.options
     problems: list[Problem] = []
@@ -47,6 +47,8 @@ def typed_columns(builder: RowBuilder, rules: RowRules) -> tuple[list[pa.Array],
         for row, code, detail in wrong:
             if row in builder.missing and ordinal in builder.missing[row].ordinals:
                 continue
+            if len(problems) >= MAX_PROBLEMS:
+                break
             index, pointer = builder.origins[row]
             problems.append(Problem(code, detail, index, pointer_to(pointer, column.name), column.name))
     return [*arrays, markers], problems

@@ -40,7 +40,7 @@ REQUESTS: Final[Mapping[Code, Entry]] = {
     ),
     Code.BODY_TOO_LARGE: Entry(
         Kind.TOO_LARGE,
-        "The body, or the rows of an Arrow stream in the table's types, exceed MIRRORGATE_MAX_BODY_BYTES.",
+        "The body, or the rows that it becomes in the columns of its tables, exceed MIRRORGATE_MAX_BODY_BYTES.",
         "Split the messages over several requests.",
     ),
     Code.BODY_EXPANDS_TOO_MUCH: Entry(

@@ -12,12 +12,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.input_limits import OBJECT_BYTES, UNLIMITED, InputLimits
 from app.domain.model.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
 from app.formats.json.duplicate_keys import check_strictly
 from app.formats.json.framing import DECODE_ERRORS, reason_of, split_messages, strip_body
-from app.formats.json.nested_values import check_nested_values
+from app.formats.json.nested_values import check_nested_values, count_values
 from app.formats.json.texts import check_texts, first_wrong_byte
 from app.formats.json.validation import open_key, where
 
@@ -44,10 +44,12 @@ class MessageDecoder(Generic[Message]):
         """Return the messages of a body in order.
 
         Raises RejectedInput `malformed_json`, `duplicate_member`, `malformed_message`, `empty_request`,
-        `too_many_messages` or `too_many_nested_values`, with the index and pointer of a wrong message.
+        `too_many_messages` or `too_many_nested_values`, with the index and pointer of a wrong message; and what
+        `limits.reserve` raises.
         """
         body, offset = strip_body(body)
         check_nested_values(body, limits.messages)
+        limits.reserve(count_values(body) * OBJECT_BYTES)
         try:
             messages = _framed(keep_minus_zeros(body), self._one, self._many)
         except DECODE_ERRORS:

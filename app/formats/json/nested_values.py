@@ -43,6 +43,11 @@ def is_too_deep(message: bytes) -> bool:
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_NESTING
 
 
+def count_values(body: bytes) -> int:
+    """Return how many objects and lists a body has at most; those that do not end are none."""
+    return min(body.count(b"{"), body.count(b"}")) + min(body.count(b"["), body.count(b"]"))
+
+
 def count_brackets(text: bytes) -> int:
     """Return the number of opening brackets, those in texts included."""
     return text.count(b"[") + text.count(b"{")

@@ -48,7 +48,7 @@ class ArcionRequest:
             table = eligible_table(target, self.requested, table_cache, self.principal)
             if target.catalog not in {None, table.arcion_catalog}:
                 raise Declined(Decline.TABLE)
-            parts.append(TablePart(table, _reader_of(table.schema.names), content))
+            parts.append(TablePart(table, _reader_of(table.schema.names), content, len(content.operations)))
         return OpenedBody(parts, decoded.wrong_hashes)
 
 

@@ -45,7 +45,7 @@ class DebeziumRequest:
         parts = []
         for part in decoded.parts:
             table = self._table(part.source, table_cache)
-            parts.append(TablePart(table, self._reader(table, part), part.columns))
+            parts.append(TablePart(table, self._reader(table, part), part.columns, len(part.columns.operations)))
         return OpenedBody(parts, ignored=decoded.ignored)
 
     def _table(self, source: SourceName | None, table_cache: TableCache) -> Table:

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from app.domain.access.rights import Principal
+from app.domain.model.input_limits import InputLimits
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import SourceOrder
 from app.domain.rows.landing_rows import landing_rows_of_shaped
+from app.domain.rows.projection.landed_bytes import row_bytes
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.shaped_changes import ShapedChanges
-from app.errors import TemporarilyUnavailable
+from app.errors import RejectedInput, TemporarilyUnavailable
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.table_cache import NotCached, TableCache
 from app.observability.api_metrics import HASH_MISMATCHES
@@ -48,6 +51,8 @@ class TablePart:
     table: Table
     reader: TableReader
     content: Any
+    changes: int
+    """How many changes the content has; more only if a text of its body looks like one."""
     found_by: SchemaIdTables | None = None
     """The Replicate schema id by which the table was found, for the sequence lock to check."""
 
@@ -83,6 +88,10 @@ class ColumnarRequest(Protocol):
     def body(self) -> bytes:
         """The bytes of the body."""
 
+    @property
+    def limits(self) -> InputLimits:
+        """The limits of the request."""
+
     @staticmethod
     def open(requests: Sequence[Any], table_cache: TableCache) -> list[Opened]:
         """Decode the messages of several bodies of this format, and find their tables."""
@@ -90,7 +99,7 @@ class ColumnarRequest(Protocol):
 
 def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Outcome]:
     """Return the batches of each request in order, or why it has none."""
-    opened = _opened(requests, table_cache)
+    opened = [*map(_with_memory, requests, _opened(requests, table_cache))]
     outcomes: list[Outcome] = [_no_batches(body) if isinstance(body, OpenedBody) else body for body in opened]
     alike: dict[Hashable, list[tuple[int, TablePart]]] = {}
     for index, body in enumerate(opened):
@@ -108,6 +117,20 @@ def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) 
         if isinstance(body, OpenedBody) and body.wrong_hashes and isinstance(outcome, list):
             HASH_MISMATCHES.inc(body.wrong_hashes)
     return outcomes
+
+
+def _with_memory(request: ColumnarRequest, body: Opened) -> Opened:
+    """Reserve memory for the rows of a body before its images are decoded; decline it if that is too much.
+
+    Values are decoded into the columns of their table, so a row without values takes as long as its table is wide.
+    """
+    if not isinstance(body, OpenedBody):
+        return body
+    try:
+        request.limits.reserve(sum(part.changes * row_bytes(RowRules.of(part.table)) for part in body.parts))
+    except (RejectedInput, TemporarilyUnavailable):  # the exact path meets the same trouble, and tells the caller
+        return Declined(Decline.ROWS)
+    return body
 
 
 def _no_batches(body: OpenedBody) -> ReadBatches:

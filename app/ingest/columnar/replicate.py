@@ -53,9 +53,16 @@ class ReplicateBody:
         ]
 
     def _image_type(self, table_cache: TableCache) -> Any:
-        """Return the type of the images that follow the first schema id, which is usually that of all messages."""
+        """Return the type of the images that follow the first schema id, which is usually that of all messages.
+
+        None if images with all of its columns would have more of them than the body has bytes: its images have few.
+        """
         found = _SCHEMA_ID.search(self.body, 0, _MAX_HEAD)
-        return table_cache.image_types.get(found[1].decode(errors="replace")) if found else None
+        image_type = table_cache.image_types.get(found[1].decode(errors="replace")) if found else None
+        if image_type is None:
+            return None
+        columns = len(image_type.__args__[0].__struct_fields__)
+        return image_type if columns * self.body.count(b'"data"') <= len(self.body) else None
 
     def _by_table(self, sources: _Found, decoded: DataBody | None, table_cache: TableCache) -> OpenedBody:
         is_long = len(self.body) > self.limits.value_bytes  # a value can be too long
@@ -92,7 +99,7 @@ class ReplicateBody:
     def _part(self, found: FoundSource, columns: DataColumns) -> TablePart:
         if found.source.reader is None:
             raise Declined(Decline.TABLE)
-        return TablePart(found.table, _reader_of(found.source.reader), columns, found.found_by)
+        return TablePart(found.table, _reader_of(found.source.reader), columns, len(columns.operations), found.found_by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class RowsRequest:
     def _opened(self, table_cache: TableCache) -> OpenedBody:
         table = _table_of(self, table_cache)
         content = RowsBody(self.body, self.operation, self.limits.messages, self.is_plain)
-        return OpenedBody([TablePart(table, _reader_of(table.schema.names), content)])
+        return OpenedBody([TablePart(table, _reader_of(table.schema.names), content, self.body.count(b"{"))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,8 @@ class RowsCsvRequest:
         table = _table_of(self, table_cache)
         operation = OPERATIONS[self.layout.operation]
         content = CsvBody(self.body, self.layout.dialect, operation, self.limits.messages)
-        return OpenedBody(
-            [TablePart(table, _csv_reader_of(table.schema.names, trimmed_columns(table.schema)), content)]
-        )
+        reader = _csv_reader_of(table.schema.names, trimmed_columns(table.schema))
+        return OpenedBody([TablePart(table, reader, content, self.body.count(b"\n"))])
 
 
 def _table_of(request: RowsRequest | RowsCsvRequest, table_cache: TableCache) -> Table:

@@ -65,7 +65,7 @@ def arcion_json(
         columnar: Columnar = partial(RowsRequest, body, requested, Operation.SNAPSHOT, limits, is_plain=False)
     else:
         columnar = partial(ArcionRequest, body, requested, override, limits)
-    return BodyReader(decode, LetterFormat.ARCION, columnar)
+    return BodyReader(decode, LetterFormat.ARCION, columnar, limits)
 
 
 def arcion_csv(
@@ -86,7 +86,7 @@ def arcion_csv(
         limit = max_value_bytes(body, limits)
         return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
 
-    return BodyReader(decode, LetterFormat.ARCION_CSV)
+    return BodyReader(decode, LetterFormat.ARCION_CSV, limits=limits)
 
 
 def _written_csv(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
-from app.domain.model.input_limits import InputLimits
+from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
@@ -36,6 +36,8 @@ class BodyReader:
     """The format's name in metrics: one of LetterFormat."""
     columnar: Columnar | None = None
     """Returns the request for the reader thread, if the format has a columnar decoder."""
+    limits: InputLimits = UNLIMITED
+    """The limits of the request."""
     has_layout: bool = False
     """True if messages have a custom form, which may look like another format's."""
 

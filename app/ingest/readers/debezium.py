@@ -33,4 +33,4 @@ def debezium_json(
         limit = max_value_bytes(body, limits)
         return ParsedRequest(sources, decoded.ignored, written=written, max_value_bytes=limit)
 
-    return BodyReader(decode, LetterFormat.DEBEZIUM, partial(DebeziumRequest, body, table, reading, limits))
+    return BodyReader(decode, LetterFormat.DEBEZIUM, partial(DebeziumRequest, body, table, reading, limits), limits)

@@ -53,7 +53,7 @@ def replicate_json(
 
     is_columnar = layout is None and form.layout is None and form.table_from is None
     columnar = partial(ReplicateBody, body, table, form.keyed, limits) if is_columnar else None
-    return BodyReader(decode, LetterFormat.REPLICATE, columnar, has_layout=layout is not None)
+    return BodyReader(decode, LetterFormat.REPLICATE, columnar, limits, has_layout=layout is not None)
 
 
 def _stored_layout(name: str, table_cache: TableCache) -> Layout:

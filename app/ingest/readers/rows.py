@@ -46,7 +46,10 @@ def rows_json(
         return ParsedRequest([changes], written=written, max_value_bytes=limit, registered=registered)
 
     return BodyReader(
-        decode, LetterFormat.ROWS, partial(RowsRequest, body, source, OPERATIONS[operation], limits, declared=declared)
+        decode,
+        LetterFormat.ROWS,
+        partial(RowsRequest, body, source, OPERATIONS[operation], limits, declared=declared),
+        limits,
     )
 
 
@@ -75,7 +78,7 @@ def rows_csv(
 
     source = SourceName.address(table)
     return BodyReader(
-        decode, LetterFormat.ROWS_CSV, partial(RowsCsvRequest, body, source, layout, limits, declared=declared)
+        decode, LetterFormat.ROWS_CSV, partial(RowsCsvRequest, body, source, layout, limits, declared=declared), limits
     )
 
 

@@ -9,6 +9,8 @@ from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.landed_bytes import row_bytes
+from app.domain.rows.row_rules import RowRules
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
@@ -56,6 +58,11 @@ class Batch:
     advances: Sequence[SourceAdvance] = ()
     found_by: SchemaIdTables | None = None
     """The schema id by which this process remembered the table; the sequence lock checks it."""
+
+    @property
+    def row_memory(self) -> int:
+        """Return the most bytes that the rows take, beside the texts of their values."""
+        return self.rows.rows * row_bytes(RowRules.of(self.table))
 
     @property
     def block_key(self) -> BlockKey:

@@ -11,7 +11,6 @@ from app.api.console.forms import ConsoleForm, Form
 from app.api.console.rejections import rejected
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.exchange import exchange_of
-from app.api.gateway import GatewayDep
 from app.api.middleware.error_handlers import validation_rejection
 from app.api.operations.dry_runs import try_messages
 from app.console.views.attention import address
@@ -38,11 +37,12 @@ async def ask(request: Request, user: ConsoleUser, format: str = "", table: str 
 
 
 @router.post(PATH)
-async def try_out(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+async def try_out(request: Request, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Do everything that accepting the messages would do, roll it back, and show the outcome."""
     principal, typed = user.require(Right.INGEST), _typed_in(form)
     try:
-        result = await try_messages(gateway, principal, typed.source_format, typed.query, typed.message.encode())
+        exchange, message = exchange_of(request.scope), typed.message.encode()
+        result = await try_messages(exchange, principal, typed.source_format, typed.query, message)
     except (RejectedInput, TemporarilyUnavailable) as error:
         return _rejected(request, user, typed, error)
     except RequestValidationError as error:
@@ -81,7 +81,8 @@ def _shown(request: Request, user: SignedIn, view: TryView, *, status: int = 200
 
 def _landing(table: DryRunTable) -> Landing:
     withheld = () if table.withheld is UNSET else [name for row in table.withheld for name in row.columns]
-    return Landing(table.table, table.generation, table.schema_version, table.rows, withheld)
+    omitted = 0 if table.omitted_rows is UNSET else table.omitted_rows
+    return Landing(table.table, table.generation, table.schema_version, table.rows, withheld, omitted)
 
 
 def _format_of(text: str) -> LetterFormat:

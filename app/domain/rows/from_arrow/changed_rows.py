@@ -23,9 +23,9 @@ from app.domain.rows.from_arrow.columns import (
     other_kind,
     rejected_rows,
     typed_array,
-    typed_bytes,
 )
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.landed_bytes import row_bytes
 from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
 from app.domain.rows.row_layout import LayoutProblem, RowLayout, layout_of
@@ -71,7 +71,7 @@ def changed_rows(
     used = [name for name in given.schema.names if name in (rules.schema.key_set if only_keys else rules.schema.names)]
     used = [name for name in used if name not in rules.options.exclude]
     _check_types(given.schema, used, rules)
-    reserve(typed_bytes(given, rules.schema))
+    reserve(given.num_rows * row_bytes(rules))
     typed = _typed(given, frozenset(used), deletes, layouts, operations, rules, max_value_bytes)
     if rules.masking is not None:
         typed = rules.masking.batch(typed, rules.schema.names)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import Column, TableSchema, TypeName
+from app.domain.model.table_schema import Column, TypeName
 from app.domain.rows.conversion.column_conversion import (
     BadValues,
     beyond_calendar,
@@ -27,16 +27,6 @@ TAKE_TABLE_TYPE: Final = (
     "Write the column in the table's type, or in another of the same kind; "
     "GET /v1/tables/{table}/schema shows the table's types."
 )
-
-_WIDTH_OF_OFFSETS: Final = 32
-"""Bits per row of a text or binary column beside its bytes."""
-
-
-def typed_bytes(given: pa.Table, schema: TableSchema) -> int:
-    """Return the bytes of the rows once typed: the width of every column of the table, given or not, and all texts."""
-    bits = sum(1 + (_WIDTH_OF_OFFSETS if _has_texts(of) else of.bit_width) for of in schema.arrow.types)
-    texts = sum(given.column(field.name).nbytes for field in given.schema if _has_texts(field.type))
-    return int(given.num_rows * bits // 8 + texts)
 
 
 def unknown_columns(given: pa.Schema, rules: RowRules) -> Iterator[Problem]:
@@ -84,17 +74,6 @@ def rejected_rows(code: Code, detail: str, column: Column, wrong: pa.BooleanArra
     """Return the rejection of the rows in which `wrong` is true."""
     rows = pc.indices_nonzero(wrong).slice(0, MAX_ROWS_NAMED).to_pylist()
     return RejectedInput.of(tuple(column_problem(code, detail, column, row) for row in rows))
-
-
-def _has_texts(of_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(of_type)
-        or types.is_large_string(of_type)
-        or types.is_binary(of_type)
-        or types.is_large_binary(of_type)
-        or types.is_fixed_size_binary(of_type)
-    )
 
 
 def _check_lengths(array: pa.Array, column: Column, max_bytes: int) -> None:

@@ -20,10 +20,10 @@ from app.domain.rows.from_arrow.columns import (
     other_kind,
     rejected_rows,
     typed_array,
-    typed_bytes,
     unknown_columns,
 )
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.landed_bytes import row_bytes
 from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
 from app.domain.rows.row_image import ImageRows, encode_images, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
@@ -40,13 +40,13 @@ def snapshot_rows(
 
     Its columns are the destination's, by name, in any order; nullable ones can be absent. Types are the table's, or
     others of the same kind whose values fit; a column of type null is NULL in every row. `reserve` is called with the
-    bytes of the typed rows before they are made, and raises if they are too many.
+    most bytes that the rows take beside their texts, before they are made, and raises if they are too many.
     Raises RejectedInput with `schema_mismatch`, `unknown_column`, `incomplete_insert`, `bad_value`,
     `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
     """
     marker = _marker(rules)
     _check_columns(given.schema, rules)
-    reserve(typed_bytes(given, rules.schema))
+    reserve(given.num_rows * row_bytes(rules))
     problems: list[Problem] = []
     arrays: list[pa.Array] = []
     for column in rules.schema.columns:
