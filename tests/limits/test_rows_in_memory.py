@@ -69,7 +69,7 @@ def test_rows_of_an_arrow_stream_count_with_the_columns_that_they_lack(serve: Se
 
 
 def test_rows_count_towards_the_memory_budget(serve: Serve) -> None:
-    gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=100_000)
+    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000)
     table(gateway, constants=CONSTANTS)
     assert post(gateway, "rows?op=insert", 1).status_code == 202
     details = problem(post(gateway, "rows?op=insert", 2), 413, "body_too_large")
