@@ -33,7 +33,7 @@ class Content(StrEnum):
     CSV = "csv"
 
 
-_CSV_PARAMETERS: Final = frozenset({"columns", "header", "delimiter", "quote", "escape"})
+_CSV_PARAMETERS: Final = frozenset({"columns", "header", "delimiter", "quote", "escape", "null"})
 """Parameters of CSV bodies, which JSON bodies do not have."""
 _CSV: Final = {ObjectFormat.ARCION: SourceFormat.CSV, ObjectFormat.ROWS: SourceFormat.ROWS_CSV}
 

@@ -240,12 +240,13 @@ class ReplicateFilesReader:
             _character(options.field_delimiter),
             quote,
             _character(options.escape_char) or quote,
+            options.null_value,
         )
         names = [column.name for column in self.description.data_info.columns]
         null = options.null_value
         at = 0
         for chunk in partial(split_csv, layout=layout)(blocks, _BLOCK, 0):
-            for record in read_records(chunk.body, layout.dialect, empty_is_null=null == ""):
+            for record in read_records(chunk.body, layout.dialect):
                 values = record.values
                 if not values or (at == 0 and values == names):
                     continue  # an empty line, or the names of the columns

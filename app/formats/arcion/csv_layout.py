@@ -26,11 +26,13 @@ class CsvLayout:
     delimiter: str = ","
     quote: str = '"'
     escape: str = '"'
+    null: str | None = None
+    """The text without quotes that is NULL; None is `NULL`."""
 
     @property
     def dialect(self) -> CsvDialect:
-        """The characters that separate and enclose fields."""
-        return CsvDialect(self.delimiter, self.quote, self.escape)
+        """The characters that separate and enclose fields, and the text that means NULL."""
+        return CsvDialect(self.delimiter, self.quote, self.escape, self.null)
 
     def checked(self) -> "CsvLayout":
         """Return this layout if it is valid. Raises RejectedInput `bad_request` or `columns_required`."""

@@ -1,6 +1,7 @@
 """Records of a CSV body: bytes -> fields, each a text or NULL.
 
-Unquoted `NULL` is NULL, quoted it is a text; so this reader, unlike that of the standard library, knows what is quoted.
+Unquoted `NULL`, or the text that the request says, is NULL, and quoted it is a text; so this reader, unlike that of the
+standard library, knows what is quoted.
 
 Invariant: the records are the whole body. What cannot be read is rejected with its line, and never repaired.
 """
@@ -15,18 +16,26 @@ from app.errors import Code, RejectedInput
 MAX_FIELDS: Final = 2**16
 """Fields of a record; a realtime record of Arcion with 20,000 columns has fewer."""
 
-_NULL: Final = b"NULL"
+_NULL: Final = "NULL"
 _NEW_LINE: Final = b"\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """The characters that separate and enclose fields."""
+    """The characters that separate and enclose fields, and the text that means NULL."""
 
     delimiter: str = ","
     quote: str = '"'
     escape: str = '"'
+    null: str | None = None
+    """The only text without quotes that is NULL; None leaves it to the format, see `nulls`."""
+
+    def nulls(self, *, empty_is_null: bool) -> tuple[str, ...]:
+        """Return the texts that are NULL without quotes; `empty_is_null` is what the format says of the empty one."""
+        if self.null is not None:
+            return (self.null,)
+        return (_NULL, "") if empty_is_null else (_NULL,)
 
     def checked(self) -> Self:
         """Return this dialect if a body can be read with it. Raises RejectedInput `bad_request`."""
@@ -35,6 +44,8 @@ class CsvDialect:
             raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape must be one ASCII character each")
         if self.delimiter in characters[1:]:
             raise RejectedInput(Code.BAD_REQUEST, "the delimiter must differ from the quote and the escape")
+        if not {*(self.null or "")}.isdisjoint({self.delimiter, self.quote, *"\r\n\0"}):
+            raise RejectedInput(Code.BAD_REQUEST, "null must be the text of a field without quotes")
         return self
 
 
@@ -65,14 +76,14 @@ def written_records(
 
 
 def read_records(body: bytes, dialect: CsvDialect, *, empty_is_null: bool = False) -> Iterator[CsvRecord]:
-    """Yield the records. With `empty_is_null`, an empty field without quotes is NULL.
+    """Yield the records. With `empty_is_null`, an empty field without quotes is NULL, unless the dialect says another.
 
     Raises RejectedInput `malformed_csv` with the line.
     """
     if (null := body.find(b"\0")) >= 0:
         raise _malformed(body, null, "has the character U+0000")
     field, unescaped, delimiter = _field_pattern(dialect), _unescaper(dialect), dialect.delimiter.encode()
-    nulls = (_NULL, b"") if empty_is_null else (_NULL,)
+    nulls = {null.encode() for null in dialect.nulls(empty_is_null=empty_is_null)}
     position = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
     line = 1
     while position < len(body):

@@ -3,7 +3,7 @@
 Invariant: a value that the connector could not read is not given in the change, never NULL.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,18 @@ from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.records import Record
 from app.formats.debezium.table_plan import row_fields
 from app.formats.debezium.unavailable import unavailable_values
-from app.formats.debezium.values import NeedsParameter, ReadValue, column_reader, field_reader
+from app.formats.debezium.values import NeedsParameter, ReadValue, column_reader, field_reader, hides_unavailable
 
 _PLACEHOLDER: str = (
     "the connector wrote a placeholder in place of the value of a new row; let the source log whole rows, in Postgres "
     "with REPLICA IDENTITY FULL"
 )
+
+_HIDDEN: str = (
+    "is NULL, as binary.handling.mode=base64 also makes of a large value that did not change; set the mode to bytes or "
+    "hex at the connector, or REPLICA IDENTITY FULL in Postgres"
+)
+POSTGRES: str = "postgresql"
 
 
 @dataclass(slots=True)
@@ -76,10 +82,32 @@ class RecordReader:
             if record.operation in {Operation.INSERT, Operation.SNAPSHOT}:
                 at = pointer_to(record.after_at, name)
                 problems.append(Problem(Code.INCOMPLETE_INSERT, _PLACEHOLDER, record.index, at, name))
+        problems.extend(
+            Problem(Code.INCOMPLETE_UPDATE, _HIDDEN, record.index, pointer_to(record.after_at, name), name)
+            for name in self._hidden(record)
+        )
         if read.unavailable and record.before is not None:
             old = {name: record.before[name] for name in read.unavailable if record.before.get(name) is not None}
             read.image.update(self._read(record, old, record.before_at, record.row, problems).image)
         return read.image
+
+    def _hidden(self, record: Record) -> Sequence[str]:
+        """Return the columns of an update whose NULL can be a value that did not change."""
+        can_be_postgres = record.connector == POSTGRES or (record.connector is None and record.is_flattened)
+        if record.after is None or record.operation not in {Operation.UPDATE, Operation.MERGE} or not can_be_postgres:
+            return ()
+        keys, before = self.table.schema.key_set, record.before or {}
+        if any(value is not None for name, value in before.items() if name not in keys):
+            return ()  # REPLICA IDENTITY FULL, with which the connector knows values that did not change
+        fields = {} if record.row is None else record.row.by_name
+        return [
+            name
+            for name, column in self._columns.items()
+            if name in record.after
+            and record.after[name] is None
+            and name not in self._excluded
+            and hides_unavailable(fields.get(name), column, self.table.options)
+        ]
 
     def _before(self, record: Record, problems: list[Problem]) -> Image | None:
         """Return the image before the change: of a delete the key; of an update, all of it if the key changes."""

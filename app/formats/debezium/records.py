@@ -21,7 +21,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import NO_VALUE, Form, WrongEvent, form_of, marks_delete, read_key, unwrap, with_null
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, Tombstones
-from app.formats.debezium.source_block import source_position, source_table, source_time
+from app.formats.debezium.source_block import source_connector, source_position, source_table, source_time
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.keyed import split
 
@@ -77,6 +77,8 @@ class Record:
     is_tombstone: bool = False
     time: SourceTime = None
     """When the source made the change."""
+    connector: str | None = None
+    """The kind of the connector, if the event tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ def _enveloped(
         key,
         row_schema(schema),
         time=source_time(block),
+        connector=source_connector(block),
     )
 
 
@@ -216,6 +219,7 @@ def _flattened(
         schema if schema is not None and schema.kind == "struct" else None,
         is_flattened=True,
         time=source_time(members_of_source(payload)),
+        connector=source_connector(source),
     )
 
 

@@ -41,6 +41,11 @@ def source_table(source: Mapping[str, Any]) -> SourceName | None:
     return SourceName.of(None, schema, table)
 
 
+def source_connector(source: Mapping[str, Any]) -> str | None:
+    """Return the kind of the connector, such as `postgresql`; None if the block does not tell it."""
+    return _text(source, "connector")
+
+
 def source_position(source: Mapping[str, Any]) -> str | None:
     """Return the position as one text, such as `lsn=24023128 snapshot=last`; None if the block has none.
 

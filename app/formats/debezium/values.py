@@ -83,6 +83,15 @@ def column_reader(column: Column, options: TableOptions, reading: DebeziumReadin
     return None
 
 
+def hides_unavailable(field: ConnectField | None, column: Column, options: TableOptions) -> bool:
+    """Tell whether NULL can also be a value that the connector could not read.
+
+    `binary.handling.mode=base64` makes NULL of an unchanged TOASTed `bytea`; the other modes write a placeholder.
+    """
+    is_text_of_bytes = field is not None and field.kind == "string" and column.type.name is TypeName.BINARY
+    return is_text_of_bytes and options.declared_encoding(column.name) is BinaryEncoding.BASE64
+
+
 def decimal_text(value: Any, scale: int) -> SourceValue:
     """Return a Connect decimal as digits: base64 of its unscaled big-endian number, or the number itself.
 

@@ -16,9 +16,6 @@ from app.formats.rows.columnar import NotPlain, RowShapes
 from app.formats.rows.operations import OPERATION_COLUMN, written_operation
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_NULLS: Final = ("", "NULL")
-"""What an unquoted field of NULL is."""
-
 _BLANKS: Final = " \t"
 
 Field = str | None
@@ -87,7 +84,8 @@ def _columns(body: bytes, dialect: CsvDialect, max_rows: int) -> tuple[Sequence[
     split = [line.split(dialect.delimiter) for line in lines]
     if {*map(len, split)} != {len(header)}:
         raise NotPlain
-    return header, [*map(_with_nulls, zip(*split, strict=True))]
+    nulls = dialect.nulls(empty_is_null=True)
+    return header, [_with_nulls(column, nulls) for column in zip(*split, strict=True)]
 
 
 def _text(body: bytes) -> str:
@@ -100,7 +98,7 @@ def _text(body: bytes) -> str:
 def _fields(line: str, dialect: CsvDialect) -> Sequence[Field]:
     """Return the fields of a line. Raises NotPlain if it has quotes and is not one complete record."""
     if dialect.quote not in line:
-        return _with_nulls(line.split(dialect.delimiter))
+        return _with_nulls(line.split(dialect.delimiter), dialect.nulls(empty_is_null=True))
     try:
         [record] = read_records(line.encode(), dialect, empty_is_null=True)
     except RejectedInput:
@@ -110,7 +108,7 @@ def _fields(line: str, dialect: CsvDialect) -> Sequence[Field]:
     return record.values
 
 
-def _with_nulls(column: Sequence[str]) -> Sequence[Field]:
-    if not any(null in column for null in _NULLS):
+def _with_nulls(column: Sequence[str], nulls: Sequence[str]) -> Sequence[Field]:
+    if not any(null in column for null in nulls):
         return column
-    return [None if value in _NULLS else value for value in column]
+    return [None if value in nulls else value for value in column]

@@ -92,7 +92,7 @@ def arcion_csv(
 def _written_csv(
     body: bytes, layout: CsvLayout, columns: tuple[str, ...], indexes: Collection[int]
 ) -> dict[int, WrittenMessage]:
-    characters = [layout.delimiter, layout.quote, layout.escape]
-    reading = {"mode": layout.mode, "columns": columns, "signs": characters}
+    signs = [layout.delimiter, layout.quote, layout.escape, layout.null]
+    reading = {"mode": layout.mode, "columns": columns, "signs": signs}
     records = csv_records(body, layout, indexes)
     return {index: WrittenMessage(LetterFormat.ARCION_CSV, record, reading) for index, record in records.items()}

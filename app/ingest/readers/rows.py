@@ -1,6 +1,7 @@
 """Readers of plain rows, in JSON and in CSV."""
 
 from collections.abc import Collection
+from dataclasses import astuple
 from functools import partial
 
 from app.domain.access.rights import Principal
@@ -85,7 +86,6 @@ def rows_csv(
 def _written_csv_rows(
     body: bytes, layout: RowsLayout, columns: tuple[str, ...], indexes: Collection[int]
 ) -> dict[int, WrittenMessage]:
-    characters = [layout.dialect.delimiter, layout.dialect.quote, layout.dialect.escape]
-    reading = {"op": layout.operation, "columns": columns, "signs": characters}
+    reading = {"op": layout.operation, "columns": columns, "signs": [*astuple(layout.dialect)]}
     records = csv_row_records(body, layout, indexes)
     return {index: WrittenMessage(LetterFormat.ROWS_CSV, record, reading) for index, record in records.items()}

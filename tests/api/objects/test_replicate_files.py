@@ -64,7 +64,7 @@ def plain(engine: sa.Engine) -> list[tuple[Any, ...]]:
 def test_a_load_and_its_changes_register_the_table_and_follow_the_keys(
     gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
 ) -> None:
-    load = b'1,"Ada, ""A""",1.50,2026-01-01 10:00:00\n2,,,\n3,"",2.00,2026-01-01 10:00:00.123456\n'
+    load = b'1,"Ada, ""A""",1.50,2026-01-01 10:00:00\n2,,,\n3,"",2.00,2026-01-01 10:00:00.123456\n5,NULL,,\n'
     write(tmp_path, {"S.T/LOAD00000001.csv.gz": gzip.compress(load), "S.T/LOAD00000001.dfm": metadata(COLUMNS)})
     names = ",".join(name for name, _, _ in [*HEADERS, *COLUMNS]).encode() + b"\n"
     changes = "".join(
@@ -85,7 +85,7 @@ def test_a_load_and_its_changes_register_the_table_and_follow_the_keys(
     types = ["int64", "string", "decimal128(12, 2)", "timestamp[us, tz=UTC]"]
     assert [str(of) for of in current(api_engine, "S.T").schema.arrow.types[:4]] == types
     assert plain(api_engine) == [
-        (1, 'Ada, "A"', "1.50"), (2, None, None), (3, "", "2.00"), (4, "line\none", "4.00"),
+        (1, 'Ada, "A"', "1.50"), (2, None, None), (3, "", "2.00"), (5, "NULL", None), (4, "line\none", "4.00"),
         (2, None, None), (20, "Bo", None), (4, "Cy", "4.00"), (1, None, None),
     ]  # fmt: skip
     assert bridge.run()["S.T"].requests == 0

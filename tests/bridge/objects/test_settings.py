@@ -31,7 +31,7 @@ def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
         gateway: {url: http://g, key: k}
         sources:
           - {url: 'abfss://c@a.dfs.core.windows.net/x', format: replicate-files, table: t}
-          - {url: /mnt/x, format: rows, table: t, done_marker: .ok}
+          - {url: /mnt/x, format: rows, table: t, done_marker: .ok, parameters: {null: ''}}
         """
     )
     azure, folder = read_settings(file, {}).sources
@@ -40,6 +40,7 @@ def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
         5.0,
         "abfss-c@a.dfs.core.windows.net-x",
     )
+    assert folder.parameters == {"null": ""}
     assert (folder.settle_seconds, folder.names.done_marker, folder.name) == (0.0, ".ok", "-mnt-x")
 
 

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.domain.rows.row_rules import RowRules
+from app.errors import RejectedInput
 from app.formats.csv.records import CsvDialect
 from tests.fuzz.decoders import ROWS_RULES, columnar_csv_rows, exact_csv_rows, tried
+from tests.support.samples.schemas import schema_of
 
 COLUMNS = ROWS_RULES[0].schema.names
 FIELDS = {
@@ -62,6 +65,46 @@ def test_a_usual_body_takes_the_columnar_path(body: bytes) -> None:
     assert found is not None
     assert replace(found, batch=expected.batch) == expected
     assert found.batch.equals(expected.batch)
+
+
+NULL_TEXTS = [
+    (None, [None, "", None, "NULL", "\\N"]),
+    ("", ["NULL", "", None, "NULL", "\\N"]),
+    ("NULL", [None, "", "", "NULL", "\\N"]),
+    ("\\N", ["NULL", "", "", "NULL", None]),
+]
+"""What the five names of ODD_NULLS land as, by the text that means NULL."""
+ODD_NULLS = b'id,name\n1,NULL\n2,""\n3,\n4,"NULL"\n5,\\N\n'
+
+
+@pytest.mark.parametrize(("null", "landed"), NULL_TEXTS)
+def test_the_text_that_means_null_is_the_one_that_the_request_says(null: str | None, landed: list[str | None]) -> None:
+    rules = RowRules(schema_of({"id": "int64", "name": "string"}, ["id"]))
+    for body in (ODD_NULLS, ODD_NULLS.replace(b'2,""\n', b"").replace(b'4,"NULL"\n', b"")):
+        exact = exact_csv_rows(body, CsvDialect(null=null), rules)
+        columnar = columnar_csv_rows(body, CsvDialect(null=null), rules)
+        assert columnar is not None
+        assert columnar.batch.equals(exact.batch)
+        names = dict(zip(*(exact.batch.column(name).to_pylist() for name in ("id", "name")), strict=True))
+        assert names == {key: landed[key - 1] for key in names}
+        assert len(names) in (5, 3)
+
+
+@given(bodies(), st.sampled_from(["", "NULL", "lamp", "\\N", "7"]))
+def test_both_paths_read_csv_alike_whatever_text_is_null(body: bytes, null: str) -> None:
+    dialect = CsvDialect(null=null)
+    try:
+        expected = exact_csv_rows(body, dialect, ROWS_RULES[0])
+    except RejectedInput:
+        expected = None
+    found = columnar_csv_rows(body, dialect, ROWS_RULES[0])
+    assert found is None or (expected is not None and found.batch.equals(expected.batch))
+
+
+@pytest.mark.parametrize("null", ["a,b", '"', "a\n"])
+def test_what_no_field_without_quotes_can_be_is_not_the_text_of_null(null: str) -> None:
+    with pytest.raises(RejectedInput, match="null"):
+        CsvDialect(null=null).checked()
 
 
 @pytest.mark.parametrize("body", [b'id,name\n1,"a\nb"\n', b"id,id\n1,2\n", b"id,other\n1,2\n", b"id\n", b"id\n1,2\n"])

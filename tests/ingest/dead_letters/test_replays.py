@@ -225,12 +225,12 @@ def test_a_letter_for_an_overridden_table_is_read_as_before(keeping: IngestHarne
 @pytest.mark.parametrize("header", [True, False])
 def test_a_csv_record_is_read_with_the_columns_and_signs_of_its_request(keeping: IngestHarness, header: bool) -> None:
     columns = () if header else ("n", "id")
-    layout = CsvLayout(CsvMode.SNAPSHOT, columns, header, ";", "'", "\\")
+    layout = CsvLayout(CsvMode.SNAPSHOT, columns, header, ";", "'", "\\", "-")
     keeping.csv("n;id\n" * header + "'1\\'';'2'\n3;3\n", "t", layout, keep_rejected=True)
     [letter] = waiting(keeping.engine)
     assert messages(keeping.engine) == [b"'1\\'';'2'\n"]
-    replay(keeping, letter.letter_id, b"'1';'2'")
-    assert keeping.landed("t", "id", "n") == [[0, 3, 3], [0, 2, 1]]
+    replay(keeping, letter.letter_id, b"-;'2'")
+    assert keeping.landed("t", "id", "n") == [[0, 3, 3], [0, 2, None]]
 
 
 def test_the_masks_of_a_replicate_message_count_the_columns_of_its_own_metadata(harness: IngestHarness) -> None:

@@ -8,7 +8,7 @@ from app.domain.model.table_options import OutOfRange, TimestampUnit
 from app.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
-from tests.support.samples.debezium import event, with_schema
+from tests.support.samples.debezium import event, flat_with_schema, with_schema
 from tests.support.samples.schemas import schema_of
 
 MIXED = schema_of({"id": "int32", "t3": "timestamp", "t6": "timestamp"}, ["id"], ["id"])
@@ -50,6 +50,59 @@ def test_a_time_of_an_unknown_unit_is_rejected_and_nothing_of_its_request_is_sta
     for remedy in ("timestamps=t6:millis", "`unit`", "time.precision.mode=isostring", "microseconds"):
         assert remedy in rejection.text
     assert harness.rows("br.mix") == []
+
+
+TEXTS = {"id": "int32", "v": "string", "n": "string"}
+FULL = {"id": 1, "v": "3q2+7w==", "n": "a"}
+
+
+@pytest.mark.parametrize(
+    ("before", "source", "is_accepted"),
+    [
+        (None, {"connector": "postgresql"}, False),
+        ({"id": 1, "v": None, "n": None}, {"connector": "postgresql"}, False),
+        (FULL, {"connector": "postgresql"}, True),
+        ({**FULL, "v": None}, {"connector": "postgresql"}, True),
+        (None, {"connector": "mysql"}, True),
+    ],
+)
+def test_a_null_of_postgres_that_can_be_an_unchanged_value_never_lands(
+    harness: IngestHarness, before: dict[str, Any] | None, source: dict[str, str], *, is_accepted: bool
+) -> None:
+    schema = schema_of({"id": "int32", "v": "binary", "n": "string"}, ["id"], ["id"])
+    harness.put("s.t", schema, binary_encoding="base64")
+    harness.debezium(with_schema(event("c", "s.t", after=FULL, **source), TEXTS))
+    written = with_schema(event("u", "s.t", before, {"id": 1, "v": None, "n": "b"}, **source), TEXTS)
+    if is_accepted:
+        harness.debezium(written)
+    else:
+        with rejected() as rejection:
+            harness.debezium(written)
+        assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/payload/after/v", "v")]
+        assert "REPLICA IDENTITY FULL" in rejection.text
+    assert [row["v"] for row in harness.rows("s.t")][1:] == ([None] if is_accepted else [])
+
+
+def test_a_null_of_other_texts_of_bytes_is_null(harness: IngestHarness) -> None:
+    schema = schema_of({"id": "int32", "v": "binary", "n": "string"}, ["id"], ["id"])
+    harness.put("s.t", schema, binary_encoding="hex")
+    update = event("u", "s.t", None, {"id": 1, "v": None, "n": "b"}, connector="postgresql")
+    for one in (with_schema(update, TEXTS), with_schema(update, {**TEXTS, "v": "bytes"}), update):
+        harness.debezium(one)
+    assert [row["v"] for row in harness.rows("s.t")] == [None] * 3
+
+
+def test_a_flattened_row_of_an_unknown_connector_lands_no_null_that_can_be_a_value(harness: IngestHarness) -> None:
+    schema = schema_of({"id": "int32", "v": "binary", "n": "string"}, ["id"], ["id"])
+    harness.put("s.t", schema, binary_encoding="base64")
+    row = {"id": 1, "v": None, "n": "b", "__schema": "s", "__table": "t"}
+    fields = TEXTS | {"__schema": "string", "__table": "string"}
+    with rejected() as rejection:
+        harness.debezium(flat_with_schema(row, fields))
+    assert rejection.places[0][0] is Code.INCOMPLETE_UPDATE
+    harness.debezium(flat_with_schema({**row, "__op": "c"}, fields | {"__op": "string"}))
+    harness.debezium(flat_with_schema({**row, "__connector": "mysql"}, fields | {"__connector": "string"}))
+    assert [row["v"] for row in harness.rows("s.t")] == [None, None]
 
 
 def test_a_unit_is_for_timestamps_alone(harness: IngestHarness) -> None:

@@ -52,7 +52,9 @@ class CsvParameters(CsvDialectParameters):
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires mode=snapshot or mode=realtime")
         columns = names_in(self.columns, "columns")
         dialect = self.dialect
-        return CsvLayout(self.mode, columns, self.header, dialect.delimiter, dialect.quote, dialect.escape)
+        return CsvLayout(
+            self.mode, columns, self.header, dialect.delimiter, dialect.quote, dialect.escape, dialect.null
+        )
 
 
 _CSV_NAMES: Final = frozenset(CsvParameters.model_fields)

@@ -69,10 +69,18 @@ class CsvDialectParameters(Parameters):
         Field(description="CSV: the character before a quote inside a field; by default the quote character."),
     ] = None
 
+    null: Annotated[
+        str | None,
+        Field(
+            description="CSV: the only text without quotes that means NULL. By default it is `NULL`, and in plain rows "
+            "the empty text too; an empty `null` is the empty text alone, as in CSV of Postgres's `COPY`."
+        ),
+    ] = None
+
     @property
     def dialect(self) -> CsvDialect:
-        """Return the characters."""
-        return CsvDialect(self.delimiter, self.quote, self.escape or self.quote)
+        """Return the characters, and the text that means NULL."""
+        return CsvDialect(self.delimiter, self.quote, self.escape or self.quote, self.null)
 
 
 @dataclass(frozen=True, slots=True)

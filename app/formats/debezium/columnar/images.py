@@ -31,7 +31,7 @@ from app.formats.debezium.events import may_be_event
 from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.table_plan import row_fields
 from app.formats.debezium.unavailable import placeholder_texts
-from app.formats.debezium.values import column_reader, field_reader
+from app.formats.debezium.values import column_reader, field_reader, hides_unavailable
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
@@ -98,6 +98,7 @@ class EventReader:
         self._key_positions = {self._names.index(name) for name in self._keys}
         self._placeholders = placeholder_texts(reading.unavailable)
         self._placeholder_bytes = [_ENCODER.encode(text)[1:-1] for text in self._placeholders]
+        self._hiding = [at for at, one in enumerate(columns) if hides_unavailable(fields.get(one.name), one, options)]
         self._readers: dict[int, ReadColumn] = {}
         self._typed_by: dict[int, TypeColumn] = {}
         for at, column in enumerate(columns):
@@ -134,6 +135,8 @@ class EventReader:
         before, after = images.before, images.after
         if images.has_placeholders:
             self._take_out_placeholders(operations, before, after)
+        if self._hiding and self._may_hide_values(operations, after):
+            raise NotPlain
         is_full = images.is_full and not images.has_placeholders
         shapes = self._shapes_of(operations, before, after, is_full=is_full)
         before = [None if shape.before is None else row for shape, row in zip(shapes, before, strict=True)]
@@ -193,6 +196,11 @@ class EventReader:
             if new is not None:
                 known = [UNSET if old is None or old[place] is None else old[place] for place in range(len(new))]
                 after[at] = tuple(known[place] if place in lacks_new else value for place, value in enumerate(new))
+
+    def _may_hide_values(self, operations: Sequence[Operation | None], after: Sequence[_Row | None]) -> bool:
+        """Tell whether an update has NULL where it can be a value that the connector could not read."""
+        updated = [row for operation, row in zip(operations, after, strict=True) if row and operation not in _NEW_ROWS]
+        return any(row[at] is None for row in updated for at in self._hiding)
 
     def _placeholders_in(self, row: _Row | None) -> Sequence[int]:
         texts = self._placeholders
