@@ -651,6 +651,16 @@ CREATE TABLE mirrorgate.former_key_secrets (
     CONSTRAINT former_key_secrets_secret_hash_check CHECK ((octet_length(secret_hash) = 32))
 );
 
+-- Names of API keys; they outlive their keys, because the audit and the events of tables have the ids of deleted ones.
+CREATE TABLE mirrorgate.key_names (
+    -- Key that has the name, or had it.
+    key_id text NOT NULL,
+    -- What people call the key; several keys may have one name.
+    name text NOT NULL,
+    CONSTRAINT key_names_pkey PRIMARY KEY (key_id),
+    CONSTRAINT key_names_name_check CHECK (((name <> ''::text) AND (char_length(name) <= 100) AND (name !~ '[\x01-\x1f\x7f]'::text)))
+);
+
 -- Rejections, counted by the minute, and operations on keys and registrations; table_events has the rest.
 CREATE TABLE mirrorgate.audit_events (
     -- Order of the event among those of table_events too.

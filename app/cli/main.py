@@ -148,6 +148,7 @@ key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys
 key_commands.command("create")(keys.create_key)
 key_commands.command("generate")(keys.generate_key)
 key_commands.command("list")(keys.list_keys)
+key_commands.command("rename")(keys.rename_key)
 key_commands.command("rotate")(keys.rotate_key)
 key_commands.command("limit")(keys.limit_key)
 key_commands.command("delete")(keys.delete_key)

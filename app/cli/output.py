@@ -55,6 +55,11 @@ class Grid:
         return (" " * _GAP).join(padded).rstrip()
 
 
+def caller(key_id: str, name: str | None) -> str:
+    """Return who called: the name of a key beside its id."""
+    return key_id if name is None else f"{name} ({key_id})"
+
+
 def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid:
     """Build the reconciliation: one short line per table. `wide` adds columns that are rarely needed."""
     letters = wide or any(_waiting(table) for table in tables)

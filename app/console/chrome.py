@@ -1,6 +1,7 @@
 """What surrounds every page of the console: its sections, who is signed in, the theme, and the token for forms."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -66,6 +67,8 @@ class Chrome:
     """The name of the section of this page."""
     alerts: int | None = None
     """How many things need attention; None if the page has not looked."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The names of keys that the page shows, and of the user's key, by id."""
     address: str = ""
     """The address that shows this page again; empty for the answer to a form."""
 
@@ -75,8 +78,10 @@ class Chrome:
         return self.address or next((section.path for section in self.sections if section.name == self.current), "")
 
 
-def chrome_of(credential: Credential, *, version: str, theme: Theme, csrf: str, address: str) -> Chrome:
-    """Return the surroundings of a page for the holder of a credential."""
+def chrome_of(
+    credential: Credential, *, version: str, theme: Theme, csrf: str, address: str, names: Mapping[str, str]
+) -> Chrome:
+    """Return the surroundings of a page for the holder of a credential; `names` has that of the own key."""
     rights = sorted({right for grant in credential.grants for right in grant.rights})
     patterns = dict.fromkeys(pattern for grant in credential.grants for pattern in grant.table_patterns)
     return Chrome(
@@ -86,5 +91,6 @@ def chrome_of(credential: Credential, *, version: str, theme: Theme, csrf: str, 
         rights=f"{', '.join(rights)} on {', '.join(patterns)}" if rights else "no rights",
         csrf=csrf,
         sections=tuple(section for section in SECTIONS if section.is_open_to(credential)),
+        names=names,
         address=address,
     )

@@ -91,6 +91,11 @@ class Authenticator:
         self._verified: dict[bytes, _VerifiedSecret] = {}
         """By the hash of a whole key: secrets that need no second check while their key is fresh."""
 
+    @property
+    def settings_key_id(self) -> str | None:
+        """The id of the administrator's key of the settings; None without one."""
+        return None if self._admin_key is None else self._admin_key.key_id
+
     def credential(self, token: str | None) -> Credential:
         """Return the credential of a key or token. Can query Postgres and the issuer.
 

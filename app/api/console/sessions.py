@@ -6,6 +6,7 @@ of its rotation. A route gets its user with a parameter of type `ConsoleUser`.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Annotated, Final
@@ -17,6 +18,7 @@ from starlette.exceptions import HTTPException
 from app.api.console.answers import load_again, see_other
 from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, gateway_in
+from app.api.operations.keys import caller_names
 from app.console.chrome import Chrome, Theme, chrome_of
 from app.domain.access.console_session import SessionToken, safe_next
 from app.domain.access.rights import Credential, Principal, Right
@@ -65,9 +67,9 @@ class SignedIn:
             raise RejectedInput(Code.FORBIDDEN, f"you have the right `{right}` for some tables, not for all (`*`)")
         return principal
 
-    def chrome(self, section: str, *, alerts: int | None = None) -> Chrome:
-        """Return the surroundings of a page of this section."""
-        return replace(self.base, current=section, alerts=alerts)
+    def chrome(self, section: str, *, alerts: int | None = None, names: Mapping[str, str] | None = None) -> Chrome:
+        """Return the surroundings of a page of this section, which shows keys with these names."""
+        return replace(self.base, current=section, alerts=alerts, names={**(names or {}), **self.base.names})
 
 
 async def _signed_in(request: Request) -> SignedIn:
@@ -77,12 +79,18 @@ async def _signed_in(request: Request) -> SignedIn:
     """
     exchange, gateway = exchange_of(request.scope), gateway_in(request.scope)
     token = SessionToken.parse(request.cookies.get(SESSION_COOKIE))
-    credential = None if token is None else await asyncio.to_thread(_holder, gateway, token)
-    if token is None or credential is None:
+    found = None if token is None else await asyncio.to_thread(_holder, gateway, token)
+    if token is None or found is None:
         raise SignInRequired(ended=token is not None)
+    credential, names = found
     address = address_of(request) if request.method == "GET" else ""
     base = chrome_of(
-        credential, version=version("mirrorgate"), theme=theme_of(request), csrf=token.csrf, address=address
+        credential,
+        version=version("mirrorgate"),
+        theme=theme_of(request),
+        csrf=token.csrf,
+        address=address,
+        names=names,
     )
     exchange.credential, exchange.subject, exchange.chrome = credential, credential.subject, base
     gateway.authenticator.rate_limiter.admit(credential, exchange.head.content_length, exchange)
@@ -138,20 +146,21 @@ def is_secure(request: Request) -> bool:
     return request.url.scheme == "https" or gateway_in(request.scope).settings.behind_tls_proxy
 
 
-def _holder(gateway: Gateway, token: SessionToken) -> Credential | None:
-    """Return what the holder of a session may do now.
+def _holder(gateway: Gateway, token: SessionToken) -> tuple[Credential, Mapping[str, str]] | None:
+    """Return what the holder of a session may do now, and the name of the key, if it has one, by its id.
 
     None if the session or its key has ended, or if the settings no longer grant anything of a person's session.
     """
     with translated_errors(), gateway.engine.begin() as connection:
         session = find_session(connection, token.hash)
-    if session is None:
-        return None
+        if session is None:
+            return None
+        names = caller_names(gateway, connection, [session.subject])
     if session.proof is None:
         grants = () if gateway.code_flow is None else gateway.code_flow.still_granted(session.grants)
-        return Credential(session.subject, grants) if grants else None
+        return (Credential(session.subject, grants), names) if grants else None
     found = gateway.authenticator.holder(session.subject)
     if found is None or not token.is_bound_to(session.proof, found[1]):
         return None
     gateway.authenticator.note_use(session.subject)
-    return found[0]
+    return found[0], names

@@ -1,7 +1,9 @@
-"""Creates, updates, rotates and deletes API keys. The audit records each operation."""
+"""Creates, updates, rotates and deletes API keys, and finds their names. The audit records each operation."""
 
 import secrets
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Final
 
 from app.api.gateway import Gateway
 from app.api.schemas.keys import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
@@ -10,9 +12,28 @@ from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Principal, Right
 from app.domain.access.signatures import SALT_BYTES, signing_secret
 from app.errors import Code, Problem, RejectedInput
-from app.staging.access.api_keys import StoredKey, change_limits, delete_key, insert_key, rotate_key
+from app.staging.access.api_keys import (
+    StoredKey,
+    change_limits,
+    delete_key,
+    insert_key,
+    key_names,
+    rename_key,
+    rotate_key,
+)
 from app.staging.access.audit_events import record_operation
-from app.staging.connection.database import translated_errors
+from app.staging.connection.database import Connection, translated_errors
+
+SETTINGS_KEY: Final = "MIRRORGATE_ADMIN_KEY"
+"""The name of the key of the settings, which the database does not have."""
+
+
+def caller_names(gateway: Gateway, connection: Connection, callers: Iterable[str | None]) -> Mapping[str, str]:
+    """Return the names of those callers that are keys with a name, by id."""
+    ids = {caller for caller in callers if caller is not None}
+    own = gateway.authenticator.settings_key_id
+    named = key_names(connection, ids)
+    return {**named, own: SETTINGS_KEY} if own is not None and own in ids else named
 
 
 def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> CreatedKeyModel:
@@ -28,6 +49,7 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
     rights = tuple(Right(right) for right in wanted.rights)
     details = {
         "key": key_id,
+        **({} if wanted.name is None else {"name": wanted.name}),
         "rights": wanted.rights,
         "tables": wanted.tables,
         "expires_at": None if expires_at is None else expires_at.isoformat(),
@@ -36,10 +58,12 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
     }
     limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
     with translated_errors(), gateway.engine.begin() as connection:
-        insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits, salt)
+        hashed, tables = hash_secret(secret), tuple(wanted.tables)
+        insert_key(connection, key_id, hashed, rights, tables, expires_at, limits, salt, wanted.name)
         record_operation(connection, principal.key_id, "create_key", details=details)
     return CreatedKeyModel(
         id=key_id,
+        name=wanted.name,
         key=format_key(key_id, secret),
         signing_secret=signing,
         rights=wanted.rights,
@@ -49,10 +73,13 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
 
 
 def update(gateway: Gateway, principal: Principal, key_id: str, wanted: UpdateKey) -> StoredKey:
-    """Change the given limits of a key, which apply within five seconds. Raises RejectedInput `unknown_key`."""
+    """Change what is given of a key; limits apply within five seconds. Raises RejectedInput `unknown_key`."""
     given = wanted.model_dump(exclude_unset=True)
+    limits = {limit: value for limit, value in given.items() if limit != "name"}
     with translated_errors(), gateway.engine.begin() as connection:
-        changed = change_limits(connection, key_id, given)
+        changed = change_limits(connection, key_id, limits)
+        if "name" in given:
+            changed = rename_key(connection, key_id, wanted.name)
         if changed is None:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
         record_operation(connection, principal.key_id, "update_key", details={"key": key_id, **given})

@@ -1,5 +1,6 @@
 """`/v1/audit`: operations on keys and tables, and rejected calls."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -7,6 +8,7 @@ from fastapi import APIRouter, Query
 from app.api.auth.dependencies import Overseer
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations.keys import caller_names
 from app.api.routes.paging import AfterId, PageLimit
 from app.api.schemas.audit import AuditEventModel, AuditModel, Outcome
 from app.api.schemas.common import AwareMoment
@@ -34,7 +36,9 @@ def get_audit(
     subject: Annotated[
         str | None,
         Query(
-            max_length=300, pattern=r"^[\x21-\x7e]+$", description="Only events of this key id, or of `oidc:<subject>`."
+            max_length=300,
+            pattern=r"^[^\x00-\x1f]+$",
+            description="Only events of this key, by id or name, or of `oidc:<subject>`.",
         ),
     ] = None,
     table: Annotated[str | None, Query(description="Only events about tables of this name.")] = None,
@@ -54,16 +58,19 @@ def get_audit(
         rejected=None if outcome is None else outcome is Outcome.REJECTED,
     )
     with translated_errors(), gateway.engine.begin() as connection:
-        events = [_event_model(event) for event in list_audit(connection, wanted, after=after, limit=limit)]
+        found = list_audit(connection, wanted, after=after, limit=limit)
+        names = caller_names(gateway, connection, (event.subject for event in found))
+    events = [_event_model(event, names) for event in found]
     return AuditModel(events=events, next_after=events[-1].id if len(events) == limit else None)
 
 
-def _event_model(event: AuditEvent) -> AuditEventModel:
+def _event_model(event: AuditEvent, names: Mapping[str, str]) -> AuditEventModel:
     return AuditEventModel(
         id=event.event_id,
         happened_at=event.happened_at,
         request_id=event.request_id,
         subject=event.subject,
+        subject_name=names.get(event.subject or ""),
         action=event.action,
         table=event.table,
         generation=event.generation,

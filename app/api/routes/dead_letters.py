@@ -1,5 +1,6 @@
 """`/v1/tables/{table}/dead-letters`: list rejected messages, read one, replay or discard them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -10,6 +11,7 @@ from app.api.changes.body import read_other_body
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.dead_letters import discard_one, discard_through, letter_message, replay_one, replay_waiting
+from app.api.operations.keys import caller_names
 from app.api.operations.visible_tables import found_table
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.table_operations import GenerationParameter
@@ -63,9 +65,11 @@ def get_letters(
         letters = list_letters(connection, name, state=state, after=after, limit=limit)
         if not letters:
             name = found_table(connection, name).name
+        callers = (caller for letter in letters for caller in (letter.principal, letter.settled_by))
+        names = caller_names(gateway, connection, callers)
     next_after = letters[-1].letter_id if len(letters) == limit else None
     return DeadLettersModel(
-        table=str(name), letters=[_letter_model(letter) for letter in letters], next_after=next_after
+        table=str(name), letters=[_letter_model(letter, names) for letter in letters], next_after=next_after
     )
 
 
@@ -160,7 +164,7 @@ def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, princi
     return DiscardedModel(discarded=discard_one(gateway, table, letter_id, principal))
 
 
-def _letter_model(letter: StoredLetter) -> DeadLetterModel:
+def _letter_model(letter: StoredLetter, names: Mapping[str, str]) -> DeadLetterModel:
     return DeadLetterModel(
         id=letter.letter_id,
         generation=letter.generation,
@@ -169,12 +173,14 @@ def _letter_model(letter: StoredLetter) -> DeadLetterModel:
         index=letter.message_index,
         errors=[LetterErrorModel(**error) for error in letter.errors],
         key_id=letter.principal,
+        key_name=names.get(letter.principal),
         request=letter.request_name,
         producer_sequence=letter.producer_sequence,
         received_at=letter.received_at,
         state=letter.state,
         settled_at=letter.settled_at,
         settled_by=letter.settled_by,
+        settled_by_name=names.get(letter.settled_by or ""),
         corrected=letter.corrected,
         replayed_sequence=letter.replayed_sequence,
     )

@@ -53,18 +53,19 @@ def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, respon
 def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
     """Return all keys with their rights, limits and last use."""
     with translated_errors(), gateway.engine.begin() as connection:
-        return KeysModel(keys=[_key_model(key) for key in list_keys(connection)])
+        found = [_key_model(key) for key in list_keys(connection)]
+    return KeysModel(keys=found, settings_key_id=gateway.authenticator.settings_key_id)
 
 
 @router.patch(
     "/{key_id}",
     operation_id="update_key",
-    summary="Change the rate limits of a key",
+    summary="Change the name or the rate limits of a key",
     response_model=KeyModel,
     responses=problems(400, 401, 403, 404, 503),
 )
 def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: Overseer) -> KeyModel:
-    """Change the given limits. They take effect within five seconds."""
+    """Change the name, or the given limits, which take effect within five seconds."""
     return _key_model(keys.update(gateway, principal, key_id, wanted))
 
 
@@ -105,6 +106,7 @@ def _key_model(key: StoredKey) -> KeyModel:
     size = key.limits.bytes_per_second
     return KeyModel(
         id=key.key_id,
+        name=key.name,
         rights=list(key.rights),
         tables=list(key.table_patterns),
         created_at=key.created_at,

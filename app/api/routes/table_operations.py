@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from app.api.auth.dependencies import Administrator, visible_name
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.operations.keys import caller_names
 from app.api.operations.table_operations import TableOperation
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
@@ -227,12 +228,14 @@ def get_events(
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
         found = list_events(connection, name, after=after, limit=limit)
+        names = caller_names(gateway, connection, (event.actor for event in found))
     events = [
         EventModel(
             id=event.event_id,
             generation=event.generation,
             happened_at=event.happened_at,
             actor=event.actor,
+            actor_name=names.get(event.actor),
             action=event.action,
             completes=event.completes,
             reason=event.reason,

@@ -26,6 +26,9 @@ class AuditEventModel(Model):
     happened_at: datetime
     request_id: str | None
     subject: str | None
+    subject_name: str | None
+    """The name of the key, also of a deleted one; null if it has none."""
+
     action: str
     table: str | None
     generation: int | None

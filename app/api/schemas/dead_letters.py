@@ -30,12 +30,18 @@ class DeadLetterModel(Model):
     index: int
     errors: list[LetterErrorModel]
     key_id: str
+    key_name: str | None
+    """The name of the key that sent it, also of a deleted one; null if it has none."""
+
     request: str | None
     producer_sequence: int | None
     received_at: datetime
     state: LetterState
     settled_at: datetime | None
     settled_by: str | None
+    settled_by_name: str | None
+    """The name of the key that replayed or discarded it."""
+
     corrected: bool
     replayed_sequence: int | None
 

@@ -13,6 +13,10 @@ MAX_OVERLAP_SECONDS: Final = 30 * 86_400
 TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
 
+_NAME: Final = r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"
+KeyName = Annotated[str, Field(max_length=100, pattern=_NAME)]
+"""A name without spaces at its ends."""
+
 RequestRate = Annotated[float | None, Field(strict=True, ge=0.001, le=1_000_000, allow_inf_nan=False)]
 ByteRate = Annotated[int, Field(strict=True, gt=0, le=2**53), WHOLE_NUMBER] | None
 
@@ -21,8 +25,11 @@ class CreateKey(Model):
     """The rights of a new key, and the patterns of tables that they apply to (`*`, `sales.*`, `orders`)."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"rights": ["ingest", "register"], "tables": ["sales.*"]}]}
+        json_schema_extra={"examples": [{"name": "orders", "rights": ["ingest", "register"], "tables": ["sales.*"]}]}
     )
+
+    name: KeyName | None = None
+    """What people call the key; the audit and events show it beside the id."""
 
     rights: Annotated[list[Right], Field(min_length=1)]
     """What the key can do."""
@@ -44,9 +51,15 @@ class CreateKey(Model):
 
 
 class UpdateKey(Model):
-    """New rate limits of a key. An absent limit stays as it is; null restores the limit of the settings."""
+    """A new name, or new rate limits, of a key.
+
+    What is absent stays as it is; null takes the name away, or restores the limit of the settings.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"requests_per_second": 50, "bytes_per_second": None}]})
+
+    name: KeyName | None = None
+    """What people call the key."""
 
     requests_per_second: RequestRate = None
     """Requests per second that an API process accepts from the key."""
@@ -62,6 +75,7 @@ class KeyModel(Model):
     """
 
     id: str
+    name: str | None
     rights: list[Right]
     tables: list[str]
     created_at: datetime
@@ -104,6 +118,7 @@ class CreatedKeyModel(Model):
     """A new key. Only this answer contains `key` and `signing_secret`."""
 
     id: str
+    name: str | None
     key: str
     signing_secret: str | None
     """What the sender signs bodies with; null unless `hmac` was asked for."""
@@ -114,6 +129,8 @@ class CreatedKeyModel(Model):
 
 
 class KeysModel(Model):
-    """All keys."""
+    """All keys but that of the setting `MIRRORGATE_ADMIN_KEY`, which has every right and is not in the database."""
 
     keys: list[KeyModel]
+    settings_key_id: str | None
+    """The id of that key; null if the setting is not set."""

@@ -78,6 +78,9 @@ class EventModel(Model):
     generation: int
     happened_at: datetime
     actor: str
+    actor_name: str | None
+    """The name of the key, also of a deleted one; null if it has none."""
+
     action: str
     completes: DropAction | None
     """The operation that the drain finished with this event, null for every other event. `generation` is then the

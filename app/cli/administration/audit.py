@@ -26,7 +26,9 @@ class Outcome(StrEnum):
 def audit(
     connection: Connection,
     hours: Annotated[float, typer.Option(min=0, help="How many hours to look back.")] = 24.0,
-    subject: Annotated[str | None, typer.Option(help="Only this caller: a key id, or `oidc:<subject>`.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Only this caller: a key's id or name, or `oidc:<subject>`.")
+    ] = None,
     table: Annotated[str | None, typer.Option(help="Only events about tables of this name.")] = None,
     outcome: Annotated[Outcome | None, typer.Option(help="Only operations that were done, or rejected calls.")] = None,
     as_json: AsJson = False,
@@ -52,14 +54,14 @@ def audit(
 
 
 def _audit_grid(events: list[dict[str, Any]]) -> "Grid":
-    from app.cli.output import Grid, moment
+    from app.cli.output import Grid, caller, moment
 
     grid = Grid(("when", "who", "what", "table", "outcome", "times", "details"), right=("times",), text=True)
     for event in events:
         rejected = f"{event['status']} {event['code']}"
         grid.add(
             moment(event["happened_at"]),
-            event["subject"] or "-",
+            caller(event["subject"] or "-", event["subject_name"]),
             event["action"],
             event["table"] or "",
             rejected if event["outcome"] == "rejected" else "done",

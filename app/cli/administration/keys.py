@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.console import ERRORS, say
 from app.cli.options import AsJson, Connection, with_connection
 
 RequestRate = Annotated[
@@ -15,6 +16,7 @@ RequestRate = Annotated[
 ByteRate = Annotated[
     int | None, typer.Option(min=1, help="Body bytes per second that one API process accepts from this key.")
 ]
+KeyName = Annotated[str, typer.Argument(help="What people call the key, up to 100 characters; empty for no name.")]
 KeyId = Annotated[str, typer.Argument(help="The id of the key, as `keys list` shows it.")]
 
 
@@ -22,6 +24,9 @@ KeyId = Annotated[str, typer.Argument(help="The id of the key, as `keys list` sh
 def create_key(
     connection: Connection,
     rights: Annotated[str, typer.Option(help="Comma-separated: ingest, read, register, admin.")],
+    name: Annotated[
+        str | None, typer.Option(help="What people call the key; the audit and events show it beside the id.")
+    ] = None,
     table_patterns: Annotated[
         str, typer.Option("--tables", help="Comma-separated patterns of table names, for example `sales.*`.")
     ] = "*",
@@ -34,10 +39,11 @@ def create_key(
 ) -> None:
     """Create an API key in a running gateway and print it. The secret cannot be shown again.
 
-    Example: `mirrorgate keys create --rights ingest --tables "sales.*"`
+    Example: `mirrorgate keys create --name "orders CDC" --rights ingest --tables "sales.*"`
     """
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     wanted = {
+        "name": name,
         "rights": rights.split(","),
         "tables": table_patterns.split(","),
         "expires_at": expires_at,
@@ -66,15 +72,17 @@ def list_keys(connection: Connection, as_json: AsJson = False) -> None:
     from app.cli.output import Grid, moment
 
     with connection.client() as client:
-        found = client.get("/v1/keys")["keys"]
+        answer = client.get("/v1/keys")
+    found, of_settings = answer["keys"], answer["settings_key_id"]
     if as_json:
         typer.echo(json.dumps(found))
         return
-    grid = Grid(("id", "rights", "tables", "created", "expires", "last used", "former secret", "limits"))
+    grid = Grid(("id", "name", "rights", "tables", "created", "expires", "last used", "former secret", "limits"))
     for entry in found:
         former = entry["former_secret_until"]
         grid.add(
             entry["id"],
+            entry["name"] or "",
             ",".join(entry["rights"]),
             ",".join(entry["tables"]),
             moment(entry["created_at"]),
@@ -83,7 +91,15 @@ def list_keys(connection: Connection, as_json: AsJson = False) -> None:
             f"until {moment(former)}" if former else "",
             _limits(entry),
         )
-    grid.print()
+    if found:
+        grid.print()
+    else:
+        typer.echo("no keys are stored; `mirrorgate keys create` makes one")
+    if of_settings is not None:
+        say(
+            f"the key {of_settings} of MIRRORGATE_ADMIN_KEY is not stored: it has every right, and is changed with the "
+            "setting (`mirrorgate up`: the file admin.key)"
+        )
 
 
 @with_connection
@@ -94,9 +110,26 @@ def rotate_key(
         int, typer.Option(min=0, help="Seconds the old secret keeps working. Use 0 if it has leaked.")
     ] = 86_400,
 ) -> None:
-    """Give a key a new secret and print it. Id, rights, tables and producers stay the same."""
+    """Give a key a new secret and print it. Id, name, rights, tables and producers stay the same.
+
+    Standard error says until when the former secret works.
+    """
+    from app.cli.output import moment
+
     with connection.client() as client:
-        typer.echo(client.post(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})["key"])
+        rotated = client.post(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})
+    typer.echo(rotated["key"])
+    until = rotated["former_secret_until"]
+    told = "no longer works" if until is None else f"works until {moment(until)} UTC"
+    say(f"the former secret {told}", to=ERRORS)
+
+
+@with_connection
+def rename_key(connection: Connection, key_id: KeyId, name: KeyName) -> None:
+    """Give a key another name. Events from before show the new name too."""
+    with connection.client() as client:
+        changed = client.patch(f"/v1/keys/{key_id}", {"name": name or None})
+    say(f"{changed['id']}: {changed['name'] or 'no name'}")
 
 
 @with_connection

@@ -118,7 +118,7 @@ def repair(
 @with_connection
 def show_events(connection: Connection, table: TableName) -> None:
     """List who did what to the tables of this name, when and why."""
-    from app.cli.output import Grid, moment
+    from app.cli.output import Grid, caller, moment
 
     grid = Grid(("when", "gen", "who", "what", "why", "details"), text=True)
     with connection.client() as client:
@@ -128,7 +128,7 @@ def show_events(connection: Connection, table: TableName) -> None:
         grid.add(
             moment(event["happened_at"]),
             str(event["generation"]),
-            event["actor"],
+            caller(event["actor"], event["actor_name"]),
             event["action"],
             event["reason"] or "",
             json.dumps(known) if known else "",

@@ -30,6 +30,7 @@ class KeyRow:
     """A key without its secret."""
 
     id: str
+    name: str | None
     path: str
     rights: tuple[str, ...]
     tables: tuple[str, ...]
@@ -50,6 +51,8 @@ class KeysView:
     """The list of all keys."""
 
     rows: tuple[KeyRow, ...]
+    settings_key_id: str | None
+    """The id of the key of the settings, which is not among the rows; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,10 @@ class KeyView:
     """One key, and what the user can do to it."""
 
     row: KeyRow
+    name: str
     limits: LimitFields
     problems: tuple[str, ...] = ()
-    """What is wrong with the limits that were typed in."""
+    """What is wrong with the name and the limits that were typed in."""
     notice: NoticeView | None = None
     overlaps: tuple[tuple[int, str], ...] = OVERLAPS
 
@@ -83,6 +87,7 @@ class NewKeyView:
 
     can_sign: bool
     """Whether the gateway can derive signing secrets."""
+    name: str = ""
     chosen: frozenset[str] = frozenset()
     tables: str = "*"
     expires: str = ""
@@ -108,6 +113,7 @@ def key_row(key: StoredKey, user: str) -> KeyRow:
     """Return a key as the console shows it to this user."""
     return KeyRow(
         id=key.key_id,
+        name=key.name,
         path=path_of(key.key_id),
         rights=tuple(key.rights),
         tables=key.table_patterns,
@@ -122,9 +128,9 @@ def key_row(key: StoredKey, user: str) -> KeyRow:
     )
 
 
-def keys_view(keys: Sequence[StoredKey], user: str) -> KeysView:
+def keys_view(keys: Sequence[StoredKey], user: str, settings_key_id: str | None) -> KeysView:
     """Return the list of all keys, the newest first."""
-    return KeysView(tuple(key_row(key, user) for key in reversed(keys)))
+    return KeysView(tuple(key_row(key, user) for key in reversed(keys)), settings_key_id)
 
 
 def _in_words(limits: RateLimits) -> str:

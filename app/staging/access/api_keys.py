@@ -23,8 +23,9 @@ INSERT_KEY = sa.text("""
 _KEYS = """
     SELECT k.key_id, k.rights, k.table_patterns, k.created_at, k.expires_at, k.last_used_at,
         k.requests_per_second, k.bytes_per_second, k.expires_at IS NOT NULL AND k.expires_at <= now() AS has_expired,
-        k.secret_hash, former.secret_hashes, former.valid_until, k.signing_salt
+        k.secret_hash, former.secret_hashes, former.valid_until, k.signing_salt, n.name
     FROM mirrorgate.api_keys k
+    LEFT JOIN mirrorgate.key_names n ON n.key_id = k.key_id
     LEFT JOIN LATERAL (
         SELECT array_agg(secret_hash) AS secret_hashes, max(valid_until) AS valid_until
         FROM mirrorgate.former_key_secrets WHERE key_id = k.key_id AND valid_until > now()) former ON true"""
@@ -62,6 +63,17 @@ SET_LIMITS = sa.text("""
     WHERE key_id = :key_id""")
 """Replace a key's rate limits."""
 
+SET_NAME = sa.text("""
+    INSERT INTO mirrorgate.key_names (key_id, name) VALUES (:key_id, :name)
+    ON CONFLICT (key_id) DO UPDATE SET name = excluded.name""")
+"""Give a key a name."""
+
+DELETE_NAME = sa.text("DELETE FROM mirrorgate.key_names WHERE key_id = :key_id")
+"""Take the name of a key away."""
+
+SELECT_NAMES = sa.text("SELECT key_id, name FROM mirrorgate.key_names WHERE key_id = ANY(:key_ids)")
+"""Read the names of keys, also of deleted ones."""
+
 DELETE_KEY = sa.text("DELETE FROM mirrorgate.api_keys WHERE key_id = :key_id")
 """Delete a key, and with it its former secrets."""
 
@@ -95,6 +107,8 @@ class StoredKey:
     limits: RateLimits = NO_LIMITS
     signing_salt: bytes | None = None
     """What the signing secret is derived from; None if the key has none, or has expired."""
+    name: str | None = None
+    """What people call the key."""
 
     @property
     def credential(self) -> Credential:
@@ -111,6 +125,7 @@ def insert_key(
     expires_at: datetime | None,
     limits: RateLimits = NO_LIMITS,
     signing_salt: bytes | None = None,
+    name: str | None = None,
 ) -> None:
     """Store a new key, which can sign bodies if it has a salt."""
     connection.execute(
@@ -125,6 +140,7 @@ def insert_key(
             **_columns(limits),
         },
     )
+    _set_name(connection, key_id, name)
 
 
 def find_key(connection: sa.Connection, key_id: str) -> StoredKey | None:
@@ -155,6 +171,14 @@ def rotate_key(connection: sa.Connection, key_id: str, secret_hash: bytes, overl
     return _found(connection, key_id)
 
 
+def rename_key(connection: sa.Connection, key_id: str, name: str | None) -> StoredKey | None:
+    """Give a key a name, or take it away; None for a missing key."""
+    if connection.execute(LOCK_KEY, {"key_id": key_id}).first() is None:
+        return None
+    _set_name(connection, key_id, name)
+    return _found(connection, key_id)
+
+
 def change_limits(connection: sa.Connection, key_id: str, given: Mapping[str, float | None]) -> StoredKey | None:
     """Replace the given rate limits of a key; each API process applies them within seconds. None for a missing key.
 
@@ -168,8 +192,13 @@ def change_limits(connection: sa.Connection, key_id: str, given: Mapping[str, fl
     return _found(connection, key_id)
 
 
+def key_names(connection: sa.Connection, key_ids: Collection[str]) -> Mapping[str, str]:
+    """Return the names of those among these ids that are of keys with a name, also of deleted ones."""
+    return {row.key_id: row.name for row in connection.execute(SELECT_NAMES, {"key_ids": [*key_ids]})}
+
+
 def delete_key(connection: sa.Connection, key_id: str) -> bool:
-    """Delete a key and all its secrets; return false for a missing key."""
+    """Delete a key and all its secrets, but not its name; return false for a missing key."""
     return connection.execute(DELETE_KEY, {"key_id": key_id}).rowcount == 1
 
 
@@ -195,6 +224,13 @@ def _found(connection: sa.Connection, key_id: str) -> StoredKey:
     return key
 
 
+def _set_name(connection: sa.Connection, key_id: str, name: str | None) -> None:
+    if name is None:
+        connection.execute(DELETE_NAME, {"key_id": key_id})
+    else:
+        connection.execute(SET_NAME, {"key_id": key_id, "name": name})
+
+
 def _columns(limits: RateLimits) -> dict[str, float | None]:
     return {"requests_per_second": limits.requests_per_second, "bytes_per_second": limits.bytes_per_second}
 
@@ -212,4 +248,5 @@ def _stored(row: sa.Row[tuple[object, ...]]) -> StoredKey:
         None if row.has_expired else row.valid_until,
         RateLimits(row.requests_per_second, row.bytes_per_second),
         None if row.has_expired or row.signing_salt is None else bytes(row.signing_salt),
+        row.name,
     )

@@ -47,14 +47,16 @@ SELECT_AUDIT = sa.text(f"""{_SELECT_EVENTS}
     WHERE event_id > :after
       AND (CAST(:since AS timestamptz) IS NULL OR happened_at >= date_trunc('minute', CAST(:since AS timestamptz)))
       AND (CAST(:until AS timestamptz) IS NULL OR happened_at < CAST(:until AS timestamptz))
-      AND (CAST(:subject AS text) IS NULL OR subject = :subject)
+      AND (CAST(:subject AS text) IS NULL OR subject = :subject
+           OR subject IN (SELECT key_id FROM mirrorgate.key_names WHERE name = :subject))
       AND (CAST(:folded_name AS text) IS NULL OR folded_name = :folded_name)
       AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)
-    ORDER BY event_id LIMIT :limit""")
+    ORDER BY event_id LIMIT :limit""")  # noqa: S608  # constant text
 """Read a page of audit events and table events that match a filter."""
 
 _CONTAINS = """
-    WHERE (CAST(:subject AS text) IS NULL OR strpos(lower(subject), :subject) > 0)
+    WHERE (CAST(:subject AS text) IS NULL OR strpos(lower(subject), :subject) > 0
+           OR subject IN (SELECT key_id FROM mirrorgate.key_names WHERE strpos(lower(name), :subject) > 0))
       AND (CAST(:table AS text) IS NULL OR strpos(folded_name, :table) > 0)
       AND (CAST(:action AS text) IS NULL OR strpos(lower(action), :action) > 0)
       AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)"""
@@ -94,7 +96,10 @@ class AuditEvent:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """The events to list; None matches everything. `since` matches whole minutes, by which rejections are counted."""
+    """The events to list; None matches everything.
+
+    `subject` is also the name of a key. `since` matches whole minutes, by which rejections are counted.
+    """
 
     since: datetime | None = None
     until: datetime | None = None

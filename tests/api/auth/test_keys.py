@@ -1,16 +1,16 @@
 """API keys: create, list, rotate, delete, expire."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from typer.testing import CliRunner
 
 from app.api.auth.authenticator import CACHE_SECONDS, MIN_RECHECK_SECONDS, Authenticator
-from app.cli.main import app
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Credential, Grant, Right
 from app.errors import Code
@@ -19,6 +19,7 @@ from app.staging.access.audit_writer import AuditWriter
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
+from tests.support.processes import REPOSITORY
 from tests.support.rejections import rejected
 from tests.support.waiting import wait_until
 
@@ -45,6 +46,7 @@ def test_a_created_key_works_and_its_secret_is_shown_once(gateway: Gateway, api_
     del key["last_used_at"]
     assert key == {
         "id": created["id"],
+        "name": None,
         "rights": ["read", "ingest"],
         "tables": ["sales.*"],
         "former_secret_until": None,
@@ -69,7 +71,7 @@ def test_two_keys_differ_in_id_and_secret(gateway: Gateway) -> None:
 def test_a_deleted_key_is_gone(gateway: Gateway) -> None:
     created = create(gateway, rights=["read"])
     assert gateway.delete(f"/v1/keys/{created['id']}").status_code == 204
-    assert gateway.get("/v1/keys").json() == {"keys": []}
+    assert gateway.get("/v1/keys").json()["keys"] == []
     problem(gateway.delete(f"/v1/keys/{created['id']}"), 404, "unknown_key")
 
 
@@ -94,13 +96,18 @@ def test_a_key_that_does_not_exist_cannot_be_deleted(gateway: Gateway, key_id: s
         ({"rights": ["read"], "expires_at": "2999-01-01T00:00:00"}, "/expires_at"),
         ({"rights": ["read"], "expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
         ({"rights": ["read"], "expires_at": "9999-12-31T23:59:59-14:00"}, "/expires_at"),
-        ({"rights": ["read"], "name": "mine"}, "/name"),
+        ({"rights": ["read"], "label": "mine"}, "/label"),
+        ({"rights": ["read"], "name": ""}, "/name"),
+        ({"rights": ["read"], "name": " mine"}, "/name"),
+        ({"rights": ["read"], "name": "mi\nne"}, "/name"),
+        ({"rights": ["read"], "name": "mine\n"}, "/name"),
+        ({"rights": ["read"], "name": "x" * 101}, "/name"),
     ],
 )
 def test_a_key_that_makes_no_sense_is_not_created(gateway: Gateway, wanted: dict[str, Any], pointer: str) -> None:
     details = problem(gateway.post("/v1/keys", json=wanted), 400, "bad_request")
     assert [error["pointer"] for error in details["errors"]] == [pointer]
-    assert gateway.get("/v1/keys").json() == {"keys": []}
+    assert gateway.get("/v1/keys").json()["keys"] == []
 
 
 def test_a_rotated_key_keeps_id_rights_tables_and_producers(gateway: Gateway, api_address: str) -> None:
@@ -178,21 +185,81 @@ def test_a_key_says_when_it_was_last_used(gateway: Gateway, client_with: ClientW
     assert before <= datetime.fromisoformat(used) <= datetime.now(UTC)
 
 
+def command(address: str, *arguments: str) -> tuple[str, str]:
+    """Run a command; return what it writes to standard output and standard error.
+
+    In its own process: this one has the log of the gateway on standard output.
+    """
+    program = [sys.executable, "-m", "app.cli", *arguments, "--url", address, "--key", ADMIN_KEY]
+    ran = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout, ran.stderr
+
+
 def test_the_command_rotates_and_lists_keys(gateway: Gateway, api_address: str) -> None:
     created = create(gateway, rights=["read"])
-
-    def keys(*arguments: str) -> str:
-        ran = CliRunner().invoke(app, ["keys", *arguments, "--url", api_address, "--key", ADMIN_KEY])
-        assert ran.exit_code == 0, ran.exception
-        return ran.stdout
-
-    rotated = keys("rotate", created["id"], "--overlap", "60").splitlines()[-1]
+    printed, told = command(api_address, "keys", "rotate", created["id"], "--overlap", "60")
+    rotated = printed.removesuffix("\n")
     assert rotated.startswith(f"mg_{created['id']}_")
     with Gateway.at(api_address, rotated) as client:
         client.get("/v1/tables").raise_for_status()
-    [listed] = json.loads(keys("list", "--json").splitlines()[-1])
-    assert (listed["id"], listed["former_secret_until"] is not None) == (created["id"], True)
-    assert created["id"] in keys("list")
+    [listed] = json.loads(command(api_address, "keys", "list", "--json")[0])
+    until = listed["former_secret_until"]
+    assert (listed["id"], until[-1]) == (created["id"], "Z")
+    assert told == f"the former secret works until {until[:10]} {until[11:19]} UTC\n"
+    assert created["id"] in command(api_address, "keys", "list")[0]
+    _, at_once = command(api_address, "keys", "rotate", created["id"], "--overlap", "0")
+    assert at_once == "the former secret no longer works\n"
+
+
+def test_a_list_without_keys_says_so_and_names_the_key_of_the_settings(gateway: Gateway, api_address: str) -> None:
+    admin_id = ADMIN_KEY.split("_")[1]
+    assert gateway.get("/v1/keys").json() == {"keys": [], "settings_key_id": admin_id}
+    first, second = command(api_address, "keys", "list")[0].splitlines()
+    assert first.startswith("no keys are stored")
+    assert second.startswith(f"the key {admin_id} of MIRRORGATE_ADMIN_KEY is not stored")
+    create(gateway, rights=["read"])
+    assert "no keys are stored" not in command(api_address, "keys", "list")[0]
+
+
+def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
+    gateway: Gateway, api_address: str
+) -> None:
+    wanted = ["--name", "orders CDC", "--rights", "admin"]
+    key = command(api_address, "keys", "create", *wanted)[0].strip()
+    key_id = key.split("_")[1]
+    gateway.register("t", {"id": "int64"}, ["id"], dead_letters="accept").raise_for_status()
+    with Gateway.at(api_address, key) as client:
+        client.post("/v1/tables/t/pause", params={"generation": 1}).raise_for_status()
+        client.rows("t", {"id": "x"}, on_reject="dead_letter").raise_for_status()
+    [letter] = gateway.get("/v1/tables/t/dead-letters").json()["letters"]
+    assert (letter["key_id"], letter["key_name"], letter["settled_by_name"]) == (key_id, "orders CDC", None)
+    gateway.delete(f"/v1/tables/t/dead-letters/{letter['id']}").raise_for_status()
+    [letter] = gateway.get("/v1/tables/t/dead-letters").json()["letters"]
+    assert letter["settled_by_name"] == "MIRRORGATE_ADMIN_KEY"
+    assert "orders CDC" in command(api_address, "keys", "list")[0]
+
+    command(api_address, "keys", "rename", key_id, "orders")
+    command(api_address, "keys", "delete", key_id)
+    assert command(api_address, "tables", "events", "t")[0].count(f"orders ({key_id})") == 1
+    [event] = gateway.get("/v1/audit", params={"subject": "orders", "outcome": "done"}).json()["events"]
+    assert (event["action"], event["subject"], event["subject_name"]) == ("pause", key_id, "orders")
+    assert f"orders ({key_id})" in command(api_address, "audit", "--subject", "orders")[0]
+    details = {event["action"]: event["details"] for event in gateway.get("/v1/audit").json()["events"]}
+    assert details["create_key"]["name"] == "orders CDC"
+    assert details["update_key"] == {"key": key_id, "name": "orders"}
+
+
+def test_a_name_can_be_changed_and_taken_away_and_other_changes_keep_it(gateway: Gateway) -> None:
+    created = create(gateway, rights=["read"], name="ERP – Köln")
+    assert created["name"] == "ERP – Köln"
+    path = f"/v1/keys/{created['id']}"
+    assert gateway.patch(path, json={"requests_per_second": 5}).json()["name"] == "ERP – Köln"
+    renamed = gateway.patch(path, json={"name": "ERP"}).json()
+    assert (renamed["name"], renamed["requests_per_second"]) == ("ERP", 5)
+    problem(gateway.patch(path, json={"name": ""}), 400, "bad_request")
+    assert gateway.patch(path, json={"name": None}).json()["name"] is None
+    problem(gateway.patch("/v1/keys/none", json={"name": "x"}), 404, "unknown_key")
 
 
 class Clock:

@@ -42,6 +42,7 @@ def test_a_key_is_created_and_its_secret_is_on_one_page_that_is_not_kept(
     check_markup(browser.page(f"{PATH}/new"))
     day = (datetime.now(UTC) + timedelta(days=2)).date().isoformat()
     fields = {"right-read": "on", "right-ingest": "on", "tables": f"*\nsales.*\n{HOSTILE}", "expires": day}
+    fields["name"] = "ERP"
     answer = browser.submit(f"{PATH}/new", **fields, hmac="on", requests_per_second="0.5", bytes_per_second="1000")
     check_markup(answer.text)
     assert answer.headers["cache-control"] == "no-store"
@@ -50,6 +51,7 @@ def test_a_key_is_created_and_its_secret_is_on_one_page_that_is_not_kept(
     _, key_id, secret = key.split("_", maxsplit=2)
     [stored] = [one for one in gateway.get("/v1/keys").json()["keys"] if one["id"] == key_id]
     assert (stored["rights"], stored["tables"]) == (["ingest", "read"], ["*", "sales.*", HOSTILE])
+    assert stored["name"] == "ERP"
     assert (stored["requests_per_second"], stored["bytes_per_second"], stored["hmac"]) == (0.5, 1000, True)
     assert stored["expires_at"].startswith(day)
     for path in (PATH, f"{PATH}/{key_id}", "/console/audit"):
@@ -104,25 +106,28 @@ def test_a_key_is_rotated_with_an_overlap_and_deleted_with_its_id_typed_in(
     assert events == ["sign_in", "create_key", "rotate_key", "delete_key"]
 
 
-def test_the_limits_of_a_key_are_changed_as_the_api_does(browser: Browser, gateway: Gateway) -> None:
+def test_the_name_and_the_limits_of_a_key_are_changed_as_the_api_does(browser: Browser, gateway: Gateway) -> None:
     key_id = gateway.post("/v1/keys", json={"rights": ["read"], "bytes_per_second": 10**15}).json()["id"]
     path = f"{PATH}/{key_id}"
     assert 'name="bytes_per_second" inputmode="numeric" value="1000000000000000"' in browser.page(path)
-    wrong = browser.submit(f"{path}/limits", requests_per_second="<b>", bytes_per_second="0")
+    wrong = browser.submit(f"{path}/change", name="x" * 101, requests_per_second="<b>", bytes_per_second="0")
     check_markup(wrong.text)
     assert wrong.status_code == 400
     assert "Requests per second must be" in wrong.text
     assert "Bytes per second must be" in wrong.text
+    assert "at most 100 characters" in wrong.text
+    assert f'value="{"x" * 101}"' in wrong.text
     assert 'value="&lt;b&gt;"' in wrong.text
-    changed = browser.submit(f"{path}/limits", requests_per_second=" 0.5 ", bytes_per_second="")
+    changed = browser.submit(f"{path}/change", name=" ERP <b> ", requests_per_second=" 0.5 ", bytes_per_second="")
     check_markup(changed.text)
-    assert "The limits are changed." in changed.text
+    assert "The key is changed." in changed.text
     assert "0.5 requests a second" in changed.text
     [stored] = [one for one in gateway.get("/v1/keys").json()["keys"] if one["id"] == key_id]
-    assert (stored["requests_per_second"], stored["bytes_per_second"]) == (0.5, None)
+    assert (stored["name"], stored["requests_per_second"], stored["bytes_per_second"]) == ("ERP <b>", 0.5, None)
     [event] = [one for one in gateway.get("/v1/audit").json()["events"] if one["action"] == "update_key"]
-    assert event["details"] == {"key": key_id, "requests_per_second": 0.5, "bytes_per_second": None}
-    assert browser.submit(f"{PATH}/0000/limits").status_code == 404
+    limits = {"requests_per_second": 0.5, "bytes_per_second": None}
+    assert event["details"] == {"key": key_id, "name": "ERP <b>", **limits}
+    assert browser.submit(f"{PATH}/0000/change").status_code == 404
 
 
 def test_the_own_key_is_marked(browser: Browser, gateway: Gateway, api_address: str) -> None:
@@ -138,7 +143,45 @@ def test_only_an_administrator_of_all_tables_gets_in(gateway: Gateway, api_addre
     with signed_in(api_address, made["key"]) as part:
         for path in ("", "/new", f"/{made['id']}"):
             assert part.get(PATH + path).status_code == 403
-        for action in ("new", f"{made['id']}/limits", f"{made['id']}/rotate", f"{made['id']}/delete"):
+        for action in ("new", f"{made['id']}/change", f"{made['id']}/rotate", f"{made['id']}/delete"):
             fields = {"right-admin": "on", "tables": "*", "overlap": "0", "key_id": made["id"]}
             assert part.submit(f"{PATH}/{action}", **fields).status_code == 403
     assert len(gateway.get("/v1/keys").json()["keys"]) == 1
+
+
+def test_the_name_of_a_key_is_beside_its_id_on_every_page(gateway: Gateway, api_address: str) -> None:
+    wanted = {"name": "ERP <b>", "rights": ["admin"], "tables": ["*"]}
+    made = gateway.post("/v1/keys", json=wanted).json()
+    options = {"dead_letters": "accept"}
+    body = {"key_columns": ["id"], "columns": [{"name": "id", "type": "int64"}], "options": options}
+    with signed_in(api_address, made["key"]) as user, Gateway.at(api_address, made["key"]) as client:
+        client.put("/v1/tables/t", json=body).raise_for_status()
+        client.post("/v1/tables/t/pause", params={"generation": 1}).raise_for_status()
+        numbered = {"Mirrorgate-Producer": "erp", "Mirrorgate-Producer-Sequence": "1"}
+        query = {"table": "t", "on_reject": "dead_letter"}
+        client.post("/v1/changes/rows", json=[{"id": "x"}], params=query, headers=numbered).raise_for_status()
+        [letter] = client.get("/v1/tables/t/dead-letters").json()["letters"]
+        client.delete(f"/v1/tables/t/dead-letters/{letter['id']}").raise_for_status()
+        paths = ["", f"/{made['id']}"]
+        for path in [
+            *(PATH + one for one in paths),
+            "/console",
+            "/console/audit",
+            "/console/tables/t/events",
+            f"/console/dead-letters/{letter['id']}",
+            "/console/producers",
+        ]:
+            page = user.page(path)
+            check_markup(page)
+            assert '<span class="who">ERP &lt;b&gt;</span>' in page
+            assert page.count("<bdi>ERP &lt;b&gt;</bdi>") >= (1 if path == "/console" else 2), path
+            assert made["id"] in page
+        found = user.page("/console/audit?subject=erp+%3C")
+        assert "pause" in found
+        assert "sign_in" in found
+        gateway.delete(f"/v1/keys/{made['id']}").raise_for_status()
+    with signed_in(api_address) as administrator:
+        assert "<bdi>ERP &lt;b&gt;</bdi>" in administrator.page("/console/tables/t/events")
+        listed = administrator.page(PATH)
+        assert f'<span class="mono">{ADMIN_ID}</span> of MIRRORGATE_ADMIN_KEY is not in this list' in listed
+        assert '<span class="who">MIRRORGATE_ADMIN_KEY</span>' in listed

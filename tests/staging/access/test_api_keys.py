@@ -15,6 +15,7 @@ from app.staging.access.api_keys import (
     delete_key,
     find_key,
     insert_key,
+    key_names,
     list_keys,
     rotate_key,
 )
@@ -45,6 +46,21 @@ def test_an_expired_key_is_listed_and_found_but_has_no_secret_and_does_not_count
         assert found.secret_hashes == ()
         assert count_valid_keys(connection) == 0
         assert [key.key_id for key in list_keys(connection)] == ["0011aabb"]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\tb", "a\x7f"])
+def test_a_name_that_cannot_be_shown_is_not_stored(engine: sa.Engine, name: str) -> None:
+    with pytest.raises(sa.exc.IntegrityError), engine.begin() as connection:
+        insert_key(connection, "0011aabb", HASH, (Right.READ,), ("*",), None, name=name)
+
+
+def test_names_outlive_their_keys_and_a_new_key_does_not_inherit_one(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        for name in ("erp", None):
+            insert_key(connection, "0011aabb", HASH, (Right.READ,), ("*",), None, name=name)
+            assert [key.name for key in list_keys(connection)] == [name]
+            delete_key(connection, "0011aabb")
+            assert key_names(connection, ["0011aabb", "drain"]) == ({} if name is None else {"0011aabb": name})
 
 
 def test_keys_are_listed_oldest_first_and_deleted_once(engine: sa.Engine) -> None:

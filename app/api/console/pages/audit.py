@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser
 from app.api.gateway import GatewayDep
+from app.api.operations.keys import caller_names
 from app.console.views.audit import OUTCOMES, PATH, AuditFilterView, audit_view
 from app.domain.access.rights import Right
 from app.staging.access.audit_events import AuditSearch, newest_audit
@@ -48,5 +49,6 @@ def audit(
     turn = Turn(before, after)
     with translated_errors(), gateway.engine.begin() as connection:
         found = newest_audit(connection, search, turn, MAX_ROWS + 1)
+        names = caller_names(gateway, connection, (event.subject for event in found))
     cut = cut_page(found, turn, MAX_ROWS, lambda event: event.event_id)
-    return page(request, "audit.html", audit_view(cut, wanted), user.chrome("audit"))
+    return page(request, "audit.html", audit_view(cut, wanted), user.chrome("audit", names=names))

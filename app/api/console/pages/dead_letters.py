@@ -16,6 +16,7 @@ from app.api.console.rejections import rejected
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations.dead_letters import discard_through, discard_waiting, letter_message, replay_one, replay_waiting
+from app.api.operations.keys import caller_names
 from app.console.views.dead_letters import (
     PATH,
     ConfirmDiscardView,
@@ -100,7 +101,7 @@ def one_letter(
 def download(letter_id: _LetterId, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Return the message byte for byte, as a file: no browser renders it."""
     principal = user.require(Right.ADMIN)
-    _, table = _found(user, gateway, letter_id)
+    _, table, _ = _found(user, gateway, letter_id)
     written = letter_message(gateway, str(table.name), letter_id, principal)
     named = f'attachment; filename="dead-letter-{letter_id}.txt"'
     return Response(written.content, headers={"Content-Disposition": named}, media_type="application/octet-stream")
@@ -112,7 +113,7 @@ async def replay(
 ) -> Response:
     """Replay a letter, with the corrected message if the form has another one than was kept."""
     principal = user.require(Right.ADMIN)
-    _, table = await asyncio.to_thread(_found, user, gateway, letter_id)
+    _, table, _ = await asyncio.to_thread(_found, user, gateway, letter_id)
     name, typed = str(table.name), form.raw("message")
     correction = None
     if typed.strip():
@@ -143,7 +144,7 @@ def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway:
     principal = user.require(Right.ADMIN)
     if form.number("dead_letter") != letter_id:
         raise RejectedInput(Code.BAD_REQUEST, f"the typed text is not {letter_id}", remedy="Go back, and type the id.")
-    _, table = _found(user, gateway, letter_id)
+    _, table, _ = _found(user, gateway, letter_id)
     discard_waiting(gateway, str(table.name), letter_id, principal)
     return see_other(f"{PATH}/{letter_id}?done=1")
 
@@ -208,7 +209,7 @@ def _letter_page(
     correction: str | None = None,
     status: int = 200,
 ) -> Response:
-    letter, table = _found(user, gateway, letter_id)
+    letter, table, names = _found(user, gateway, letter_id)
     administers, message = user.may(Right.ADMIN, table.name), None
     if with_message and administers:
         message = message_view(letter_message(gateway, str(table.name), letter_id, user.require(Right.ADMIN)))
@@ -222,16 +223,19 @@ def _letter_page(
         done=done,
         correction=correction,
     )
-    return page(request, "dead_letter.html", view, user.chrome("dead_letters"), status=status)
+    return page(request, "dead_letter.html", view, user.chrome("dead_letters", names=names), status=status)
 
 
-def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[StoredLetter, NamedTable]:
-    """Return a letter of a table that the user may see. Raises RejectedInput `unknown_dead_letter`."""
+def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[StoredLetter, NamedTable, Mapping[str, str]]:
+    """Return a letter of a table that the user may see, with the names of its keys, by id.
+
+    Raises RejectedInput `unknown_dead_letter`.
+    """
     with translated_errors(), gateway.engine.begin() as connection:
         for letter in find_letters(connection, [letter_id]):
             table = _tables(connection, user, "").get(letter.table_id)
             if table is not None:
-                return letter, table
+                return letter, table, caller_names(gateway, connection, (letter.principal, letter.settled_by))
     raise unknown_letter(letter_id)
 
 

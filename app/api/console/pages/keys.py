@@ -35,6 +35,7 @@ from app.staging.connection.database import translated_errors
 router = APIRouter()
 
 _PROBLEMS: Final = {
+    "name": "A name has at most 100 characters, and no control characters.",
     "rights": "Choose at least one right.",
     "tables": "Name at least one table or pattern, each on its own line and of at most 300 characters.",
     "expires_at": "The day of expiry must be a date, such as 2030-12-31.",
@@ -43,7 +44,7 @@ _PROBLEMS: Final = {
 }
 """What to say of a field that the model rejects."""
 
-_LIMITS_CHANGED: Final = NoticeView("good", "The limits are changed.", "They apply within five seconds.")
+_CHANGED: Final = NoticeView("good", "The key is changed.", "Its limits apply within five seconds.")
 
 
 @router.get(PATH)
@@ -51,7 +52,8 @@ def all_keys(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respon
     """List all keys."""
     user.require(Right.ADMIN, every_table=True)
     with translated_errors(), gateway.engine.begin() as connection:
-        view = keys_view(list_keys(connection), user.credential.subject)
+        found = list_keys(connection)
+    view = keys_view(found, user.credential.subject, gateway.authenticator.settings_key_id)
     return page(request, "keys.html", view, user.chrome("keys"))
 
 
@@ -83,22 +85,22 @@ def one_key(request: Request, key_id: str, user: ConsoleUser, gateway: GatewayDe
     """Show a key, and the forms that change, rotate and delete it."""
     key = _seen_key(key_id, user, gateway)
     row = key_row(key, user.credential.subject)
-    notice = _LIMITS_CHANGED if done == "limits" else None
-    return page(request, "key.html", KeyView(row, LimitFields.of(key.limits), notice=notice), user.chrome("keys"))
+    view = KeyView(row, key.name or "", LimitFields.of(key.limits), notice=_CHANGED if done == "change" else None)
+    return page(request, "key.html", view, user.chrome("keys"))
 
 
-@router.post(PATH + "/{key_id}/limits")
-def change_limits(request: Request, key_id: str, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
-    """Replace both rate limits of a key, or show the page again with what is wrong."""
+@router.post(PATH + "/{key_id}/change")
+def change(request: Request, key_id: str, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+    """Replace the name and both rate limits of a key, or show the page again with what is wrong."""
     principal = user.require(Right.ADMIN, every_table=True)
     try:
-        operations.update(gateway, principal, key_id, UpdateKey.model_validate(_limits(form)))
+        operations.update(gateway, principal, key_id, UpdateKey.model_validate(_changed(form)))
     except ValidationError as error:
         row = key_row(_seen_key(key_id, user, gateway), user.credential.subject)
-        view = KeyView(row, _limit_fields(form), _problems_of(error))
+        view = KeyView(row, form.raw("name"), _limit_fields(form), _problems_of(error))
         status = rejected(request, _wrong_fields(error)).status
         return page(request, "key.html", view, user.chrome("keys"), status=status)
-    return see_other(f"{path_of(key_id)}?done=limits")
+    return see_other(f"{path_of(key_id)}?done=change")
 
 
 @router.post(PATH + "/{key_id}/rotate")
@@ -132,14 +134,15 @@ def _wanted(form: Form) -> dict[str, Any]:
         "tables": [line.strip() for line in form.raw("tables").splitlines() if line.strip()],
         "expires_at": None if expires is None else f"{expires}T00:00:00Z",
         "hmac": form.optional("hmac") is not None,
-        **_limits(form),
+        **_changed(form),
     }
 
 
-def _limits(form: Form) -> dict[str, Any]:
-    """Return the rate limits as the models of the API take them; null means the limit of the settings."""
+def _changed(form: Form) -> dict[str, Any]:
+    """Return name and limits as the models of the API take them; null means no name, or the limit of the settings."""
     rate, size = form.optional("requests_per_second"), form.optional("bytes_per_second")
     return {
+        "name": form.optional("name"),
         "requests_per_second": None if rate is None else _number(rate, float),
         "bytes_per_second": None if size is None else _number(size, int),
     }
@@ -189,6 +192,7 @@ def _form_again(
 ) -> Response:
     view = NewKeyView(
         can_sign=_can_sign(gateway),
+        name=form.raw("name"),
         chosen=frozenset(str(right) for right in RIGHTS if form.optional(f"right-{right}")),
         tables=form.raw("tables"),
         expires=form.raw("expires"),

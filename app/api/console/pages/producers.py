@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser
 from app.api.gateway import GatewayDep
+from app.api.operations.keys import caller_names
 from app.console.views.producers import PATH, producers_view
 from app.domain.access.rights import Right
 from app.staging.attention.producers import ProducerTurn, list_producers
@@ -38,6 +39,7 @@ def producers(
     owner = None if sees_all else user.credential.subject
     with translated_errors(), gateway.engine.begin() as connection:
         found = list_producers(connection, owner=owner, search=search, turn=turn, limit=MAX_ROWS + 1)
+        names = caller_names(gateway, connection, (producer.principal for producer in found))
     days = gateway.settings.retention_days
     view = producers_view(found, turn, MAX_ROWS, search, sees_all=sees_all, receipt_days=days)
-    return page(request, "producers.html", view, user.chrome("producers"))
+    return page(request, "producers.html", view, user.chrome("producers", names=names))

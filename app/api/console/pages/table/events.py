@@ -6,6 +6,7 @@ from app.api.console.answers import page
 from app.api.console.pages.table.seen_table import PATH, number_in, seen_name
 from app.api.console.sessions import ConsoleUser
 from app.api.gateway import GatewayDep
+from app.api.operations.keys import caller_names
 from app.console.views.table.events import NEWEST, PAGE_EVENTS, events_page
 from app.staging.connection.database import translated_errors
 from app.staging.tables.events import newest_events
@@ -20,6 +21,6 @@ def events(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep,
     with translated_errors(), gateway.engine.begin() as connection:
         name, head = seen_name(connection, user, table, "Events")
         found = newest_events(connection, name, before=start, limit=PAGE_EVENTS)
-    return page(
-        request, "table/events.html", events_page(head, found, is_newest=start == NEWEST), user.chrome("tables")
-    )
+        names = caller_names(gateway, connection, (event.actor for event in found))
+    view = events_page(head, found, is_newest=start == NEWEST)
+    return page(request, "table/events.html", view, user.chrome("tables", names=names))
