@@ -58,7 +58,7 @@ SERVER_OPTIONS: Final[Mapping[str, Any]] = {
 def served_app() -> FastAPI:
     """Return the application of a process that serves nothing else; uvicorn calls this in each API process.
 
-    Small requests would cause a full garbage collection every two seconds (decision 0017).
+    Small requests would cause a full garbage collection every two seconds (performance notebook).
     """
     settings = Settings.from_environment()
     if settings.api_processes > 1 and (parent := multiprocessing.parent_process()):

@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
 def collect_seldom() -> None:
     """Freeze the objects that exist now out of the garbage collector, and collect less often. Call it once started.
 
-    A full collection over the objects of the start takes about 100 ms (decision 0017).
+    A full collection over the objects of the start takes about 100 ms (performance notebook).
     """
     gc.collect()
     gc.freeze()

@@ -11,4 +11,4 @@ import os
 
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
 """Milliseconds for which Arrow's allocator keeps freed memory, before Arrow is imported. It gave the memory of each
-file back to the system, and a tenth of the time of the next file went into zeroed pages (decision 0033)."""
+file back to the system, and a tenth of the time of the next file went into zeroed pages (performance notebook)."""

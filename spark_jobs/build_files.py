@@ -36,7 +36,7 @@ MIN_LOCAL_JOB_BYTES: Final = 32 * 2**20
 MIN_CLUSTER_JOB_BYTES: Final = 256 * 2**10
 """Staged bytes from which Spark builds files, unless a setting says otherwise. A Spark job costs 60 to 100 ms of
 processor time. Without a cluster, tasks run on the drain's own cores, so a job gains nothing until there are several
-files for several cores. On a cluster it frees the driver for other tables (decision 0033)."""
+files for several cores. On a cluster it frees the driver for other tables (performance notebook)."""
 
 MAX_DRIVER_BUILDS: Final = 4
 """Small files that the driver builds by itself, one after the other; of a remote zone it builds one."""

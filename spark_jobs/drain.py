@@ -146,7 +146,7 @@ def pace_of(max_delay: float) -> tuple[float, float]:
     """Return the longest and the shortest time between two queries for due tables, in seconds.
 
     Each API process notifies up to 20 times a second, and a query costs 2 ms of processor time. A batch may wait
-    `max_delay` for its file, so a query per notification publishes nothing earlier (decision 0033). With a delay of
+    `max_delay` for its file, so a query per notification publishes nothing earlier. With a delay of
     0, a notification makes its batch due.
     """
     poll = min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, max_delay / 4))

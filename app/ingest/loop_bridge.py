@@ -1,7 +1,7 @@
 """Hands results from threads to the event loop, several per wake-up.
 
 Waking the loop costs a system call, and asyncio does it once per future. Here, results that arrive together wake it
-once (docs/decisions/0017).
+once (performance notebook).
 """
 
 import asyncio

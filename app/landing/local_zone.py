@@ -88,7 +88,7 @@ class LocalZone:
         """Stream a new file; sync its content at the end of the block.
 
         Its name is durable after `rename`, which syncs the folder where it goes. Only after a power failure does anyone
-        look into this folder, and then the next owner builds the file again (decision 0033).
+        look into this folder, and then the next owner builds the file again (performance notebook).
         """
         target = self._root / path
         try:

@@ -84,7 +84,7 @@ def dictionary_columns(first: pa.Table) -> list[str]:
     """Return the columns to encode with a dictionary: all but those whose values hardly repeat in the first rows.
 
     The writer hashes each value of a column until its dictionary is full. For distinct values this costs a tenth of the
-    writing time and a fifth of the bytes, and gains nothing (decision 0033). A wrong guess costs bytes only: with a
+    writing time and a fifth of the bytes, and gains nothing. A wrong guess costs bytes only: with a
     dictionary that fills up, the writer changes to plain values by itself.
     """
     names: list[str] = first.column_names

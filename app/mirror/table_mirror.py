@@ -121,7 +121,7 @@ def _apply(
     facts = _facts(view.position.file_number + 1, position, batch, effect, keys)
     if not is_same_folder(zone, view):
         return view
-    batch = replace(batch, rows=batch.rows.schema.empty_table())  # the commit needs the effect and much memory (0043)
+    batch = replace(batch, rows=batch.rows.schema.empty_table())  # the commit needs the effect and much memory
     pa.default_memory_pool().release_unused()
     delta = view.delta
     if delta is not None:

@@ -2,7 +2,7 @@
 
 Spark starts one daemon, which forks the workers, and ends a worker that was idle for a minute. The imports take 0.6 s
 of a core. Here the daemon does them once, when the job starts, instead of each new worker during its first task
-(decision 0033). This module is the drain's daemon; `mirror_daemon` is the mirror's.
+(performance notebook). This module is the drain's daemon; `mirror_daemon` is the mirror's.
 
 Invariant: the daemon has one thread, because a fork copies no other.
 """
@@ -24,7 +24,7 @@ WORKER_ENVIRONMENT: Final = {
 """NumPy, PyArrow and deltalake start threads when they are imported, unless these variables are set.
 
 deltalake's allocator gives freed memory back after half a second; it would keep a gigabyte of a MERGE for ten seconds,
-until the next one needs as much elsewhere (decision 0043).
+until the next one needs as much elsewhere (performance notebook).
 """
 
 

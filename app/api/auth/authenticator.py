@@ -110,7 +110,7 @@ class Authenticator:
     def cached_credential(self, token: str | None) -> Credential | None:
         """Return the credential if no query is needed for it; None if `credential` may need one.
 
-        The event loop calls this first: a cached key then takes no worker thread (decision 0014). Raises what
+        The event loop calls this first: a cached key then takes no worker thread (performance notebook). Raises what
         `credential` raises.
         """
         if token is None:

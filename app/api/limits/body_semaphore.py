@@ -1,7 +1,7 @@
 """Weighted semaphore for large request bodies. Waiting requests stay unread on the socket; none is rejected.
 
 A request keeps its permit until it is answered, because its body is in memory until then. A body that does not arrive
-within a second stops counting until it is complete, so that a slow caller does not block the others (decision 0014).
+within a second stops counting until it is complete, so that a slow caller does not block the others.
 Invariant: the admitted bodies fill at most `max_bytes`, or there is only one of them.
 """
 

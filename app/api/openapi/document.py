@@ -92,7 +92,7 @@ class GatewayApp(FastAPI):
             openapi_url=None,
             docs_url=None,  # FastAPI's pages load scripts from other servers; see docs_pages
             redoc_url=None,
-            # FastAPI's telemetry looks for a collector at every request: 13 % of a small request (decision 0014).
+            # FastAPI's telemetry looks for a collector at every request: 13 % of a small request.
             telemetry={"tracing": False, "metrics": False, "logs": False},
             **settings,
         )

@@ -1,7 +1,7 @@
 """Query parameters and headers of the change endpoints, read without FastAPI's dependency injection.
 
 FastAPI takes 0.3 ms to look for a dozen parameters and to solve what depends on them: half the cost of a small
-request, and most requests give none of them (decision 0014). The same models describe the parameters in the contract.
+request, and most requests give none of them. The same models describe the parameters in the contract.
 """
 
 from collections.abc import Mapping, Set

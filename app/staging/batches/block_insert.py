@@ -1,7 +1,7 @@
 """Inserts the blocks of a staging transaction: block, payload and counters, for all tables in one statement.
 
 Most of what a statement costs Postgres does not depend on its rows: each execution parses the check constraints and
-finds the payload partition. So the blocks of several tables share one statement (decision 0032).
+finds the payload partition. So the blocks of several tables share one statement (performance notebook).
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ STAGE_BLOCK: Final = f"""
             accepted_changes = accepted_changes + %(change_count)s, accepted_rows = accepted_rows + %(row_count)s
         WHERE table_id = %(table_id)s),
     {_INSERT}"""  # noqa: S608  # constant text
-"""Insert one block and its payload, and advance the table's counters: one round trip instead of three (decision 0017).
+"""Insert one block and its payload, and advance the table's counters: one round trip instead of three.
 
 For one block this costs Postgres a fifth less than STAGE_BLOCKS.
 """

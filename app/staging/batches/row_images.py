@@ -64,7 +64,7 @@ UPDATE_ROW_IMAGES: Final = """
     WHERE old.ctid = new.place"""
 """Replace row images that this transaction has read, by their places in the table.
 
-That costs Postgres half of UPSERT_ROW_IMAGES: it looks up no key and locks no row before it writes (decision 0036).
+That costs Postgres half of UPSERT_ROW_IMAGES: it looks up no key and locks no row before it writes.
 """
 
 DELETE_ROW_IMAGES: Final = """

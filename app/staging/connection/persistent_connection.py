@@ -1,7 +1,7 @@
 """A connection that one thread keeps from one transaction to the next.
 
 The staging thread uses it: a checkout from the pool, with its ping, costs about 10 % of a small transaction
-(decision 0017). A persistent connection may be lost while it is idle, so the work is repeated once on a new one.
+(performance notebook). A persistent connection may be lost while it is idle, so the work is repeated once on a new one.
 """
 
 import time

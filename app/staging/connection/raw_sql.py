@@ -1,6 +1,6 @@
 """Statements of the hot path, executed by psycopg without SQLAlchemy's statement layer.
 
-SQLAlchemy's work for one execution takes longer than the work of psycopg and Postgres together (decision 0017). The
+SQLAlchemy's work for one execution takes longer than the work of psycopg and Postgres together. The
 connection, its transaction and its errors remain SQLAlchemy's. Statements use psycopg's placeholders, `%(name)s`.
 """
 

@@ -10,7 +10,7 @@ from typing import Final
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _CONTENT: Final = AESGCM(bytes(16))
-"""Its tag tells bodies apart that differ by mistake, at an eighth of SHA-256's time (decision 0063). A caller could
+"""Its tag tells bodies apart that differ by mistake, at an eighth of SHA-256's time. A caller could
 make two bodies with one tag on purpose, and would only mislead himself: names belong to one caller."""
 
 _NONCE: Final = bytes(12)

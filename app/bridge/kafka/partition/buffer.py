@@ -1,7 +1,7 @@
 """The records of one partition between Kafka and the gateway, bounded by bytes; records leave when they are durable.
 
 Records stay in the runs in which the consumer handed them over. The buffer cuts batches from runs, so
-no Python code runs for a single record (docs/decisions/0074).
+no Python code runs for a single record (performance notebook).
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Blocks `source` of many events: the table that each names, and what else they say of their changes.
 
 A block takes as long to decode as the row of its event, and next to nothing of it is needed. Those of one table differ
-in digits: so the first one is decoded, and the others are compared with it without their digits (docs/decisions/0063).
+in digits: so the first one is decoded, and the others are compared with it without their digits (performance notebook).
 
 Invariant: a block that is not decoded has the members of the first one, and names its table.
 """

@@ -1,7 +1,7 @@
 """Reads a column of values as `values` reads each of them: numbers of days and seconds, and decimals, by Arrow kernels.
 
 Row images have source values, which are texts here. For a table without them, the kernels make the column of the table
-at once; a text that is parsed again costs more than all else that is done with the value (docs/decisions/0063).
+at once; a text that is parsed again costs more than all else that is done with the value (performance notebook).
 
 Invariant: the result is that of the reader for each value, or ValueError is raised.
 """
