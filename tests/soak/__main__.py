@@ -26,7 +26,7 @@ from demo.mirror_reader import mirrored_rows, open_mirrored
 from tests.soak.consumer import consume
 from tests.soak.growth import MIN_SAMPLES, growth_of
 from tests.soak.load import Load, SteadyTable, register, steady_tables
-from tests.soak.measures import ALLOWED, sample
+from tests.soak.measures import ALLOWED, measure_chain, sample
 from tests.soak.report import Outcome, page
 
 PLACE: Final = Path(__file__).resolve().parents[2] / ".soak"
@@ -94,8 +94,9 @@ def soak(place: Path, seconds: float, rate: float, seed: int) -> Outcome:
         lasted = time.monotonic() - began
         _wait_until_landed(client, tables)
         mirrored = _compare_mirror(place / "mirror", tables)
+        chain = measure_chain(engine)
     totals = [sum(getattr(steady, name) for steady in tables) for name in ("changes", "landed", "rejected")]
-    return Outcome(lasted, *totals, mirrored, growth_of(samples, ALLOWED))
+    return Outcome(lasted, *totals, mirrored, *chain, growth_of(samples, ALLOWED))
 
 
 def _watch(place: Path, engine: sa.Engine, client: GatewayClient, load: Load, seconds: float) -> list[dict[str, float]]:

@@ -27,10 +27,13 @@ ALLOWED: Final[Mapping[str, Allowance]] = {
 """Growth that is allowed, by unit: noise of an allocator, a pool, autovacuum and open batches."""
 
 _DATABASE: Final = sa.text("""
-    SELECT pg_database_size(current_database()) / 1e6,
+    SELECT (pg_database_size(current_database()) - pg_total_relation_size('mirrorgate.metadata_blocks')) / 1e6,
         (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()),
         (SELECT coalesce(sum(n_dead_tup), 0)::float8 FROM pg_stat_user_tables),
         (SELECT pg_total_relation_size('mirrorgate.row_images') / 1e6)""")
+
+_CHAIN: Final = sa.text("""
+    SELECT count(*), pg_total_relation_size('mirrorgate.metadata_blocks') FROM mirrorgate.metadata_blocks""")
 
 _PARTS: Final = {"app.main": "API", "spark_jobs.drain": "drain", "spark_jobs.mirror": "mirror", "postgres": "Postgres"}
 """Part of a process by a word of its command line."""
@@ -39,6 +42,13 @@ _PARTS: Final = {"app.main": "API", "spark_jobs.drain": "drain", "spark_jobs.mir
 def sample(up: int, data_dir: Path, engine: sa.Engine) -> dict[str, float]:
     """Return every measure of the gateway whose `mirrorgate up` has this process id."""
     return _processes(up) | _database(engine) | _folders(data_dir)
+
+
+def measure_chain(engine: sa.Engine) -> tuple[int, int]:
+    """Return the blocks and the bytes of the metadata chain, which is kept always; the samples leave it out."""
+    with engine.begin() as connection:
+        blocks, size = connection.execute(_CHAIN).one()
+    return int(blocks), int(size)
 
 
 def _processes(up: int) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 A chunk is always the oldest part of a generation, and the same transaction adds it up in `purged_totals`. So accepted =
 staged = published stays true, and every sequence up to a total's last one is known to have been accepted. The metadata
-chain, the last published file of a generation, and events are kept.
+chain, the last published file of a generation, and events are kept; of a dropped table also its row and schemas.
 """
 
 import sqlalchemy as sa
@@ -117,6 +117,15 @@ PURGE_POSITIONS = sa.text(f"""
     WHERE p.table_id = e.table_id AND p.generation = e.generation""")  # noqa: S608  # constant text
 """Delete the source positions of ended generations."""
 
+PURGE_DROPPED = sa.text("""
+    WITH ended AS (
+        SELECT c.table_id FROM mirrorgate.table_counters c
+        JOIN mirrorgate.tables t ON t.table_id = c.table_id AND t.state = 'dropped'
+        WHERE NOT EXISTS (SELECT FROM mirrorgate.staged_blocks b WHERE b.table_id = c.table_id) LIMIT :limit),
+    leases AS (DELETE FROM mirrorgate.table_leases l USING ended e WHERE l.table_id = e.table_id)
+    DELETE FROM mirrorgate.table_counters c USING ended e WHERE c.table_id = e.table_id""")
+"""Delete the counters and leases of dropped tables without blocks, whose purge reads the counters."""
+
 
 def generations_with_old_blocks(connection: sa.Connection) -> list[tuple[TableId, Generation]]:
     """Return the generations whose oldest block has lost its payload with its partition."""
@@ -162,3 +171,11 @@ def purge_unused_images(connection: sa.Connection, *, limit: int) -> int:
 def purge_ended_positions(connection: sa.Connection) -> None:
     """Delete the source positions of generations that have ended."""
     connection.execute(PURGE_POSITIONS)
+
+
+def purge_dropped(connection: sa.Connection, *, limit: int) -> int:
+    """Delete the counters and leases of at most `limit` dropped tables, and return of how many.
+
+    A drain that wakes late finds no epoch, which is a stale one to it; a batch finds no counters, as of no table.
+    """
+    return connection.execute(PURGE_DROPPED, {"limit": limit}).rowcount

@@ -28,6 +28,7 @@ from app.staging.retention.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
     purge_blocks,
+    purge_dropped,
     purge_ended_positions,
     purge_files,
     purge_unused_images,
@@ -205,6 +206,7 @@ class _Round:
             files = partial(purge_files, table_id=table_id, generation=generation, keep_seconds=keep, limit=limit)
             self._report.purged_files += self._repeat(files)
         self._report.purged_images += self._repeat(partial(purge_unused_images, limit=limit))
+        self._repeat(partial(purge_dropped, limit=limit))
         receipts = partial(purge_receipts, older_than_seconds=keep, limit=limit)
         self._report.purged_receipts += self._repeat(receipts)
         audit = partial(purge_audit, older_than_seconds=self._limits.audit_seconds, limit=limit)

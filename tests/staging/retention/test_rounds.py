@@ -8,8 +8,10 @@ import sqlalchemy as sa
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation, TableState
+from app.errors import InvariantBroken
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files
+from app.staging.ledger.leases import check_epoch
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop, request_repair, set_publishing
 from app.staging.tables.status import TableCounts, count_tables
@@ -238,3 +240,23 @@ def test_a_table_can_be_resumed_after_its_payloads_were_moved(engine: sa.Engine)
         set_publishing(connection, T, Generation(1), TableState.ACTIVE, "operator")
     publish_all(engine, owned)
     assert kept_keys(engine, owned.table) == [1, 2]
+
+
+def test_a_dropped_table_keeps_its_counters_and_lease_only_until_its_blocks_are_purged(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1, 2], [3])
+    publish_all(engine, owned)
+    with engine.begin() as connection:
+        table = begin_drop(connection, T, Generation(1), DropPlan(DropAction.DROP), "test")
+    epoch = claim(engine, table.table_id, owned.worker)
+    assert epoch is not None
+    with engine.begin() as connection:
+        finish_drop(connection, table, epoch, marker_first=False)
+    registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+    rows = ("table_counters", "table_leases", "staged_blocks")
+    purge(engine, WEEK)
+    assert [count(engine, name) for name in rows] == [2, 1, 2]
+    purge(engine)
+    assert [count(engine, name) for name in rows] == [1, 0, 0]
+    with pytest.raises(InvariantBroken, match="stale_epoch"), engine.begin() as connection:
+        check_epoch(connection, table.table_id, epoch)
+    assert current(engine, "t").table_id != table.table_id
