@@ -37,7 +37,7 @@ def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator
     Raises Misconfigured for a missing setting, and `database_not_migrated` for a database of another revision.
     """
     settings = direct_settings(landing_zone, data_dir)
-    configure_logging(settings)
+    configure_logging(settings, is_command=True)
     address = zone_address(settings)
     with _engine(settings, data_dir) as engine:
         yield engine, address
@@ -47,7 +47,7 @@ def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator
 def open_database(data_dir: Path) -> Iterator[Engine]:
     """Open the database alone, as `open_database_and_zone` does."""
     settings = direct_settings(None, data_dir)
-    configure_logging(settings)
+    configure_logging(settings, is_command=True)
     with _engine(settings, data_dir) as engine:
         yield engine
 

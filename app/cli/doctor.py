@@ -46,7 +46,7 @@ def doctor(
     from app.zone_settings import zone_address
 
     settings = direct_settings(landing_zone, data_dir)
-    configure_logging(settings)
+    configure_logging(settings, is_command=True)
     address = None if settings.landing_zone is None else zone_address(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
     findings = examine(

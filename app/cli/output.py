@@ -2,13 +2,14 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from app.cli.console import OUTPUT
 from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Code
 
@@ -18,11 +19,15 @@ _NARROWEST_TEXT: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table without lines. Columns in `right` are numbers; with `text` the last column wraps, the others never do."""
+    """A table without lines. Columns in `right` are numbers; with `text` the last column wraps, the others never do.
+
+    Columns in `spare` are left out, in that order, while the table is wider than the terminal.
+    """
 
     titles: Sequence[str]
     right: Sequence[str] = ()
     text: bool = False
+    spare: Sequence[str] = ()
     rows: list[tuple[Sequence[str], str]] = field(default_factory=list)
 
     def add(self, *cells: str, style: str = "") -> None:
@@ -35,11 +40,21 @@ class Grid:
         widths = [max(cell_len(cells[column]) for cells, _ in lines) for column in range(len(self.titles))]
         if self.text:
             widths[-1] = max(_NARROWEST_TEXT, width - sum(size + _GAP for size in widths[:-1]))
+        elif self.spare and sum(widths) + _GAP * (len(widths) - 1) > width:
+            return self._without(self.spare[0]).rendered(width)
         return Text("\n").join(Text(self._row(cells, widths), style) for cells, style in lines)
+
+    def _without(self, title: str) -> "Grid":
+        """Return the grid without the first of its spare columns."""
+        kept = [column for column, other in enumerate(self.titles) if other != title]
+        rows: list[tuple[Sequence[str], str]] = [
+            ([cells[column] for column in kept], style) for cells, style in self.rows
+        ]
+        return replace(self, titles=[self.titles[column] for column in kept], spare=self.spare[1:], rows=rows)
 
     def print(self, console: Console | None = None) -> None:
         """Print the grid to standard output, or to `console`."""
-        console = console or Console()
+        console = console or OUTPUT
         console.print(self.rendered(console.width), soft_wrap=True, highlight=False)
 
     def _row(self, cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -61,13 +76,21 @@ def caller(key_id: str, name: str | None) -> str:
 
 
 def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid:
-    """Build the reconciliation: one short line per table. `wide` adds columns that are rarely needed."""
+    """Build the reconciliation: one short line per table. `wide` adds columns that are rarely needed.
+
+    Without it, columns that say least are left out in a terminal that is too narrow for all of them.
+    """
     letters = wide or any(_waiting(table) for table in tables)
     more = ("staged", "files") if wide else ()
     numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
     mirror = ("mirror",) if any(table.get("mirror") for table in tables) else ()
     titles = ("table", "gen", "state", *numbers, *mirror, *(("dead letters",) if letters else ()))
-    grid = Grid(titles, right=(*numbers, "dead letters"))
+    says_nothing = (
+        *(["processed"] if all((table["processed"] or {}).get("rows") is None for table in tables) else []),
+        *(["gen"] if all(table["generation"] == 1 for table in tables) else []),
+    )
+    spare = () if wide else (*says_nothing, "oldest", "processed", "gen")
+    grid = Grid(titles, right=(*numbers, "dead letters"), spare=spare)
     for table in tables:
         processed = table["processed"] or {}
         cells = {
@@ -113,27 +136,26 @@ def troubles(table: dict[str, Any]) -> Iterator[str]:
 def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
     """Print the reconciliation, and the problems of each table below it."""
     if not tables:
-        Console().print("no tables yet; register one: mirrorgate tables register --help", highlight=False)
+        OUTPUT.print("no tables yet; register one: mirrorgate tables register --help", highlight=False)
         return
     status_grid(tables, wide=wide).print()
-    console = Console(highlight=False)
     for table in tables:
         if lines := [*troubles(table)]:
-            console.print(f"\n{table['table']}: {lines[0]}", style="red", markup=False)
+            OUTPUT.print(f"\n{table['table']}: {lines[0]}", style="red", markup=False, highlight=False)
             for line in lines[1:]:
-                console.print(f"  {line}", markup=False)
+                OUTPUT.print(f"  {line}", markup=False, highlight=False)
 
 
 def print_fabric(fabric: dict[str, Any]) -> None:
     """Print the state of the mirrored database, and what to do if it needs an operator."""
-    console = Console(highlight=False)
     read = f", read {moment(fabric['read_at'])}" if fabric["read_at"] else ""
     since = f" since {moment(fabric['since'])}" if fabric["since"] else ""
     style = "red" if fabric["problem"] else ""
-    console.print(f"\nFabric: {fabric['state'] or 'no answer yet'}{since}{read}", style=style, markup=False)
+    state = fabric["state"] or "no answer yet"
+    OUTPUT.print(f"\nFabric: {state}{since}{read}", style=style, markup=False, highlight=False)
     if fabric["problem"]:
-        console.print(f"  {fabric['problem']}", markup=False)
-        console.print(f"  remedy: {fabric['remedy']}", markup=False)
+        OUTPUT.print(f"  {fabric['problem']}", markup=False, highlight=False)
+        OUTPUT.print(f"  remedy: {fabric['remedy']}", markup=False, highlight=False)
 
 
 def print_facts(facts: dict[str, Any], prefix: str = "") -> None:
@@ -145,7 +167,7 @@ def print_facts(facts: dict[str, Any], prefix: str = "") -> None:
             shown = (
                 "-" if value is None else f"{value:,}" if isinstance(value, int) and value is not True else str(value)
             )
-            Console().print(f"{prefix}{name}: {shown}", markup=False, highlight=False, soft_wrap=True)
+            OUTPUT.print(f"{prefix}{name}: {shown}", markup=False, highlight=False, soft_wrap=True)
 
 
 def moment(text: str | None) -> str:

@@ -18,8 +18,9 @@ def status(
 
     Problems of a table are printed below the list, with a remedy. The lag counts rows that are accepted and not yet
     published; `oldest` is the age of the oldest of them. `-` under processed means that Fabric has not reported on the
-    table yet. If a Delta mirror runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind. The
-    last lines are about the mirrored database, if drains ask Fabric's API.
+    table yet. A narrow terminal leaves out what says least of these; `--wide` and a pipe have all. If a Delta mirror
+    runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind. The last lines are about the
+    mirrored database, if drains ask Fabric's API.
 
     Example: `MIRRORGATE_API_KEY=mg_… mirrorgate status --url https://gateway.example.com`
     """

@@ -147,12 +147,17 @@ def log_crashes() -> None:
 
 
 def configure_logging(
-    settings: Settings, stream: io.RawIOBase | None = None, *, show: Callable[[Event], None] | None = None
+    settings: Settings,
+    stream: io.RawIOBase | None = None,
+    *,
+    show: Callable[[Event], None] | None = None,
+    is_command: bool = False,
 ) -> None:
     """Write one line per event to `stream` or standard error, as JSON or for the console.
 
     Warnings of other libraries have the same form. A warning or error that repeats is written once a second, with the
-    number of dropped lines in `repeated`. `show` receives each warning and error that is written.
+    number of dropped lines in `repeated`. `show` receives each warning and error that is written. `is_command` leaves
+    out what is less than a warning, unless the log level asks for more: people read a command's own output.
     """
     is_json = settings.log_format is LogFormat.JSON
     text: structlog.types.Processor = _json_text if is_json else structlog.dev.ConsoleRenderer()
@@ -166,6 +171,8 @@ def configure_logging(
     ]
     bytes_out = cast("BinaryIO", stream or UnfailingStream(sys.stderr.buffer))
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    if is_command and level == logging.INFO:
+        level = logging.WARNING
     REQUEST_LINES.configure(bytes_out if is_json else None, is_on=level <= logging.INFO)
     structlog.configure(
         processors=[*common[:2], repeated.processor(), *common[2:], _json_bytes if is_json else text],

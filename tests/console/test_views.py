@@ -60,6 +60,18 @@ def test_what_stops_data_comes_first() -> None:
     assert troubles([glance()], {"api": "ok"}, None, {}, 0.0, judge_durability("on", "on", "on")) == ()
 
 
+def test_paused_tables_and_their_rows_are_told_in_singular_and_plural() -> None:
+    for states, rows, why, remedy in (
+        (["paused"], 1, "t0: 1 row waits. An operator paused it.", "Resume it when"),
+        (["paused"] * 2, 7, "t0, t1: 14 rows wait. An operator paused them.", "Resume them when"),
+    ):
+        seen = [glance(name=f"t{number}", state=state, pending_rows=rows) for number, state in enumerate(states)]
+        safe = judge_durability("on", "on", "on")
+        (trouble,) = troubles(seen, {"api": "ok"}, None, {}, 0.0, safe)
+        assert trouble.why == why
+        assert trouble.remedy.startswith(remedy)
+
+
 def test_totals_add_up_what_is_seen() -> None:
     totals = totals_of(
         [glance(accepted_rows=10, pending_rows=4, processed_rows=3), glance(state="paused", accepted_rows=5)]

@@ -107,7 +107,8 @@ def test_up_on_the_landing_zone_of_another_gateway_starts_nothing(database_url: 
     assert not (tmp_path / "data" / "gateway.json").exists()
 
 
-def test_retries_on_the_way_are_no_part_of_the_json(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_retries_on_the_way_are_shown_only_to_who_asks_for_details(tmp_path: Path, level: str) -> None:
     program = """
 import sys, typer
 from app.checks import preflight
@@ -120,9 +121,10 @@ preflight.open_zone = noisy
 typer.run(doctor.doctor)
 """
     command = [sys.executable, "-c", program, "--json", "--landing-zone", str(tmp_path), "--data-dir", str(tmp_path)]
-    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    environment = os.environ | {"MIRRORGATE_LOG_LEVEL": level}
+    ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
     assert isinstance(first_json(ran.stdout), list)
-    assert "storage_retry" in ran.stderr
+    assert ("storage_retry" in ran.stderr) == (level == "debug")
 
 
 @pytest.mark.slow

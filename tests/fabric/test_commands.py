@@ -47,6 +47,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(fabric: Fabric, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    monkeypatch.setattr("app.observability.telemetry.configure_logging", lambda *_, **__: None)  # it is for a process
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("MIRRORGATE_FABRIC_WORKSPACE", "Sales workspace")
     monkeypatch.setenv("MIRRORGATE_FABRIC_DATABASE", "orders")
@@ -236,6 +237,16 @@ def test_doctor_shows_the_first_missing_step(fabric: Fabric, terminal: Terminal)
     assert list(findings(terminal)) == ["fabric_workspace"]
     terminal.monkeypatch.setenv("IDENTITY_HEADER", "wrong")
     assert list(findings(terminal)) == ["fabric_token"]
+
+
+def test_a_command_shows_warnings_and_no_retries() -> None:
+    program = (
+        "import structlog; from app.cli.fabric.options import fabric_settings; fabric_settings('doctor', 'w', 'd');"
+        "log = structlog.get_logger(); log.info('storage_retry'); log.warning('look_here')"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert (ran.stdout, "look_here" in ran.stderr, "storage_retry" in ran.stderr) == ("", True, False)
 
 
 def test_every_state_has_an_explanation_and_a_row_in_the_docs() -> None:

@@ -110,6 +110,33 @@ def test_dead_letters_that_wait_have_a_column_in_the_status() -> None:
     assert [lines[0].endswith("dead letters"), lines[2].split()[-1]] == [True, "3"]
 
 
+def test_a_narrow_terminal_leaves_out_the_columns_that_say_nothing_and_a_wide_one_none() -> None:
+    mirror = {"state": "waiting", "version": None, "file_number": 7, "pending_files": 0, "reason": None}
+    tables = [table(mirror=mirror, dead_letters={"waiting": 3})]
+    titles = ["table", "state", "accepted", "published", "lag", "oldest", "mirror", "dead", "letters"]
+    lines = printed(status_grid(tables))
+    assert (lines[0].split(), len(lines), max(map(len, lines)) <= 80) == (titles, 2, True)
+    assert {"gen", "processed"} <= {*printed(status_grid(tables), 120)[0].split()}
+    assert "processed" not in printed(status_grid([*tables, table(generation=2)]), 90)[0]
+    renewed = [table(mirror=mirror, generation=2, processed={"rows": 5, "error": None}, dead_letters={"waiting": 3})]
+    assert "oldest" not in printed(status_grid(renewed), 90)[0]
+    assert "processed" in printed(status_grid(renewed), 90)[0]
+    assert "oldest" in printed(status_grid(renewed, wide=True))[0]
+
+
+def test_lines_into_a_pipe_are_not_broken_unless_columns_are_asked_for(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    quarantined = table(table="q.folder", state="quarantined", state_reason=REASON)
+    print_status([quarantined])
+    title, row, empty, reason, remedy = capsys.readouterr().out.splitlines()
+    assert (title.split()[0], row.split()[0], empty) == ("table", "q.folder", "")
+    assert reason == f"q.folder: quarantined: {REASON}"
+    assert remedy.startswith("  remedy: ")
+    monkeypatch.setenv("COLUMNS", "40")
+    print_status([quarantined])
+    assert len(capsys.readouterr().out.splitlines()) > 5
+
+
 def test_without_tables_the_status_says_what_to_do(capsys: Any) -> None:
     print_status([])
     assert capsys.readouterr().out == "no tables yet; register one: mirrorgate tables register --help\n"

@@ -48,6 +48,7 @@ def fabric_settings(
     Raise Misconfigured.
     """
     require_extras(f"fabric {command}", "server", "onelake")
+    from app.observability.telemetry import configure_logging
     from app.settings import Settings
 
     given: dict[str, object] = {"fabric_workspace": workspace, "fabric_database": database}
@@ -56,6 +57,7 @@ def fabric_settings(
         from app.local.embedded import running_url
 
         settings = Settings.from_environment(**given, database_url=running_url(data_dir))
+    configure_logging(settings, is_command=True)
     return settings
 
 

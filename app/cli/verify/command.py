@@ -121,7 +121,7 @@ def _verify(
     from app.zone_settings import zone_address
 
     settings = Settings.from_environment(landing_zone=location)
-    configure_logging(settings)
+    configure_logging(settings, is_command=True)
     address = zone_address(settings)
     address.check()
     address.check_credential()

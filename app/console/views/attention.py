@@ -213,8 +213,10 @@ def _paused(glances: Sequence[Glance]) -> Iterator[Trouble]:
             "warn",
             "paused",
             text.amount(len(paused), "paused table"),
-            f"{names}{more}: {text.count(waiting)} rows wait. An operator paused them.",
-            "Resume them when the reason is gone; changes are accepted until the backlog is full.",
+            f"{names}{more}: {text.amount(waiting, 'row')} {'waits' if waiting == 1 else 'wait'}. "
+            f"An operator paused {'it' if len(paused) == 1 else 'them'}.",
+            f"Resume {'it' if len(paused) == 1 else 'them'} when the reason is gone; changes are accepted until the "
+            "backlog is full.",
             "/console/tables?state=paused",
         )
 

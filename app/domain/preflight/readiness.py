@@ -78,7 +78,7 @@ def judge_backlog(ratio: float) -> str:
 
 def _drain(facts: GatewayFacts) -> str:
     if not facts.drains:
-        return "no drain has a running lease; start one with `mirrorgate drain`"
+        return "no drain has a running lease. `mirrorgate up` starts its own again; else run `mirrorgate drain`"
     if facts.waiting_drains:
         return f"{facts.waiting_drains} of {facts.drains} drains publish nothing: {facts.waits_for}"
     return OK

@@ -12,6 +12,7 @@ from typing import Final
 import psycopg
 import structlog
 
+from app.observability.repeated_lines import RepeatedLines
 from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection
 
 log = structlog.get_logger()
@@ -32,6 +33,9 @@ _MIN_SECONDS_BETWEEN: Final = 0.05
 
 _SILENCE_SECONDS: Final = 5.0
 """How long these connections wait for one answer."""
+
+_SECONDS_BETWEEN_LINES: Final = 60.0
+"""How often a listener says that it cannot listen; it tries once a second."""
 
 PING_AFTER: Final = 10.0
 """Seconds without a notification after which the listener pings its connection."""
@@ -82,6 +86,7 @@ class NotificationListener:
         self._connection: BoundedConnection | None = None
         self._heard_at = 0.0
         self._stopped = threading.Event()
+        self._failures = RepeatedLines(_SECONDS_BETWEEN_LINES)
 
     def wait(self, seconds: float) -> None:
         """Return at the next notification, or after `seconds`."""
@@ -97,7 +102,9 @@ class NotificationListener:
                 self._connection.execute(PING)
                 self._heard_at = time.monotonic()
         except psycopg.Error as error:
-            log.warning("notification_listen_failed", error=type(error).__name__)
+            repeated = self._failures.admit("listen")
+            if repeated is not None:
+                log.warning("notification_listen_failed", error=type(error).__name__, repeated=repeated)
             self.close()
             self._stopped.wait(seconds)
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.staging.connection import notifications
 from app.staging.connection.notifications import NotificationListener, NotificationSender
@@ -39,11 +40,13 @@ def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database
     assert time.monotonic() - started < 30
 
 
-def test_a_listener_without_a_database_waits_and_goes_on() -> None:
+def test_a_listener_without_a_database_waits_and_goes_on_and_says_so_once_a_minute() -> None:
     listener = NotificationListener("postgresql://nobody@127.0.0.1:1/none")
-    listener.wait(0.01)
-    listener.wait(0.01)
+    with capture_logs() as logs:
+        for _ in range(3):
+            listener.wait(0.01)
     listener.close()
+    assert [line["event"] for line in logs] == ["notification_listen_failed"]
 
 
 def test_a_sender_without_a_database_stops_when_it_is_told_to() -> None:
