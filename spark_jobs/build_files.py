@@ -5,9 +5,10 @@ task returns its failures instead of raising them: one file's failure fails no o
 """
 
 import gc
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, TypeAlias
 from uuid import uuid4
@@ -24,7 +25,7 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
 from app.staging.batches.staged_blocks import read_payloads
-from app.staging.connection.database import Connection, Engine, open_engine
+from app.staging.connection.database import Engine, open_engine, translated_errors
 from app.staging.tables.schema_versions import schema_of_version
 from spark_jobs.spark.health import SparkCalls
 from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
@@ -127,10 +128,17 @@ def _task(config: BuildConfig) -> Callable[[Iterable[Sequence[_Numbered]]], Iter
     def run(assignments: Iterable[Sequence[_Numbered]]) -> Iterator[tuple[int, BuildResult]]:
         for assignment in assignments:
             for number, order in assignment:
-                yield number, attempt_build(config, order)
+                yield number, _named_machine(attempt_build(config, order))
         _freeze_imports()
 
     return run
+
+
+def _named_machine(result: BuildResult) -> BuildResult:
+    """Name this machine in a failure: an executor may not see what the driver sees."""
+    if isinstance(result, BuildFailure):
+        return replace(result, detail=f"{result.detail}, on machine {socket.gethostname()}")
+    return result
 
 
 @cache
@@ -143,7 +151,8 @@ def _freeze_imports() -> None:
 def attempt_build(config: BuildConfig, order: BuildOrder) -> BuildResult:
     """Build one file under a new attempt's name; return whatever fails instead of raising it."""
     try:
-        return build_file(config, order, attempt=uuid4().hex)
+        with translated_errors():
+            return build_file(config, order, attempt=uuid4().hex)
     except Exception as error:  # noqa: BLE001  # a task returns a result for each of its files
         failure = described(error)
         code = Code.BUILD_FAILED if failure.code is Code.INTERNAL else failure.code
@@ -160,12 +169,12 @@ def build_file(config: BuildConfig, order: BuildOrder, *, attempt: str) -> Built
     zone = open_zone(config.landing_zone)
     temp_name = f"{identity.number:020d}-{attempt}.parquet"
     path = Scratch(planned.table_id, order.epoch).path(temp_name)
-    with worker_engine(config.database_url, config.application).begin() as connection:
+    engine = worker_engine(config.database_url, config.application)
+    with engine.begin() as connection:
         version = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version)
-        schema = version.landing
-        with zone.write_file(path) as file:
-            batches = _record_batches(connection, planned, schema.arrow)
-            written = write_parquet(file, schema, batches, identity, config.layout)
+    schema = version.landing
+    with zone.write_file(path) as file:
+        written = write_parquet(file, schema, _record_batches(engine, planned, schema.arrow), identity, config.layout)
     with zone.read_file(path) as file:
         if read_identity(file) != identity:
             detail = f"file {identity.number} does not hold the rows it was planned for"
@@ -173,11 +182,11 @@ def build_file(config: BuildConfig, order: BuildOrder, *, attempt: str) -> Built
     return BuiltFile(planned, order.epoch, temp_name, written.file_bytes, written.file_sha256)
 
 
-def _record_batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _record_batches(engine: Engine, planned: PlannedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     identity = planned.identity
     batches = BatchRange(identity.first_sequence, identity.last_sequence)
     for digest, payload in read_payloads(
-        connection, planned.table_id, identity.generation, batches, slice_bytes=MAX_SLICE_BYTES
+        engine, planned.table_id, identity.generation, batches, slice_bytes=MAX_SLICE_BYTES
     ):
         if payload_digest(payload) != digest:
             raise InvariantBroken(Code.PAYLOAD_CORRUPT, f"a payload of file {identity.number} differs from its digest")

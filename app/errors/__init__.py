@@ -14,6 +14,7 @@ from app.errors.exceptions import (
     Misconfigured,
     Problem,
     RejectedInput,
+    StorageError,
     TemporarilyUnavailable,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "Misconfigured",
     "Problem",
     "RejectedInput",
+    "StorageError",
     "TemporarilyUnavailable",
 ]

@@ -90,5 +90,15 @@ class Misconfigured(MirrorgateError):
     """Exit status of a command that this ends."""
 
 
+class StorageError(OSError):
+    """A request that a storage service did not carry out; the text has the request and the answer, and no row value.
+
+    It is an OSError, because callers treat it like a failure of a local disk. `meaning` is the code that says what an
+    operator has to do.
+    """
+
+    meaning: Code = Code.STORAGE_FAILED
+
+
 class InvariantBroken(MirrorgateError):
     """A state that must not occur. The table concerned stops; the other tables continue."""

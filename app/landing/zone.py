@@ -54,10 +54,6 @@ class FolderRenameUnsupported(OSError):
     """The store cannot move a folder in one step."""
 
 
-class StorageError(OSError):
-    """A request that a remote store did not carry out; the text has the request and the answer, and no row value."""
-
-
 class LandingZone(Protocol):
     """A store of files. Every method raises OSError when the store fails.
 

@@ -19,8 +19,8 @@ import structlog
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from app.domain.publication.failure import described
-from app.errors import Code, InvariantBroken, Misconfigured, RejectedInput, TemporarilyUnavailable
+from app.errors import Code, InvariantBroken, Misconfigured, RejectedInput
+from app.landing.claimed_zone import unavailable_zone
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import PathKind
 from app.local.child_process import exit_with_parent, run_process
@@ -131,20 +131,20 @@ def _mirror(
     with watched, stored:
         log.info("mirror_started", zone=job.zone.location, target=job.target.location, metrics_port=port)
         if options.once:
-            return _run_once(options, loop)
+            return _run_once(options, job, loop)
         if options.ready_file is not None:
             _write_ready_file(options.ready_file, job.target.location, port)
         loop.run(settings.mirror_poll_seconds or (_REMOTE_POLL_SECONDS if job.zone.is_remote else _LOCAL_POLL_SECONDS))
         return 0
 
 
-def _run_once(options: MirrorOptions, loop: MirrorLoop) -> int:
+def _run_once(options: MirrorOptions, job: MirrorJob, loop: MirrorLoop) -> int:
     console, started = Console(stderr=True), time.monotonic()
     try:
         with progress_shown(console, loop.states.reports) as update:
             loop.run_once(update)
     except OSError as error:
-        raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, described(error).detail) from error
+        raise unavailable_zone(error, job.zone.location) from error
     reports = loop.states.reports()
     if loop.stopping.is_set():
         console.print("stopped before every table was in step; the next run continues there")

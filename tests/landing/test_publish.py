@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import Epoch, FileNumber, TableId
-from app.errors import Code, InvariantBroken
+from app.errors import Code, InvariantBroken, StorageError
 from app.landing.landed_state import CONSUMED_FOLDERS, LandedState, recover_visible_file, verify_landed
 from app.landing.local_zone import LocalZone
 from app.landing.publish import (
@@ -20,7 +20,7 @@ from app.landing.publish import (
     make_visible,
     revoke_older_epochs,
 )
-from app.landing.zone import PathKind, StorageError
+from app.landing.zone import PathKind
 from tests.landing.publishing import (
     INSTALLATION,
     OTHER_INSTALLATION,

@@ -68,7 +68,7 @@ class MirroredTable:
     def _rows(self, table: Table, planned: PlannedFile) -> pa.Table:
         with self.engine.begin() as connection:
             schema = schema_of_version(connection, table.table_id, table.generation, planned.schema_version)
-            whole = BatchRange(planned.identity.first_sequence, planned.identity.last_sequence)
-            blocks = read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=_SLICE_BYTES)
-            batches = [decode_payload(payload, schema.landing.arrow) for _, payload in blocks]
+        whole = BatchRange(planned.identity.first_sequence, planned.identity.last_sequence)
+        blocks = read_payloads(self.engine, table.table_id, table.generation, whole, slice_bytes=_SLICE_BYTES)
+        batches = [decode_payload(payload, schema.landing.arrow) for _, payload in blocks]
         return pa.Table.from_batches(batches, schema.landing.arrow)

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Final
 
-from app.errors import Code, MirrorgateError
+from app.errors import Code, MirrorgateError, StorageError
 
 _REMEDIES: Final = {
     errno.ENOSPC: "Free space or inodes on that disk, or make it larger; the table is retried automatically.",
@@ -18,7 +18,8 @@ _REMEDIES: Final = {
     errno.ENFILE: "Raise the machine's limit of open files (`fs.file-max`).",
     errno.EIO: "Check the health of that disk or mount.",
     errno.ESTALE: "Mount the file system again.",
-    errno.ENOENT: "Check that the landing zone is mounted; a lost file is built again automatically.",
+    errno.ENOENT: "Check that the landing zone is mounted on the machine of the drain and of each Spark executor; a "
+    "lost file is built again automatically.",
 }
 _REPORT: Final = "Report it with this line and the version; the failed step is retried automatically."
 
@@ -41,8 +42,8 @@ def described(error: BaseException) -> Failure:
     if isinstance(error, MirrorgateError):
         return Failure(error.code, error.detail, error.remedy)
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # Spark's gateway raises ConnectionError
-        remedy = _REMEDIES.get(error.errno or 0) or _remedy(Code.STORAGE_FAILED)
-        return Failure(Code.STORAGE_FAILED, _storage_text(error), remedy)
+        code = error.meaning if isinstance(error, StorageError) else Code.STORAGE_FAILED
+        return Failure(code, _storage_text(error), _REMEDIES.get(error.errno or 0) or _remedy(code))
     return Failure(Code.INTERNAL, f"{type(error).__name__} {_raised_at(error)}".strip(), _REPORT)
 
 

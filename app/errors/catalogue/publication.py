@@ -18,6 +18,36 @@ PUBLICATION: Final[Mapping[Code, Entry]] = {
         "The drain could not read or write the landing zone.",
         "The detail has the answer of the operating system or storage service. The drain tries the table again.",
     ),
+    Code.STORAGE_CREDENTIAL: Entry(
+        Kind.UNAVAILABLE,
+        "The landing zone's storage service rejects the drain's credential, or none can be had (401, AADSTS…).",
+        "Renew the secret or certificate of the service principal and start the drain with it again, or repair the "
+        "managed identity. The detail has the service's answer.",
+    ),
+    Code.STORAGE_FORBIDDEN: Entry(
+        Kind.UNAVAILABLE,
+        "The storage service knows the drain's identity and denies it the landing zone (403).",
+        "Give the identity the right to read, write and delete there: the role Contributor in Fabric's workspace, or "
+        "Storage Blob Data Contributor of the account; check the storage's firewall. The drain then continues.",
+    ),
+    Code.STORAGE_NOT_FOUND: Entry(
+        Kind.UNAVAILABLE,
+        "The storage service does not know the account, workspace or item of the landing zone (404).",
+        "Compare MIRRORGATE_LANDING_ZONE with the address that Fabric shows: the mirrored database may have been "
+        "deleted or moved. If it is back under the same address, the drain continues.",
+    ),
+    Code.STORAGE_THROTTLED: Entry(
+        Kind.UNAVAILABLE,
+        "The storage service limits the rate of requests (429), and did so for longer than a call is repeated.",
+        "Nothing at once: the drain continues by itself. If it lasts, raise the capacity, or publish fewer and larger "
+        "files: raise MIRRORGATE_MAX_DELAY_SECONDS.",
+    ),
+    Code.STORAGE_UNAVAILABLE: Entry(
+        Kind.UNAVAILABLE,
+        "The storage service did not answer, or answered with an error of its own, for longer than a call is repeated.",
+        "Nothing at once: the drain continues when the service is back. If it lasts, check its health page, the "
+        "network and its proxy or firewall.",
+    ),
     Code.STALE_EPOCH: Entry(
         Kind.BROKEN,
         "The drain's claim of the table is over: another drain has claimed it, or the database was restarted, restored "

@@ -6,6 +6,7 @@ was lost, and report that the source is missing (decision 0007). Its errors beco
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ log = structlog.get_logger()
 _MISSING_CODES: Final = frozenset({"", "BlobNotFound", "PathNotFound", "ResourceNotFound"})
 """Codes of a 404 about the path itself; other codes are about the account, workspace or item."""
 _TRANSIENT_CODES: Final = frozenset({"DestinationPathIsBeingDeleted", "SourcePathIsBeingDeleted", "PathInUse"})
+_IDENTITY_ERROR: Final = re.compile(r"AADSTS\d+")
+"""Code of Entra ID: no token was given. Its answer has a status of its own, which says nothing about the storage."""
+_MAX_REASON_CHARACTERS: Final = 500
 _ATTEMPT: Final = "mirrorgate_attempt"
 _NEW_ONLY: Final[dict[str, Any]] = {"match_condition": MatchConditions.IfMissing}
 
@@ -226,9 +230,10 @@ def _translated_errors(doing: str, path: str) -> Iterator[None]:
     try:
         yield
     except ClientAuthenticationError as error:
-        if error.response is not None:
+        if error.response is not None and _IDENTITY_ERROR.search(str(error.message)) is None:
             raise _translated(doing, path, error) from error
-        raise StorageRejected(f"{doing} {path}: no credential: {error.message}", status=401, code="") from error
+        reason = next(iter(str(error.message).splitlines()), "")[:_MAX_REASON_CHARACTERS]
+        raise StorageRejected(f"{doing} {path}: no credential: {reason}", status=401, code="") from error
     except HttpResponseError as error:
         raise _translated(doing, path, error) from error
     except AzureError as error:
@@ -241,12 +246,12 @@ def _translated(doing: str, path: str, error: HttpResponseError) -> StorageRejec
     text = f"{doing} {path}: {status} {code} (request {headers.get('x-ms-request-id', '')})"
     retry_after = _seconds(headers.get("Retry-After"))
     if status == 429 or code in _TRANSIENT_CODES:
-        return TransientStorageError(text, unclear=False, retry_after=retry_after)
+        return TransientStorageError(text, unclear=False, retry_after=retry_after, status=status)
     if status == 401:
         # The SDK has dropped the rejected token: the next attempt uses a new one.
-        return TransientStorageError(text, unclear=False, few=True)
+        return TransientStorageError(text, unclear=False, few=True, status=status)
     if status in (0, 200, 206, 408) or status >= 500:
-        return TransientStorageError(text, unclear=True, retry_after=retry_after)
+        return TransientStorageError(text, unclear=True, retry_after=retry_after, status=status)
     return StorageRejected(text, status=status, code=code)
 
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from app.landing.zone import StorageError
+from app.errors import Code, StorageError
 from app.observability.drain_metrics import STORAGE_FAILURES, STORAGE_RETRIES
 
 log = structlog.get_logger()
@@ -24,6 +24,15 @@ _MAX_PAUSE_SECONDS: Final = 8.0
 _MAX_FEW_RETRIES: Final = 5
 
 
+_MEANINGS: Final = {
+    401: Code.STORAGE_CREDENTIAL,
+    403: Code.STORAGE_FORBIDDEN,
+    404: Code.STORAGE_NOT_FOUND,
+    429: Code.STORAGE_THROTTLED,
+}
+"""What an operator has to do about an HTTP status."""
+
+
 class StorageRejected(StorageError):
     """A clear answer: the call was not carried out, and repeating it changes nothing."""
 
@@ -32,18 +41,28 @@ class StorageRejected(StorageError):
         super().__init__(text)
         self.status = status
         self.code = code
+        self.meaning = _MEANINGS.get(status, Code.STORAGE_FAILED)
 
 
 class TransientStorageError(StorageError):
     """A call that may work later.
 
     `unclear`: it may have been carried out, or still be. `retry_after`: the seconds that the service asked for. `few`:
-    at most five retries are worthwhile.
+    at most five retries are worthwhile. `status`: the HTTP status, if there was an answer.
     """
 
-    def __init__(self, text: str, *, unclear: bool, retry_after: float | None = None, few: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        unclear: bool,
+        retry_after: float | None = None,
+        few: bool = False,
+        status: int | None = None,
+    ) -> None:
         """Keep what decides about the next attempt."""
         super().__init__(text)
+        self.meaning = Code.STORAGE_UNAVAILABLE if status is None else _MEANINGS.get(status, Code.STORAGE_UNAVAILABLE)
         self.unclear = unclear
         self.retry_after = retry_after
         self.few = few

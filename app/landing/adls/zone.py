@@ -15,11 +15,12 @@ from uuid import uuid4
 import structlog
 
 from app.domain.preflight.zone_findings import Seen
+from app.errors import StorageError
 from app.landing.adls.client import AdlsClient, PathProperties
 from app.landing.adls.conditions import supported_conditions
 from app.landing.adls.retries import Retries, StorageRejected, TransientStorageError
 from app.landing.adls.streams import Download, Upload
-from app.landing.zone import Entry, FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageError
+from app.landing.zone import Entry, FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
 
 log = structlog.get_logger()
 

@@ -122,15 +122,17 @@ def pending_blocks(
 
 
 def read_payloads(
-    connection: sa.Connection, table_id: TableId, generation: Generation, batches: BatchRange, *, slice_bytes: int
+    engine: sa.Engine, table_id: TableId, generation: Generation, batches: BatchRange, *, slice_bytes: int
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield (recorded digest, payload) of the blocks of a range, in order, with about `slice_bytes` in memory.
 
-    The range must begin and end with whole blocks.
+    The range must begin and end with whole blocks. No transaction is open while the caller has a payload, because what
+    it does with it may take long, such as calls to a storage service. Batches never change.
     """
     keys = {"table_id": table_id, "generation": generation}
     ends = {"first_sequence": batches.first, "last_sequence": batches.last}
-    blocks = connection.execute(SELECT_RANGE, keys | ends).all()
+    with engine.begin() as connection:
+        blocks = connection.execute(SELECT_RANGE, keys | ends).all()
     start = 0
     while start < len(blocks):
         end, size = start + 1, blocks[start].payload_bytes
@@ -140,7 +142,8 @@ def read_payloads(
         part = blocks[start:end]
         ends = {"first_sequence": part[0].first_sequence, "last_sequence": part[-1].first_sequence}
         bucket = min(block.bucket for block in part)
-        payloads = connection.execute(SELECT_PAYLOADS, keys | ends | {"bucket": bucket}).scalars().all()
+        with engine.begin() as connection:
+            payloads = connection.execute(SELECT_PAYLOADS, keys | ends | {"bucket": bucket}).scalars().all()
         yield from zip((bytes(block.payload_digest) for block in part), map(bytes, payloads), strict=True)
         start = end
 

@@ -25,11 +25,12 @@ _TEMPORARY: Final = {
     "53": "Postgres has no disk space, memory or connections left",
     "57": "Postgres is stopping, starting or has canceled the statement",
     "58": "Postgres cannot read or write its files",
-    "25P03": "Postgres has ended a transaction that was idle for too long",
+    "25P03": "Postgres has ended a transaction that was idle for too long (idle_in_transaction_session_timeout)",
+    "25P04": "Postgres has ended a transaction that took too long (transaction_timeout)",
 }
 """Texts for the caller, by state or by the state's class (its first two characters)."""
 
-_LOST_SESSIONS: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+_LOST_SESSIONS: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 """States after which the server has ended the session."""
 
 _BAD_DATA: Final = frozenset({"22", "54"})

@@ -52,6 +52,11 @@ _MAX_PAUSE_SECONDS: Final = 2.0
 """The longest pause between two attempts."""
 
 _RETRY_SECONDS: Final = 120.0
+_UNCHANGED: Final = "the database is unchanged"
+_LOCKED_REMEDY: Final = (
+    "End the sessions with long transactions on the gateway's tables (pg_stat_activity, pg_locks), such as a dump or a "
+    "forgotten psql, then run `mirrorgate migrate` again."
+)
 """How long a migration is tried again while tables are locked."""
 
 _OURS: Final = re.compile(r"r\d{4}", re.ASCII)
@@ -88,8 +93,13 @@ def migrate(
                 return _migrate(engine, revision)
             except TemporarilyUnavailable as error:
                 pause = random.uniform(0, _MAX_PAUSE_SECONDS)
-                if error.code is not Code.TABLE_BUSY or time.monotonic() + pause > give_up:
+                if error.code is not Code.TABLE_BUSY:
                     raise
+                if time.monotonic() + pause > give_up:
+                    detail = (
+                        f"for {retry_seconds:.0f} s other sessions held locks that the migration needs; {_UNCHANGED}"
+                    )
+                    raise TemporarilyUnavailable(error.code, detail, remedy=_LOCKED_REMEDY) from error
                 log.info("migration_delayed", detail=error.detail)
                 time.sleep(pause)
     finally:

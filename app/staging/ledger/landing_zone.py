@@ -8,6 +8,9 @@ import sqlalchemy as sa
 from app.domain.publication.landing_zone import KnownZone
 from app.staging.connection.database import translated_errors
 
+NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
+"""Let this transaction wait for a storage service."""
+
 LOCK_INSTALLATION = sa.text("SELECT FROM mirrorgate.installation FOR NO KEY UPDATE")
 """Lock the installation, which serializes claims and moves of the zone."""
 
@@ -29,7 +32,11 @@ END_ALL_EPOCHS = sa.text("UPDATE mirrorgate.table_leases SET epoch = epoch + 1")
 
 
 def lock_known_zone(connection: sa.Connection) -> KnownZone | None:
-    """Return the stored zone, None before the first drain, and keep others from changing it in this transaction."""
+    """Return the stored zone, None before the first drain, and keep others from changing it in this transaction.
+
+    The transaction may then wait for the storage service for as long as that takes.
+    """
+    connection.execute(NO_IDLE_LIMIT)
     connection.execute(LOCK_INSTALLATION)
     return known_zone(connection)
 

@@ -35,10 +35,8 @@ def test_pending_blocks_are_the_oldest_beyond_a_sequence(engine: sa.Engine) -> N
 def test_payloads_are_read_in_order_whatever_the_slice(engine: sa.Engine, slice_bytes: int, slices: int) -> None:
     owned = owned_table(engine, [1], [2], [3], [4], [5], [6])
     whole = BatchRange(BatchSequence(2), BatchSequence(6))
-    with sql.counted(engine, "SELECT payload FROM") as selects, engine.begin() as connection:
-        read = list(
-            read_payloads(connection, owned.table.table_id, owned.table.generation, whole, slice_bytes=slice_bytes)
-        )
+    with sql.counted(engine, "SELECT payload FROM") as selects:
+        read = list(read_payloads(engine, owned.table.table_id, owned.table.generation, whole, slice_bytes=slice_bytes))
     assert len(selects) == slices
     assert all(payload_digest(payload) == digest for digest, payload in read)
     schema = owned.table.schema.arrow
@@ -55,16 +53,15 @@ def test_a_slice_is_as_large_as_it_may_be(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2], [3], [4], [5])
     size = sql.value(engine, "SELECT max(payload_bytes) FROM mirrorgate.staged_blocks")
     whole = BatchRange(BatchSequence(1), BatchSequence(5))
-    with sql.counted(engine, "SELECT payload FROM") as selects, engine.begin() as connection:
-        list(read_payloads(connection, owned.table.table_id, owned.table.generation, whole, slice_bytes=2 * size))
+    with sql.counted(engine, "SELECT payload FROM") as selects:
+        list(read_payloads(engine, owned.table.table_id, owned.table.generation, whole, slice_bytes=2 * size))
     assert len(selects) == 3
 
 
 def test_nothing_is_read_for_a_range_without_blocks(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1])
     beyond = BatchRange(BatchSequence(2), BatchSequence(9))
-    with engine.begin() as connection:
-        assert not list(read_payloads(connection, owned.table.table_id, owned.table.generation, beyond, slice_bytes=1))
+    assert not list(read_payloads(engine, owned.table.table_id, owned.table.generation, beyond, slice_bytes=1))
 
 
 def test_a_batch_goes_from_pending_over_planned_to_published(engine: sa.Engine) -> None:

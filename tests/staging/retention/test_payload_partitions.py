@@ -213,13 +213,12 @@ def test_a_payload_that_comes_to_be_needed_while_its_partition_goes_is_rescued(
 def test_a_reader_that_knows_the_old_place_finds_a_payload_that_has_moved(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
     whole = BatchRange(BatchSequence(1), BatchSequence(2))
-    with engine.begin() as connection:
-        blocks = read_payloads(connection, owned.table.table_id, owned.table.generation, whole, slice_bytes=1)
-        next(blocks)
-        mover = threading.Thread(target=run_retention, args=(engine, NO_PATIENCE))
-        mover.start()
-        mover.join()
-        assert len(list(blocks)) == 1
+    blocks = read_payloads(engine, owned.table.table_id, owned.table.generation, whole, slice_bytes=1)
+    next(blocks)
+    mover = threading.Thread(target=run_retention, args=(engine, NO_PATIENCE))
+    mover.start()
+    mover.join()
+    assert len(list(blocks)) == 1
 
 
 def test_many_rounds_beside_a_busy_writer_lose_nothing(engine: sa.Engine) -> None:

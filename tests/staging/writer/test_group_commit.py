@@ -45,8 +45,7 @@ def sequences(receipts: Sequence[Receipt]) -> list[int]:
 def staged_ids(engine: sa.Engine, table: Table, schema: TableSchema = IDS) -> list[int]:
     """Return every staged `id` of a table, in order."""
     whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
-    with engine.begin() as connection:
-        payloads = list(read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=2**20))
+    payloads = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
     return [key for _, payload in payloads for key in decode_payload(payload, schema.arrow).column("id").to_pylist()]
 
 

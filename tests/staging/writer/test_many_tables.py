@@ -50,8 +50,7 @@ def together(engine: sa.Engine, requests: Sequence[Sequence[Batch]]) -> list["Fu
 def staged_ids(engine: sa.Engine, table: Table) -> list[int]:
     """Return every staged `id` of a table in order, after a check of each payload against its digest."""
     whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
-    with engine.begin() as connection:
-        payloads = list(read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=2**20))
+    payloads = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
     assert all(payload_digest(payload) == digest for digest, payload in payloads)
     return [key for _, payload in payloads for key in decode_payload(payload, IDS.arrow).column("id").to_pylist()]
 

@@ -46,8 +46,7 @@ def partitions_of_payloads(engine: sa.Engine) -> dict[int, int]:
 def kept_keys(engine: sa.Engine, table: Table, first: int = 1, last: int = 10**9) -> list[int]:
     """Return the `id` values of the staged payloads of these batches, in order; each is checked against its digest."""
     whole = BatchRange(BatchSequence(first), BatchSequence(last))
-    with engine.begin() as connection:
-        blocks = list(read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=2**20))
+    blocks = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
     assert all(payload_digest(payload) == digest for digest, payload in blocks)
     schema = table.schema.arrow
     return [key for _, payload in blocks for key in decode_payload(payload, schema).column("id").to_pylist()]
