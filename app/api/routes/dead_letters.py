@@ -33,13 +33,8 @@ router = APIRouter(prefix="/v1/tables/{table}/dead-letters", tags=["dead letters
 
 LetterPath = Annotated[int, Path(ge=1, le=MAX_ID, description="The id of the dead letter.")]
 _RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
-_MEDIA_TYPES: Final = {
-    LetterFormat.ARCION: "application/json",
-    LetterFormat.ARCION_CSV: "text/csv",
-    LetterFormat.REPLICATE: "application/json",
-    LetterFormat.ROWS: "application/json",
-    LetterFormat.ROWS_CSV: "text/csv",
-}
+_CSV: Final = frozenset({LetterFormat.ARCION_CSV, LetterFormat.ROWS_CSV})
+"""The formats whose messages are not JSON."""
 _BINARY: Final = {"type": "string", "format": "binary"}
 _MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("application/json", "text/csv")}
 
@@ -83,7 +78,7 @@ def get_letters(
 def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> Response:
     """Return the message byte for byte as it was sent. It contains row values, so it requires the right `admin`."""
     written = letter_message(gateway, table, letter_id, principal)
-    return Response(written.content, media_type=_MEDIA_TYPES[written.format])
+    return Response(written.content, media_type="text/csv" if written.format in _CSV else "application/json")
 
 
 @router.post(

@@ -113,6 +113,26 @@ def test_a_message_is_downloaded_as_it_was_written_in_the_type_it_has(table: Gat
     assert (record.content, record.headers["content-type"]) == (b"1,x\r\n", "text/csv; charset=utf-8")
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        ("arcion", "application/json", bad()),
+        ("replicate", "application/json", {"data": {"id": 2, "n": SECRET}, "headers": {"operation": "INSERT"}}),
+        ("debezium", "application/json", {"before": None, "after": {"id": 2, "n": SECRET}, "op": "c", "source": {}}),
+        ("rows", "application/json", {"id": 2, "n": SECRET}),
+        ("rows", "text/csv", f"id,n\n2,{SECRET}\n"),
+    ],
+)
+def test_a_message_of_each_format_is_downloaded(table: Gateway, path: str, content: str, message: Any) -> None:
+    body = message if isinstance(message, str) else json.dumps(message)
+    parameters, headers = KEEP | {"table": "t"}, {"Content-Type": content}
+    table.post(f"/v1/changes/{path}", content=body, params=parameters, headers=headers).raise_for_status()
+    (letter,) = table.get(LETTERS).json()["letters"]
+    kept = table.get(f"{LETTERS}/{letter['id']}")
+    assert (kept.status_code, kept.headers["content-type"].split(";")[0]) == (200, content)
+    assert kept.text in body
+
+
 def test_a_letter_is_replayed_with_a_corrected_message_and_then_settled(table: Gateway) -> None:
     [letter_id] = left(table)
     replay = f"{LETTERS}/{letter_id}/replay"
