@@ -63,7 +63,10 @@ class ArrowLoad:
         if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
             table = _accepting(present_table(self.table, table_cache, principal))
             given = decode_arrow_stream(self.body, self.limits)
-            return Batch(table, snapshot_rows(given, self._rules(table, table_cache), *bounds)), None
+            rows = snapshot_rows(given, self._rules(table, table_cache), *bounds)
+            if table.schema.can_need_marker and table.cdc_started and self.load_id is None:  # a reload: upserts
+                table = give_marker(table, table_cache, principal, marker_first=marker_first)
+            return Batch(table, rows), None
         given = decode_arrow_stream(self.body, self.limits)
         declared = self.rows.declared
         if self.rows.key_columns is not None:

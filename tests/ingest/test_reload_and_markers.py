@@ -2,14 +2,19 @@
 
 import base64
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes
+from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
+from app.ingest import ArrowLoad
 from app.staging.ledger.metadata_chain import read_chain
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
+from tests.support.samples.arrow_streams import stream
 from tests.support.samples.messages import Message, arcion, data
 from tests.support.samples.schemas import schema_of
 
@@ -130,6 +135,21 @@ def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(
     assert (harness.table("t").schema.bare, harness.table("t").schema_version) == (False, 2)
     harness.replicate(insert(4), table="t")
     assert (harness.table("t").schema_version, files_have_marker(harness)) == (2, [False, True])
+
+
+@pytest.mark.parametrize("ids", [[1, 7], ["x", "7"]], ids=["accepted", "rejected"])
+def test_a_reload_by_an_arrow_stream_gives_a_bare_table_its_marker(harness: IngestHarness, ids: list[Any]) -> None:
+    harness.put("t", ID, initial_load="without_marker", reload="upsert")
+    harness.replicate(insert(1), table="t")
+    load = ArrowLoad(TableName.parse("t"), stream(pa.table({"id": ids, "name": ["a", "b"]})))
+    if ids == [1, 7]:
+        harness.accept_load(load)
+        assert [row["__rowMarker__"] for row in harness.rows("t")] == [0, 4, 4]
+        assert files_have_marker(harness) == [False, True]
+    else:
+        with rejected():
+            harness.accept_load(load)
+        assert files_have_marker(harness) == [False]
 
 
 def test_a_new_column_keeps_a_table_bare_and_a_rejected_change_too(harness: IngestHarness) -> None:

@@ -87,7 +87,7 @@ def _check_columns(given: pa.Schema, rules: RowRules) -> None:
 
 def _marker(rules: RowRules) -> RowMarker:
     if rules.cdc_started and not rules.in_load:
-        if rules.options.reload is Reload.REJECT or rules.schema.bare:
+        if rules.options.reload is Reload.REJECT:
             detail = "snapshot rows for a table that already has other changes"
             raise RejectedInput.of((Problem(Code.RELOAD_REQUIRES_RECREATE, detail),))
         return RowMarker.UPSERT
