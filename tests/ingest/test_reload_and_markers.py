@@ -2,6 +2,7 @@
 
 import base64
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pytest
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
-from app.ingest import ArrowLoad
+from app.ingest import ArrowLoad, RowOperation
+from app.ingest.loads import RowsOfStream
 from app.staging.ledger.metadata_chain import read_chain
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
@@ -150,6 +152,29 @@ def test_a_reload_by_an_arrow_stream_gives_a_bare_table_its_marker(harness: Inge
         with rejected():
             harness.accept_load(load)
         assert files_have_marker(harness) == [False]
+
+
+@pytest.mark.parametrize("way", ["changes", "one request", "stream", "rows of a stream"])
+def test_a_bare_table_whose_images_know_a_repeated_insert_gets_its_marker(harness: IngestHarness, way: str) -> None:
+    harness.put("t", ID, initial_load="without_marker", partial_updates="complete")
+    load = ArrowLoad(TableName.parse("t"), stream(pa.table({"id": [1, 2], "name": ["a", "b"]})))
+    harness.accept_load(load)
+    harness.replicate(refresh(3), table="t")
+    assert files_have_marker(harness) == [False]
+    if way == "changes":
+        harness.replicate(insert(1), insert(4), table="t")
+    elif way == "one request":
+        harness.replicate(insert(4), insert(4), table="t")
+    elif way == "rows of a stream":
+        harness.accept_load(replace(load, rows=RowsOfStream(RowOperation.INSERT)))
+    else:
+        harness.replicate(insert(9), table="t")
+        harness.put("t", reload="upsert", partial_updates="complete", initial_load="without_marker")
+        harness.accept_load(load)
+    assert files_have_marker(harness) == [False, True]
+    last = {key: marker for marker, key in harness.landed("t", "id")}
+    repeated = {"changes": {1}, "one request": {4}, "stream": {1, 2}, "rows of a stream": {1, 2}}[way]
+    assert {key for key, marker in last.items() if marker == 4} == repeated
 
 
 def test_a_new_column_keeps_a_table_bare_and_a_rejected_change_too(harness: IngestHarness) -> None:

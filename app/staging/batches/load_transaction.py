@@ -201,15 +201,15 @@ class LoadTransaction:
                 blocked |= _keys(connection, SELECT_STREAM_KEYS, load, images.keys)
 
     def _asks_for_rows(self, batch: Batch, step: LoadStep | None) -> bool:
-        """Tell whether a batch may insert a row that the load or the stream has landed already.
+        """Tell whether a batch may insert a row that has landed already.
 
-        Other tables than bare ones need no answer for deletes, nor where row images decide about each insert anyway.
+        Files without a row marker cannot say so, whatever row images know. In other tables a batch of the stream asks
+        beside an open load only, and never where row images decide about each insert anyway. Deletes need no answer.
         """
-        if step is None and batch.table.table_id not in self.open_loads:
-            return False
+        is_loading = step is not None or batch.table.table_id in self.open_loads
         if batch.table.schema.bare:
-            return True
-        return not (batch.table.options.reads_images or (step is not None and step.removes))
+            return is_loading or batch.table.options.reads_images
+        return is_loading and not (batch.table.options.reads_images or (step is not None and step.removes))
 
     def _read_live(self, connection: sa.Connection, batch: Batch) -> None:
         table, images = batch.table, batch.rows.images
