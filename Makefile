@@ -21,6 +21,8 @@ FORMAT ?= arcion
 INPUTS ?= 1000000
 # The workspace of a tenant for the conformance run, by name or id.
 WORKSPACE ?=
+# How many random changes the model makes.
+CHANGES ?= 100000
 # How long to soak.
 HOURS ?= 1
 # How long to torture, and the seed whose schedule to replay.
@@ -30,7 +32,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos soak conformance mutants openapi docs schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,8 +56,11 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 	$(BIN)/lint-imports
 	$(RUN) pytest $(PARALLEL) $(ARGS)
 
-check-all: check helm-tools ## What check does, then the tests that take minutes
+test-all: check helm-tools ## What check does, then thorough tests, chaos, fuzz, and the model with a million changes
 	$(RUN) pytest -m thorough $(ARGS)
+	$(RUN) tests.chaos --minutes 3
+	$(RUN) tests.fuzz --seconds 60
+	$(RUN) tests.model --changes 1000000
 
 bench: .venv ## Measure every figure and its limit (ARGS="--quick" takes three minutes)
 	@$(RUN) benchmarks $(ARGS)
@@ -71,6 +76,9 @@ fuzz-paths: .venv ## Compare both paths of FORMAT (arcion, arcion-native, replic
 
 chaos: .venv ## Kill, stop and break the real parts under load for MINUTES (1), and check what lands
 	@SEED="$(SEED)" $(RUN) tests.chaos --minutes $(MINUTES) $(ARGS)
+
+model: .venv ## Compare what lands with a model, for CHANGES (100000) random changes of tables with random options
+	@$(RUN) tests.model --changes $(CHANGES) $(ARGS)
 
 soak: .venv ## Keep a steady load on a whole gateway for HOURS (1), and check that nothing grows
 	@$(RUN) tests.soak --hours $(HOURS) $(ARGS)
@@ -123,7 +131,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
-	@rm -rf .venv build dist .bench .chaos .demo .fuzz .soak mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist .bench .chaos .demo .fuzz .model .soak mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@rm -rf spark-warehouse metastore_db derby.log *.egg-info examples/typescript/build examples/typescript/node_modules
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -25,7 +25,7 @@ from tests.protocol.rules import Bounds, Case, Mirror, Rule
 from tests.protocol.state import Pc
 
 THOROUGH_WORLDS = {"three blocks, two drains, late requests", "a failover that loses transactions of two files"}
-"""More states than each run of the tests has time for; `make check-all` explores them."""
+"""More states than each run of the tests has time for; `make test-all` explores them."""
 ONLY_WITHOUT_A_RULE = {Pc.REVOKE_LOOK_AGAIN}
 LONG_REMOVED = replace(PUBLISHING, in_flight=0, mirror=Mirror.MOVES_ALL_REMOVES_RECORDED)
 
