@@ -142,6 +142,8 @@ class TableModel(Model):
     failing: FailingModel | None = Field(description="Null unless publication has failed three or more times in a row.")
     key_columns: list[str]
     schema_version: int
+    rows_lack: dict[str, int]
+    """Columns that were added with a default, or came back: rows of batches up to this sequence are NULL there."""
     options: TableOptionsModel
     lag: LagModel
     accepted: CountsModel

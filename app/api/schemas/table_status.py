@@ -43,6 +43,7 @@ def _status(facts: TableFacts) -> TableModel:
         failing=None if facts.failure is None else FailingModel(**asdict(facts.failure)),
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,
+        rows_lack=dict(table.late_columns),
         options=TableOptionsModel(**table.options.to_json()),
         lag=LagModel(
             batches=counts.pending_batches,

@@ -15,6 +15,7 @@ def schema_change(before: Table, after: Table) -> Mapping[str, Any]:
         "nullable": [name for name, column in new.items() if name in old and column.nullable > old[name].nullable],
         "left": sorted(after.left_columns - before.left_columns),
         "returned": sorted(before.left_columns - after.left_columns),
+        "rows_lack": sorted(name for name in after.late_columns if name not in old),
         "key_columns": list(after.schema.key_columns) if after.schema.key_columns != before.schema.key_columns else [],
         "row_marker": before.schema.bare and not after.schema.bare,
     }

@@ -79,8 +79,11 @@ class Table:
     """Grows with each change of options, routes, source columns or metadata; a batch is typed under one revision."""
     left_columns: frozenset[str] = frozenset()
     """Columns that have left the source."""
-    returned_columns: Mapping[str, BatchSequence] = field(default_factory=dict)
-    """Columns that left the source and came back after this batch; older row images do not know their values."""
+    late_columns: Mapping[str, BatchSequence] = field(default_factory=dict)
+    """Columns whose values rows of this batch and of those before do not have, nor do the row images that they left.
+
+    They left the source and came back, or the source gave its rows a default when it added them.
+    """
     cdc_started: bool = False
     """True if changes other than snapshot rows were accepted in this generation."""
     images_complete: bool = False

@@ -125,9 +125,10 @@ def _check_sources(chosen: Sequence[RebuiltColumn], table: Table) -> None:
         if source not in table.schema.names:
             detail = f"no column {source!r} has values to take; register new columns after the rebuild"
             raise RejectedInput(Code.BAD_SCHEMA, detail)
-        if source in table.returned_columns:
+        if source in table.late_columns:
             detail = (
-                f"column {source!r} left the source and came back, and row images from before do not know its values"
+                f"column {source!r} came back to the source, or was added with a default, and row images from before "
+                "do not know its values"
             )
             remedy = "Rebuild the table without the column, or recreate the table and load it again."
             raise RejectedInput(Code.BAD_SCHEMA, detail, remedy=remedy)

@@ -106,10 +106,10 @@ class ImageOverlay:
         stored = self.image(key)
         if stored is None or is_deleted(stored.image):
             return None
-        if not self.table.returned_columns:
+        if not self.table.late_columns:
             return known_values(stored.image)
         values = by_position(known_values(stored.image), len(self.table.schema.names))
-        for name, since in self.table.returned_columns.items():
+        for name, since in self.table.late_columns.items():
             if stored.sequence <= since:
                 values.pop(self.table.schema.names.index(name), None)
         return values
@@ -193,7 +193,7 @@ class _Walk:
         Each row has another key, none is flagged, and the stored images know every column.
         """
         images, overlay, width = self.images, self.overlay, len(self.overlay.table.schema.names)
-        if images.key_changes or overlay.table.returned_columns or len({*images.keys}) < len(images.keys):
+        if images.key_changes or overlay.table.late_columns or len({*images.keys}) < len(images.keys):
             return False
         if overlay.table.options.flags_deletes and images.has_deletes:
             return False

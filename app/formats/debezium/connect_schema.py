@@ -83,6 +83,7 @@ class ConnectField:
     meaning: str = ""
     """The name of the semantic type, or of the schema of a struct."""
     optional: bool = False
+    has_default: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     fields: tuple["ConnectField", ...] = ()
     """Of a struct."""
@@ -175,6 +176,7 @@ def _field(written: Any, at: str) -> ConnectField:
         kind,
         _text(written.get("name")),
         written.get("optional") is True,
+        written.get("default") is not None,
         {name: str(value) for name, value in parameters.items()},
         tuple(_field(one, " of a field") for one in fields),
         None if inner is None else _field(inner, " of an element"),

@@ -92,6 +92,15 @@ def renamed_columns(fields: Sequence[ConnectField], table: Table) -> Iterator[tu
             yield old.name, new.name
 
 
+def filled_columns(fields: Sequence[ConnectField], table: Table) -> frozenset[str]:
+    """Return the columns that a schema adds to a table, and in which the source's present rows are not NULL.
+
+    `ADD COLUMN` with a default, or of a required column, gives rows a value without an event for them.
+    """
+    known = {*table.schema.names, *table.options.exclude}
+    return frozenset(one.name for one in fields if one.name not in known and (one.has_default or not one.optional))
+
+
 def fits(field: ConnectField, present: ColumnType) -> bool:
     """Tell whether a column of this type can hold the values of a field; a value that does not fit is rejected alone.
 

@@ -11,7 +11,7 @@ from app.domain.model.source_routing import case_detail
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField
-from app.formats.debezium.table_plan import renamed_columns, wanted_schema
+from app.formats.debezium.table_plan import filled_columns, renamed_columns, wanted_schema
 from app.ingest.table_cache import TableCache
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
@@ -41,13 +41,17 @@ def register_schema(
             return
         if present is not None:
             _check_renames(connection, fields, present)
-        registration = register_table(connection, name, wanted, marker_first=marker_first)
+        filled = frozenset() if present is None else filled_columns(fields, present)
+        registration = register_table(connection, name, wanted, marker_first=marker_first, filled=filled)
         if registration.table.name != name:  # another process has just registered the twin
             detail = case_detail(SourceName(None, name.schema, name.table), registration.table)
             raise RejectedInput(Code.SOURCE_CASE_MISMATCH, detail)
         record_registration(connection, registration, principal.key_id, "Connect schema")
     if registration.outcome is not RegistrationOutcome.UNCHANGED:
         log.info("table_registered", table=str(name), outcome=registration.outcome, by="Connect schema")
+    lacking = sorted(filled.intersection(registration.table.late_columns))
+    if lacking:
+        log.warning("rows_lack_columns", table=str(name), columns=lacking, remedy="Load the table again.")
 
 
 def _check_renames(connection: Connection, fields: Sequence[ConnectField], present: Table) -> None:

@@ -4,6 +4,7 @@ The database lets a table have one open session. Every transition happens under 
 each staged batch is before or after it.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -55,6 +56,11 @@ END_LOAD = sa.text("""
     UPDATE mirrorgate.loads SET state = :state, ended_at = clock_timestamp()
     WHERE load_id = CAST(:load_id AS uuid) AND ended_at IS NULL""")
 """End a load session, and delete what was kept for it."""
+
+SET_COLUMN_STAYS = sa.text("""
+    UPDATE mirrorgate.tables SET column_stays = CAST(:stays AS jsonb), revision = revision + 1
+    WHERE table_id = :table_id""")
+"""Store which columns have left the source, and which ones older rows lack."""
 
 SELECT_STORED_OPEN = sa.text("""
     SELECT CAST(load_id AS text) FROM mirrorgate.loads
@@ -226,7 +232,17 @@ def _end(connection: sa.Connection, table: Table, load: LoadSession, state: Load
     The metric counts it before COMMIT, so a COMMIT that fails is counted too.
     """
     ENDED_LOADS.labels(state).inc()
+    if state is LoadState.COMPLETED and load.mode is LoadMode.FULL:
+        _give_columns(connection, table, load)
     return _store_end(connection, table, load, state, actor)
+
+
+def _give_columns(connection: sa.Connection, table: Table, load: LoadSession) -> None:
+    """Record that rows have the columns that rows from before the load lacked: each row is of it, or newer."""
+    lacked = {name: since for name, since in table.late_columns.items() if since >= load.begin_sequence}
+    if len(lacked) < len(table.late_columns):
+        stays = json.dumps({**dict.fromkeys(table.left_columns), **lacked})
+        connection.execute(SET_COLUMN_STAYS, {"table_id": table.table_id, "stays": stays})
 
 
 def _store_end(

@@ -72,11 +72,13 @@ def register_table(
     *,
     given: Collection[str] | None = None,
     marker_first: bool = False,
+    filled: Collection[str] = (),
 ) -> Registration:
     """Create a table, or bring an existing one to `wanted` and `options`. Repeating it changes nothing.
 
     Without `wanted` an existing table keeps its columns, and without `options` its options. If `given` names options,
-    an existing table keeps its others, and a new one has the defaults of a new table (decision 0057). The metadata
+    an existing table keeps its others, and a new one has the defaults of a new table (decision 0057). `filled` are new
+    columns in which the source's present rows have a value that no change gave. The metadata
     chain gets each new schema version before any of its data.
 
     A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
@@ -89,7 +91,7 @@ def register_table(
             return Registration(created, RegistrationOutcome.CREATED)
     elif find_table_id(connection, name) is None:
         raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
-    return _change(connection, name, wanted, options, given, marker_first)
+    return _change(connection, name, wanted, options, given, marker_first, filled)
 
 
 def find_locked_table(connection: sa.Connection, name: TableName) -> Table | None:
@@ -171,6 +173,7 @@ def _change(
     options: TableOptions | None,
     given: Collection[str] | None,
     marker_first: bool,
+    filled: Collection[str],
 ) -> Registration:
     table, counters = _lock(connection, name, options or DEFAULT_OPTIONS)
     if options is None:
@@ -188,11 +191,11 @@ def _change(
     schema = with_landing(schema, options, table.schema)
     if counters.last_sequence:
         _check_new_keys(table.schema, schema)
-    stays = _column_stays(table, schema, None if wanted is None else declared, options, counters.last_sequence)
+    stays = _column_stays(table, schema, None if wanted is None else declared, options, counters.last_sequence, filled)
     left = {column for column, since in stays.items() if since is None}
     check_filter_stays(options.filter, left - (table.left_columns if options.filter == table.options.filter else set()))
     outcome = RegistrationOutcome.UNCHANGED
-    present_stays = {**table.returned_columns, **dict.fromkeys(table.left_columns)}
+    present_stays = {**table.late_columns, **dict.fromkeys(table.left_columns)}
     if (options, stays) != (table.options, present_stays):
         outcome = RegistrationOutcome.CONFIGURED
         _set_rules(connection, table, name, options, stays)
@@ -284,20 +287,25 @@ def _check_new_keys(present: TableSchema, schema: TableSchema) -> None:
 
 
 def _column_stays(
-    table: Table, schema: TableSchema, declared: TableSchema | None, options: TableOptions, last: BatchSequence
+    table: Table,
+    schema: TableSchema,
+    declared: TableSchema | None,
+    options: TableOptions,
+    last: BatchSequence,
+    filled: Collection[str],
 ) -> Mapping[str, int | None]:
-    """Return the columns that have left the source, and since which batch those are back that had left."""
+    """Return the columns that have left the source, and the last batch whose rows lack the values of a column."""
     if declared is None:
         back = set(table.options.exclude).difference(options.exclude)
         present = set(schema.names).difference(table.left_columns - back)
     else:
         present = set(declared.names)
     present.difference_update(options.exclude)
-    stays: dict[str, int | None] = dict(table.returned_columns)
+    stays: dict[str, int | None] = dict(table.late_columns)
     for name in schema.names:
         if name not in present:
             stays[name] = None
-        elif name in table.left_columns:
+        elif name in table.left_columns or (last and name in filled and name not in table.schema.names):
             stays[name] = last
     return stays
 

@@ -194,7 +194,7 @@ def _parsed(row: sa.RowMapping) -> Table:
         options=TableOptions.parse(row["options"]),
         revision=row["revision"],
         left_columns=frozenset(name for name, since in stays.items() if since is None),
-        returned_columns={name: BatchSequence(since) for name, since in stays.items() if since is not None},
+        late_columns={name: BatchSequence(since) for name, since in stays.items() if since is not None},
         cdc_started=row["cdc_started"],
         images_complete=row["images_complete"],
         arcion_catalog=row["arcion_catalog"],

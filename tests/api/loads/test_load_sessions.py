@@ -15,6 +15,7 @@ from tests.api.calls import Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
+from tests.support.samples.debezium import Field, event, with_schema
 from tests.support.samples.images import staged_batches, stored_images
 
 TABLE = "sales.orders"
@@ -90,6 +91,33 @@ def test_a_full_load_flags_the_rows_that_it_lacks_once_and_brings_deleted_ones_b
         2: ("new", False),
         3: ("c", True),
     }
+
+
+def test_a_full_load_gives_rows_the_columns_that_they_lack(gateway: Gateway, table: str) -> None:
+    def lacked() -> dict[str, int]:
+        return dict(gateway.status(table)["rows_lack"])
+
+    fields: dict[str, Field] = {"id": {"type": "int64", "optional": False}, "name": "string"}
+    wider = fields | {"paid": {"type": "boolean", "default": False}}
+    gateway.rows(table, ROW).raise_for_status()
+    changed = with_schema(event("c", table, after={"id": 2, "name": "b", "paid": True}), wider)
+    load = begin(gateway)
+    loaded(gateway, load, ROW).raise_for_status()
+    gateway.post("/v1/changes/debezium", json=changed).raise_for_status()
+    complete(gateway, load)
+    assert lacked() == {"paid": 2}, "the load began before the column was there"
+    [told] = [
+        found for found in gateway.get(f"/v1/tables/{table}/events").json()["events"] if "rows_lack" in str(found)
+    ]
+    assert told["details"]["rows_lack"] == ["paid"]
+    load = begin(gateway, "append")
+    loaded(gateway, load, {**ROW, "paid": False}).raise_for_status()
+    complete(gateway, load)
+    assert lacked() == {"paid": 2}
+    load = begin(gateway)
+    loaded(gateway, load, {**ROW, "paid": False}, {"id": 2, "name": "b", "paid": True}).raise_for_status()
+    complete(gateway, load)
+    assert lacked() == {}
 
 
 def test_an_append_deletes_nothing(gateway: Gateway, table: str, api_engine: sa.Engine) -> None:

@@ -61,7 +61,7 @@ def test_the_source_may_declare_a_rebuilt_column_as_before(overrides: dict[str, 
 
 
 def test_a_column_whose_images_are_older_than_its_return_is_not_rebuilt() -> None:
-    table = replace(table_with(), returned_columns={"total": BatchSequence(3)})
+    table = replace(table_with(), late_columns={"total": BatchSequence(3)})
     with rejected() as rejection:
         plan_rebuild(table, key_columns=["name"])
     assert rejection.code is Code.BAD_SCHEMA
@@ -99,7 +99,7 @@ def test_a_table_needs_an_image_of_each_row(table: Table, code: Code) -> None:
 ALL = [column("id", "int64"), column("name", "string"), column("total", "decimal(9,2)")]
 NEW, TWICE = column("new", "string"), column("other", "string", "name")
 HISTORY = table_with(history="append_only")
-RETURNED = replace(table_with(), returned_columns={"total": BatchSequence(3)})
+RETURNED = replace(table_with(), late_columns={"total": BatchSequence(3)})
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ RETURNED = replace(table_with(), returned_columns={"total": BatchSequence(3)})
             "table t lands every change, and row images have the newest row of each key",
         ),
         (table_with(), [*ALL, NEW], None, "bad_schema", "no column 'new' has values to take; register new columns"),
-        (RETURNED, ALL, None, "bad_schema", "column 'total' left the source and came back, and row images from before"),
+        (RETURNED, ALL, None, "bad_schema", "column 'total' came back to the source, or was added with a default, and"),
         (table_with(), [*ALL, TWICE], None, "bad_schema", "two columns take their values from the same column"),
         (table_with(), ALL[1:], None, "bad_schema", "the key column 'id' is dropped: give key_columns"),
         (table_with(), ALL, [], "bad_schema", "a rebuilt table needs key columns"),

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from app.domain.access.rights import Principal, Right
+from app.domain.model.schema_change import schema_change
 from app.errors import Code
+from app.formats.debezium.unavailable import DEFAULT_PLACEHOLDER
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import Field, event, flat_with_schema, key_with_schema, keyed, with_schema
@@ -57,6 +59,47 @@ def test_a_schema_adds_columns_and_keeps_those_that_leave(harness: IngestHarness
         [3, "b", 1.5],
         [4, "c", None],
     ]
+
+
+NUMBER: Field = {"type": "int32", "optional": False, "default": 7}
+ADDED: dict[str, Field] = {
+    "filled": {"type": "string", "default": "x"},
+    "required": {"type": "int32", "optional": False},
+    "plain": "string",
+    "excluded": {"type": "string", "default": "x"},
+}
+
+
+def test_rows_that_lack_a_new_column_with_a_default_are_told(harness: IngestHarness) -> None:
+    harness.debezium(created({"id": 1}, KEY), created({"id": 1, "from_start": 7}, {**KEY, "from_start": NUMBER}))
+    harness.put("public.t", exclude=["excluded"], partial_updates="complete")
+    assert harness.table("public.t").late_columns == {}  # no batch was accepted before
+    harness.debezium(created({"id": 2, "from_start": 7}, {**KEY, "from_start": NUMBER}))
+    before = harness.table("public.t")
+    row = {"id": 3, "from_start": 7, "filled": "x", "required": 0, "plain": None, "excluded": "x"}
+    fields = {**KEY, "from_start": NUMBER, **ADDED}
+    harness.debezium(created(row, fields))
+    after = harness.table("public.t")
+    assert after.late_columns == {"filled": 2, "required": 2}
+    assert schema_change(before, after)["rows_lack"] == ["filled", "required"]
+    harness.debezium(created({**row, "id": 4}, fields))
+    assert harness.table("public.t").late_columns == after.late_columns
+
+
+def test_a_row_image_from_before_a_default_does_not_complete_its_column(harness: IngestHarness) -> None:
+    fields = {**KEY, "note": "string"}
+    key = key_with_schema({"id": 1}, KEY)
+    harness.debezium(created({"id": 1, "note": "a"}, fields))
+    harness.put("public.t", partial_updates="complete")
+    harness.debezium(keyed(key, with_schema(event("u", "public.t", None, {"id": 1, "note": "b"}), fields)))
+    wider = {**fields, "big": {"type": "string", "default": "long"}}
+    partial = {"id": 1, "note": "c", "big": DEFAULT_PLACEHOLDER}
+    with rejected() as rejection:
+        harness.debezium(keyed(key, with_schema(event("u", "public.t", None, partial), wider)))
+    assert [place[0] for place in rejection.places] == [Code.INCOMPLETE_UPDATE]
+    harness.debezium(keyed(key, with_schema(event("u", "public.t", None, {**partial, "big": "z"}), wider)))
+    harness.debezium(keyed(key, with_schema(event("u", "public.t", None, {**partial, "note": "d"}), wider)))
+    assert harness.landed("public.t", "note", "big")[-1] == [1, "d", "z"]
 
 
 def test_a_schema_of_a_table_without_a_key_needs_one(harness: IngestHarness) -> None:

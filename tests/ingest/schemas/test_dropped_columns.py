@@ -28,7 +28,7 @@ def test_a_column_that_comes_back_is_needed_again(harness: IngestHarness) -> Non
     harness.put("t", NARROW)
     harness.arcion(arcion("t", ADA, ADA))
     table = harness.put("t", WIDE).table
-    assert (table.left_columns, table.returned_columns, table.schema_version) == (frozenset(), {"fax": 1}, 1)
+    assert (table.left_columns, table.late_columns, table.schema_version) == (frozenset(), {"fax": 1}, 1)
     with rejected() as rejection:
         harness.arcion(arcion("t", ADA, ADA))
     assert rejection.code is Code.INCOMPLETE_UPDATE

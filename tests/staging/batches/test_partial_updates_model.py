@@ -227,7 +227,7 @@ def known_rows(engine: sa.Engine, table: Table) -> dict[int, Row]:
         rows[int(key)] = {
             column: convert([value], ColumnType.parse(TYPES[column]))[0].as_py()
             for column, value in values.items()
-            if column in TYPES and column not in table.left_columns and sequence > table.returned_columns.get(column, 0)
+            if column in TYPES and column not in table.left_columns and sequence > table.late_columns.get(column, 0)
         }
     return rows
 

@@ -79,7 +79,7 @@ def schema_page(head: TableHead, table: Table, versions: Sequence[StoredVersion]
             ColumnView(
                 column,
                 keys.index(column.name) + 1 if column.name in keys else None,
-                "left the source" if column.name in table.left_columns else "",
+                _note(column.name, table),
             )
             for column in table.schema.columns[start : start + PAGE_COLUMNS]
         ),
@@ -97,6 +97,13 @@ def schema_page(head: TableHead, table: Table, versions: Sequence[StoredVersion]
             for stored, before in [*pairs][:MAX_VERSIONS]
         ),
     )
+
+
+def _note(column: str, table: Table) -> str:
+    if column in table.left_columns:
+        return "left the source"
+    since = table.late_columns.get(column)
+    return "" if since is None else f"rows of batches up to {since} lack it: load the table again"
 
 
 def _options(table: Table) -> tuple[OptionView, ...]:

@@ -98,7 +98,7 @@ def last_batch_of(connection: sa.Connection, table: Table, mirrored: MirroredRow
     Raises RejectedInput `not_mirrored` unless the version is of this generation of the table, which the mirror's report
     tells, and the ledger still has its last file; `bad_option` if its rows do not tell what their images must know.
     """
-    if table.returned_columns:
+    if table.late_columns:
         detail = f"columns of {table.name} had left the source and came back: its mirrored rows do not tell when"
         raise RejectedInput(Code.BAD_OPTION, detail, remedy=RECREATE)
     report = mirror_progress(connection, [table.table_id]).get(table.table_id)

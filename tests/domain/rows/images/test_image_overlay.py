@@ -331,7 +331,7 @@ def test_a_column_that_left_the_source_lands_null() -> None:
 @pytest.mark.parametrize(("written", "known"), [(4, False), (5, False), (6, True)])
 def test_a_column_that_came_back_is_known_only_to_images_written_since(written: int, known: bool) -> None:
     images = stored(table_with(), [insert(ADA)], written)
-    overlay = ImageOverlay(table_with(returned_columns={"name": BatchSequence(5)}), images)
+    overlay = ImageOverlay(table_with(late_columns={"name": BatchSequence(5)}), images)
     partial = [update(None, {"id": 1, "total": 2})]
     if known:
         assert complete(overlay, partial)[0][0]["name"] == "Ada"

@@ -50,7 +50,7 @@ def test_a_merge_inserts_a_row_of_a_new_key_if_every_row_has_an_image() -> None:
 
 def test_an_image_that_does_not_know_a_column_that_came_back_completes_the_others() -> None:
     images = {b"1": StoredImage(b'{"0":1,"2":"1.5"}', BatchSequence(4))}
-    overlay = ImageOverlay(table_with(returned_columns={"name": BatchSequence(5)}), images)
+    overlay = ImageOverlay(table_with(late_columns={"name": BatchSequence(5)}), images)
     rows, _ = complete(overlay, [update(None, {"id": 1, "name": "Eve"})])
     assert [(row["name"], str(row["total"])) for row in rows] == [("Eve", "1.50")]
 
