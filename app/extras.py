@@ -17,17 +17,20 @@ _SERVER: Final = (
     "structlog",
 )
 
+_API: Final = (*_SERVER, "fastapi", "httptools", "uvicorn", "uvloop")
 _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "server": _SERVER,
-    "api": (*_SERVER, "fastapi", "httptools", "uvicorn", "uvloop"),
+    "api": _API,
     "drain": (*_SERVER, "pyspark"),
+    "embedded": (*_API, "pyspark"),
     "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
     "rows": (*_SERVER, "deltalake"),
     "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
     "objects": ("obstore", "prometheus_client"),
     "onelake": ("azure.identity", "azure.storage.filedatalake"),
 }
-"""The modules that each extra installs."""
+"""The modules that each extra installs. Postgres and Java of `embedded` are looked for where they are started: a
+database of one's own and an installed Java do as well."""
 
 
 def is_installed(module: str) -> bool:
@@ -39,12 +42,16 @@ def is_installed(module: str) -> bool:
 
 
 def require_extras(command: str, *extras: str) -> None:
-    """Raise Misconfigured `extra_missing` unless the packages of `extras` are installed, without importing them."""
-    for extra in extras:
-        missing = [module for module in _MODULES[extra] if not is_installed(module)]
-        if missing:
-            raise Misconfigured(
-                Code.EXTRA_MISSING,
-                f"`mirrorgate {command}` needs packages that are not installed: {', '.join(missing)}",
-                remedy=f"Install the extra `mirrorgate[{extra}]`.",
-            )
+    """Raise Misconfigured `extra_missing` unless the packages of `extras` are installed, without importing them.
+
+    The remedy installs all that is missing at once.
+    """
+    missing = {extra: [module for module in _MODULES[extra] if not is_installed(module)] for extra in extras}
+    modules = dict.fromkeys(module for extra in extras for module in missing[extra])
+    if modules:
+        names = [extra for extra in extras if missing[extra]]
+        raise Misconfigured(
+            Code.EXTRA_MISSING,
+            f"`mirrorgate {command}` needs packages that are not installed: {', '.join(modules)}",
+            remedy=f"Install the extra{'s' if len(names) > 1 else ''} `mirrorgate[{','.join(names)}]`.",
+        )

@@ -36,9 +36,7 @@ def doctor(
     Checks what the MIRRORGATE_* variables name, else the gateway that `mirrorgate up` runs on the data directory. The
     test files go below `_scratchPad` in the landing zone, which mirroring ignores, and are removed again.
     """
-    require_extras("doctor", "server")
-    if spark:
-        require_extras("doctor --spark", "drain")
+    require_extras("doctor --spark" if spark else "doctor", "drain" if spark else "server")
     from app.checks.preflight import examine, examine_machine, not_examined
     from app.cli.direct import direct_settings
     from app.domain.access.mask_secret import MaskSecret

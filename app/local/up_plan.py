@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import Code, Misconfigured
-from app.extras import require_extras
 from app.landing.open_zone import ZoneAddress
 from app.local.embedded import DataDirectory, find_programs, require_java
 from app.settings import Settings
@@ -65,16 +64,14 @@ def plan_up(
     *,
     mirror: bool = False,
 ) -> UpPlan:
-    """Check every setting and package that `up` and its children need, without leaving anything behind.
+    """Check every setting that `up` and its children need, without leaving anything behind.
 
     `landing_zone` overrides the setting; the default is a folder in `data_dir`. With `mirror`, the default of its
-    target is another one. Raises Misconfigured with the variable, option or extra at fault.
+    target is another one. Raises Misconfigured with the variable or option at fault.
     """
     data_dir = data_dir.absolute()
     DataDirectory(data_dir).check()
-    require_extras("up", "api", "drain")
     if mirror:
-        require_extras("up --mirror", "mirror")
         settings = settings.model_copy(update={"mirror_target": settings.mirror_target or str(data_dir / "mirror")})
     location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
     settings = settings.model_copy(update={"landing_zone": location})

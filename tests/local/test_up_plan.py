@@ -123,12 +123,12 @@ def test_a_taken_port_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+def test_missing_postgres_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(postgres_programs, "find_spec", lambda name: None)
     with pytest.raises(Misconfigured) as rejection:
         plan_up(Settings(port=0), tmp_path / "data", None, os.environ)
-    assert rejection.value.code is Code.EXTRA_MISSING
+    assert rejection.value.code is Code.POSTGRES_MISSING
+    assert "mirrorgate[embedded]" in rejection.value.remedy
     assert [*tmp_path.iterdir()] == []
 
 
@@ -143,7 +143,7 @@ def test_a_part_without_its_packages_names_the_extra(
     assert ended.value.code == 78
     said = capsys.readouterr().err
     assert said.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
-    assert f"mirrorgate[{'api' if command == 'up' else command}]" in said
+    assert f"mirrorgate[{'embedded' if command == 'up' else command}]" in said
 
 
 def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:

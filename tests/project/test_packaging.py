@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from trove_classifiers import classifiers
 
 import app
+from app.local.child_process import CANNOT_START
 from app.settings import PREFIX
 from tests.api.calls import ADMIN_KEY, insert
 from tests.project.facts import REPOSITORY, locked_versions, project_table
@@ -133,12 +134,18 @@ def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str
 @pytest.mark.parametrize(
     ("command", "extra"),
     [
-        ("up", "api"),
+        ("up", "embedded"),
+        ("up --mirror", "embedded,mirror"),
         ("api", "api"),
         ("drain", "drain"),
         ("migrate", "server"),
         ("settings", "server"),
         ("doctor", "server"),
+        ("doctor --spark", "drain"),
+        ("fabric status", "server,onelake"),
+        ("mirror run", "mirror"),
+        ("bridge kafka", "kafka"),
+        ("bridge objects", "objects"),
         ("landing-zone show", "server"),
         ("landing-zone move", "server"),
         ("tables verify", "server"),
@@ -148,15 +155,21 @@ def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str
 )
 def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, extra: str) -> None:
     needed = {
+        "mirror run": ["zone", "--to", "mirror"],
+        "bridge kafka": ["--config", "bridge.yaml"],
+        "bridge objects": ["bridge.yaml"],
         "tables verify": ["--all"],
         "tables export-rows": ["t", "--to", "t.parquet"],
         "tables backfill-images": ["t"],
     }
     arguments = [*command.split(), *needed.get(command, [])]
     ran = run_with("client.lock", COMMAND, *arguments)
-    assert ran.returncode == 1
+    is_program = command.split()[0] in {"up", "api", "drain", "migrate"}
+    assert ran.returncode == (CANNOT_START if is_program else 1)
     assert ran.stderr.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
-    assert f"remedy: Install the extra `mirrorgate[{extra}]`." in ran.stderr
+    several = "s" if "," in extra else ""
+    assert ran.stderr.endswith(f"remedy: Install the extra{several} `mirrorgate[{extra}]`.\n")
+    assert ran.stderr.count("mirrorgate[") == 1
 
 
 def test_the_version_is_defined_once() -> None:
