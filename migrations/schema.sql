@@ -246,6 +246,8 @@ CREATE TABLE mirrorgate.staged_blocks (
     change_count bigint NOT NULL,
     -- Size of the payload.
     payload_bytes bigint NOT NULL,
+    -- Size of the rows once the payload is decoded; files are planned by it too.
+    landed_bytes bigint DEFAULT 0 NOT NULL,
     -- SHA-256 of the payload, which each build verifies.
     payload_digest bytea NOT NULL,
     -- When the block was staged.
@@ -264,6 +266,7 @@ CREATE TABLE mirrorgate.staged_blocks (
     CONSTRAINT staged_blocks_check1 CHECK ((cardinality(batch_changes) = cardinality(batch_rows))),
     CONSTRAINT staged_blocks_check2 CHECK (((row_count >= 1) AND (change_count >= 1))),
     CONSTRAINT staged_blocks_first_sequence_check CHECK ((first_sequence >= 1)),
+    CONSTRAINT staged_blocks_landed_bytes_check CHECK ((landed_bytes >= 0)),
     CONSTRAINT staged_blocks_payload_digest_check CHECK ((octet_length(payload_digest) = 32))
 );
 

@@ -42,6 +42,11 @@ files for several cores. On a cluster it frees the driver for other tables (perf
 MAX_DRIVER_BUILDS: Final = 4
 """Small files that the driver builds by itself, one after the other; of a remote zone it builds one."""
 
+MAX_DRIVER_BYTES: Final = 64 * 2**20
+"""Decoded bytes up to which the driver builds files by itself: all its worker slots may do so at a time, while a Spark
+job has a task for each core."""
+
+_USUAL_ROW_BYTES: Final = 128
 _ENGINES = threading.Lock()
 
 
@@ -112,7 +117,7 @@ class FileBuilder:
         few = 1 if self.config.landing_zone.is_remote else MAX_DRIVER_BUILDS
         if len(orders) <= few and _are_small([order.planned for order in orders], self.spark_job_min_bytes):
             return [attempt_build(self.config, order) for order in orders]
-        assignments = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, self.parallel_tasks)
+        assignments = balance(enumerate(orders), lambda item: _work(item[1].planned), self.parallel_tasks)
         job = self.spark.sparkContext.parallelize(assignments, len(assignments)).mapPartitions(_task(self.config))
         with self.calls.running():
             results = dict(job.collect())
@@ -121,7 +126,13 @@ class FileBuilder:
 
 def _are_small(files: Sequence[PlannedFile], min_bytes: int) -> bool:
     known = [file.payload_bytes for file in files if file.payload_bytes is not None]
-    return len(known) == len(files) and sum(known) < min_bytes
+    landed = sum(file.landed_bytes or 0 for file in files)
+    return len(known) == len(files) and sum(known) < min_bytes and landed < MAX_DRIVER_BYTES
+
+
+def _work(file: PlannedFile) -> int:
+    """Return the bytes that building a file decodes, as far as they are known."""
+    return _USUAL_ROW_BYTES * file.identity.rows if file.landed_bytes is None else file.landed_bytes
 
 
 def _task(config: BuildConfig) -> Callable[[Iterable[Sequence[_Numbered]]], Iterator[tuple[int, BuildResult]]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
+from threading import Lock
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +37,8 @@ MAX_ANSWER_BYTES: Final = 16 * 2**20
 """Bytes of JSON that the rows of an answer take, over all tables."""
 
 _MIB: Final = 2**20
+_READS_IMAGES: Final = Lock()
+"""Held by the dry run that may complete rows from row images: as in real requests, one at a time does."""
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -124,7 +127,8 @@ def _run(
         tables: list[DryRunTable] = []
         if typed.batches:
             requests = [StagingRequest(typed.batches)]
-            [outcome] = stage_requests(connection, requests, encode_blocks(requests)).outcomes
+            with _READS_IMAGES:
+                [outcome] = stage_requests(connection, requests, encode_blocks(requests)).outcomes
             if isinstance(outcome, RejectedInput):
                 raise parsed.rejection(outcome.problems)
             if not isinstance(outcome, list):

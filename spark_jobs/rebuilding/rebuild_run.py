@@ -15,6 +15,8 @@ import structlog
 from app.domain.model.table import Table, TableId
 from app.domain.rebuild.plan import RebuildPhase
 from app.domain.rebuild.rebuilt_rows import Finding, merged
+from app.domain.rows.projection.landed_bytes import rows_of_block
+from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import answer_within
@@ -103,7 +105,8 @@ class RebuildRun:
             answer_within(TRANSACTION_SECONDS),
             image_snapshot(engine, rebuild) as (source, reader),
         ):
-            parts = parts_of(reader, source, size=ROWS_PER_PART)
+            rules = RowRules.of(rebuild.plan.rebuilt(table))
+            parts = parts_of(reader, source, size=rows_of_block(rules, ROWS_PER_PART))
             total, done = sum(part.rows for part in parts), 0
             self._note(rebuild, total, done)
             results: list[PartResult] = []

@@ -37,6 +37,11 @@ def encode_payload(batches: Sequence[pa.RecordBatch]) -> bytes:
     return bytes(message)
 
 
+def decoded_bytes(batches: Sequence[pa.RecordBatch]) -> int:
+    """Return the bytes of rows once their payload is decoded, whatever it is compressed to."""
+    return sum([batch.nbytes for batch in batches])
+
+
 def decode_payload(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows of a payload written under `schema`. Raises pa.ArrowInvalid, OSError or EOFError."""
     stream = b"".join((schema.serialize(), payload))

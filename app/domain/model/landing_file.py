@@ -82,6 +82,8 @@ class PlannedFile:
     identity: FileIdentity
     payload_bytes: int | None = field(default=None, compare=False)
     """Compressed size of its payloads, if known; the ledger does not store it."""
+    landed_bytes: int | None = field(default=None, compare=False)
+    """Size of its rows once they are decoded, if known."""
 
 
 @dataclass(frozen=True, slots=True)

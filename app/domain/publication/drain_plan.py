@@ -12,6 +12,10 @@ MIN_FILE_BYTES: Final = 8 * 2**20
 """Payload bytes of a file that is cut only to give more tasks work, at least."""
 
 
+MAX_LANDED_BYTES: Final = 2**30
+"""Bytes of the rows of a file once they are decoded: payloads of rows that repeat each other take a 200th of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class PendingBlock:
     """What the plan needs to know of a staged block that is in no file yet."""
@@ -26,19 +30,22 @@ class PendingBlock:
     age_seconds: float
     ends_transaction: bool = True
     """False if the source's transaction continues in the next block."""
+    landed_bytes: int = 0
+    """Bytes of its rows once they are decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
     """When a file is full or due.
 
-    It ends before a block that would exceed these payload bytes or rows (a single block may), or when its oldest block
-    is `max_delay_seconds` old, see `is_due`.
+    It ends before a block that would exceed these payload bytes, rows or decoded bytes (a single block may), or when
+    its oldest block is `max_delay_seconds` old, see `is_due`.
     """
 
     payload_bytes: int
     rows: int
     max_delay_seconds: float
+    landed_bytes: int = MAX_LANDED_BYTES
 
 
 def plan_files(blocks: Iterable[PendingBlock], limits: FileLimits) -> Iterator[tuple[PendingBlock, ...]]:
@@ -84,20 +91,26 @@ class _OpenFile:
 
     def __init__(self) -> None:
         self.blocks: list[PendingBlock] = []
-        self._rows = self._bytes = 0
+        self._rows = self._bytes = self._landed = 0
 
     def add(self, block: PendingBlock) -> None:
         """Add the next block."""
         self.blocks.append(block)
         self._rows, self._bytes = self._rows + block.rows, self._bytes + block.payload_bytes
+        self._landed += block.landed_bytes
 
     def would_exceed(self, block: PendingBlock, limits: FileLimits) -> bool:
         """Tell whether the file would exceed a limit with this block."""
-        return self._rows + block.rows > limits.rows or self._bytes + block.payload_bytes > limits.payload_bytes
+        return (
+            self._rows + block.rows > limits.rows
+            or self._bytes + block.payload_bytes > limits.payload_bytes
+            or self._landed + block.landed_bytes > limits.landed_bytes
+        )
 
     def is_full(self, limits: FileLimits) -> bool:
         """Tell whether the file has reached a limit."""
-        return self._rows >= limits.rows or self._bytes >= limits.payload_bytes
+        is_large = self._bytes >= limits.payload_bytes or self._landed >= limits.landed_bytes
+        return is_large or self._rows >= limits.rows
 
     def end_of_transaction(self) -> int:
         """Return the number of blocks up to the last end of a transaction, or of all blocks if there is none."""
@@ -107,7 +120,7 @@ class _OpenFile:
     def take(self, count: int) -> tuple[PendingBlock, ...]:
         """Remove and return the first blocks."""
         taken, rest = self.blocks[:count], self.blocks[count:]
-        self.blocks, self._rows, self._bytes = [], 0, 0
+        self.blocks, self._rows, self._bytes, self._landed = [], 0, 0, 0
         for block in rest:
             self.add(block)
         return tuple(taken)

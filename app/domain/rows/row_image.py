@@ -233,6 +233,8 @@ class CompletedBytes:
     """The bytes that the earlier requests of this transaction left, in all tables."""
 
     size: int = 0
+    read: int = 0
+    """Bytes of the images that were read for all requests of this transaction, in all tables."""
 
     def check(self, size: int) -> None:
         """Check that this many more bytes fit. Raises RejectedInput `body_too_large`, or TooMuchTogether."""

@@ -22,11 +22,11 @@ _INSERT: Final = """
         INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
         VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(payload)b))
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
-        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
-        source_position)
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, landed_bytes, payload_digest,
+        ends_transaction, source_position)
     VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(last_sequence)s, %(schema_version)s,
-        %(batch_rows)s, %(batch_changes)s, %(row_count)s, %(change_count)s, %(payload_bytes)s, %(payload_digest)b,
-        %(ends_transaction)s, %(source_position)s)
+        %(batch_rows)s, %(batch_changes)s, %(row_count)s, %(change_count)s, %(payload_bytes)s, %(landed_bytes)s,
+        %(payload_digest)b, %(ends_transaction)s, %(source_position)s)
     RETURNING CAST(pg_current_xact_id() AS text), staged_at"""
 
 INSERT_BLOCK: Final = f"WITH {_INSERT}"
@@ -49,11 +49,12 @@ STAGE_BLOCKS: Final = """
         SELECT * FROM unnest(%(table_ids)s::bigint[], %(generations)s::integer[], %(first_sequences)s::bigint[],
             %(last_sequences)s::bigint[], %(schema_versions)s::integer[], %(batch_rows)s::text[],
             %(batch_changes)s::text[], %(row_counts)s::bigint[], %(change_counts)s::bigint[],
-            %(payload_starts)s::integer[], %(payload_bytes)s::integer[], %(payload_digests)s::text[],
+            %(payload_starts)s::integer[], %(payload_bytes)s::integer[], %(landed_bytes)s::bigint[],
+            %(payload_digests)s::text[],
             %(ends_transaction)s::boolean[], %(source_positions)s::text[], %(cdc_started)s::boolean[])
         AS new (table_id, generation, first_sequence, last_sequence, schema_version, batch_rows, batch_changes,
-            row_count, change_count, payload_start, payload_bytes, payload_digest, ends_transaction, source_position,
-            cdc_started)),
+            row_count, change_count, payload_start, payload_bytes, landed_bytes, payload_digest, ends_transaction,
+            source_position, cdc_started)),
     counted AS (
         UPDATE mirrorgate.table_counters c
         SET last_sequence = new.last_sequence, cdc_started = new.cdc_started,
@@ -67,11 +68,12 @@ STAGE_BLOCKS: Final = """
         FROM new),
     block AS (
         INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
-            batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
-            source_position, bucket)
+            batch_rows, batch_changes, row_count, change_count, payload_bytes, landed_bytes, payload_digest,
+            ends_transaction, source_position, bucket)
         SELECT table_id, generation, first_sequence, last_sequence, schema_version, CAST(batch_rows AS integer[]),
-            CAST(batch_changes AS integer[]), row_count, change_count, payload_bytes, decode(payload_digest, 'hex'),
-            ends_transaction, source_position, (SELECT bucket FROM mirrorgate.payload_buckets WHERE state = 'open')
+            CAST(batch_changes AS integer[]), row_count, change_count, payload_bytes, landed_bytes,
+            decode(payload_digest, 'hex'), ends_transaction, source_position,
+            (SELECT bucket FROM mirrorgate.payload_buckets WHERE state = 'open')
         FROM new
         RETURNING table_id, staged_at)
     SELECT CAST(pg_current_xact_id() AS text), staged_at FROM block WHERE table_id = %(table_id)s"""
@@ -98,6 +100,8 @@ class NewBlock:
     batch_changes: Sequence[int]
     """Changes of each batch."""
     payload: bytes
+    landed_bytes: int
+    """Bytes of the rows once the payload is decoded."""
     cdc_started: bool
     """True if the table has changes other than snapshot rows, in this block or before it."""
     ends_transaction: bool = True
@@ -157,6 +161,7 @@ def _facts(block: NewBlock) -> dict[str, object]:
         "change_count": sum(block.batch_changes),
         "payload": block.payload,
         "payload_bytes": len(block.payload),
+        "landed_bytes": block.landed_bytes,
         "payload_digest": payload_digest(block.payload),
         "ends_transaction": block.ends_transaction,
         "source_position": block.source_position,
@@ -180,6 +185,7 @@ def _all_facts(blocks: Sequence[NewBlock]) -> dict[str, object]:
         "payloads": b"".join([block.payload for block in blocks]),
         "payload_starts": int_array_literal(accumulate(sizes[:-1], initial=1)),
         "payload_bytes": int_array_literal(sizes),
+        "landed_bytes": int_array_literal([block.landed_bytes for block in blocks]),
         "payload_digests": "{" + ",".join([payload_digest(block.payload).hex() for block in blocks]) + "}",
         "ends_transaction": _flags_literal([block.ends_transaction for block in blocks]),
         "source_positions": text_array_literal([block.source_position for block in blocks]),

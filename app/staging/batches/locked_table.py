@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import encode_payload
+from app.domain.arrow.payload import decoded_bytes, encode_payload
 from app.domain.model.table import BatchSequence, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
@@ -91,8 +91,9 @@ class LockedTable:
         """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
         table = self.added[0][0].table
         all_rows = [rows for _, rows in self.added]
+        landing = [rows.batch for rows in all_rows]
         if payload is None or not self.are_as_typed:
-            payload = encode_payload([rows.batch for rows in all_rows])
+            payload = encode_payload(landing)
         return NewBlock(
             table.table_id,
             table.generation,
@@ -101,6 +102,7 @@ class LockedTable:
             [rows.rows for rows in all_rows],
             [rows.changes for rows in all_rows],
             payload,
+            decoded_bytes(landing),
             self.cdc_started,
             all_rows[-1].ends_transaction,
             next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
@@ -153,7 +155,7 @@ def image_overlay(
     if table.options.flags_deletes:
         wanted = wanted.union(*(rows.flagged() for rows in images))
     asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
-    stored = read_row_images(connection, table.table_id, table.generation, wanted, places) if wanted else {}
+    stored = read_row_images(connection, table.table_id, table.generation, wanted, places, completed) if wanted else {}
     present = read_present_keys(connection, table.table_id, table.generation, asked) if asked else frozenset()
     return ImageOverlay(table, stored, present, completed=completed)
 

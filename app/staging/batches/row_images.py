@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Generation, TableId
-from app.domain.rows.row_image import MAX_COMPLETED_BYTES, StoredImage
+from app.domain.rows.row_image import MAX_COMPLETED_BYTES, CompletedBytes, StoredImage
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.connection.raw_sql import int_array_literal
@@ -88,10 +88,13 @@ SELECT_ANY_ROW_IMAGE = sa.text("""
 """Tell whether a generation has a row image."""
 
 SCAN_ROW_IMAGES = sa.text("""
-    SELECT row_key, image FROM mirrorgate.row_images
-    WHERE table_id = :table_id AND generation = :generation
-      AND (CAST(:after AS bytea) IS NULL OR row_key > :after) ORDER BY row_key LIMIT :limit""")
-"""Read the next row images of a generation in the order of their keys."""
+    SELECT row_key, image FROM (
+        SELECT row_key, image, sum(octet_length(image)) OVER (ORDER BY row_key) - octet_length(image) AS before FROM (
+            SELECT row_key, image FROM mirrorgate.row_images
+            WHERE table_id = :table_id AND generation = :generation
+              AND (CAST(:after AS bytea) IS NULL OR row_key > :after) ORDER BY row_key LIMIT :limit) page) sized
+    WHERE before < :max_bytes ORDER BY row_key""")
+"""Read the next row images of a generation in the order of their keys, up to so many bytes and one more image."""
 
 MOVE_ROW_IMAGES: Final = """
     UPDATE mirrorgate.row_images SET generation = %(new)s, sequence = %(sequence)s
@@ -106,6 +109,9 @@ NOTE_TOUCHED: Final = """
       ON i.table_id = %(table_id)s AND i.generation = %(generation)s AND i.row_key = touched.row_key
     ON CONFLICT (table_id, row_key) DO NOTHING"""
 """Note keys with their present images, unless they are noted."""
+
+MAX_SCANNED_BYTES: Final = 16 * 2**20
+"""Bytes of row images that a scan reads at a time; as Python values they take several times as much."""
 
 MAX_IMAGES_PER_STATEMENT: Final = 2_000
 """Row images that one statement reads or writes; Postgres limits the array that holds them to 1 GB."""
@@ -130,18 +136,21 @@ def read_row_images(
     generation: Generation,
     keys: Collection[bytes],
     places: dict[bytes, str] | None = None,
+    completed: CompletedBytes | None = None,
 ) -> dict[bytes, StoredImage]:
     """Return the row images of these keys, read after the sequence lock was granted, and add their places.
 
     A place is valid as long as the lock is held and the image is not written. Raises RejectedInput `body_too_large` if
-    the images take more than MAX_COMPLETED_BYTES together.
+    the images take more than MAX_COMPLETED_BYTES together, over all reads that share `completed`.
     """
     found: dict[bytes, StoredImage] = {}
-    left = MAX_COMPLETED_BYTES
+    completed = completed or CompletedBytes()
     for chunk in _chunks(list(keys)):
+        left = MAX_COMPLETED_BYTES - completed.read
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk, "max_bytes": left}
         row = connection.exec_driver_sql(SELECT_ROW_IMAGES, parameters, execution_options=BINARY_RESULT).one()
-        if (left := left - (row[3] or 0)) < 0:
+        completed.read += int(row[3] or 0)
+        if completed.read > MAX_COMPLETED_BYTES:
             detail = f"the row images that these changes need take more than {MAX_COMPLETED_BYTES} bytes"
             raise RejectedInput(Code.BODY_TOO_LARGE, detail)
         if row[0]:
@@ -214,10 +223,11 @@ def count_row_images(connection: sa.Connection, table_id: TableId, generation: G
 def scan_row_images(
     connection: sa.Connection, table_id: TableId, generation: Generation, limit: int
 ) -> Iterator[dict[bytes, bytes]]:
-    """Yield all row images of a generation in the order of their keys, `limit` at a time."""
+    """Yield all row images of a generation in the order of their keys, `limit` at a time or fewer long ones."""
     after: bytes | None = None
     while True:
         parameters = {"table_id": table_id, "generation": generation, "after": after, "limit": limit}
+        parameters["max_bytes"] = MAX_SCANNED_BYTES
         chunk = {bytes(key): bytes(image) for key, image in connection.execute(SCAN_ROW_IMAGES, parameters)}
         if not chunk:
             return

@@ -91,8 +91,9 @@ def stage_requests(
 
 def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
     """Raise RejectedInput, like `ImageOverlay.complete`, if present row images do not complete these batches."""
+    completed = CompletedBytes()
     for batch in batches:
-        image_overlay(connection, batch.table, [batch], CompletedBytes()).complete(batch.rows)
+        image_overlay(connection, batch.table, [batch], completed).complete(batch.rows)
 
 
 def _lock_decides(batch: Batch) -> bool:

@@ -23,7 +23,7 @@ SELECT_PENDING = sa.text("""
         AS part (table_id, generation, after)
     CROSS JOIN LATERAL (
         SELECT first_sequence, last_sequence, schema_version, change_count, row_count, payload_bytes, payload_digest,
-            extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds, ends_transaction
+            extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds, ends_transaction, landed_bytes
         FROM mirrorgate.staged_blocks
         WHERE table_id = part.table_id AND generation = part.generation AND first_sequence > part.after
         ORDER BY first_sequence LIMIT :limit) b
@@ -103,7 +103,7 @@ def pending_blocks(
         "limit": limit,
     }
     blocks: dict[TableId, list[PendingBlock]] = {table_id: [] for table_id, _ in after}
-    for table_id, first, last, version, changes, rows, size, digest, age, ends in connection.execute(
+    for table_id, first, last, version, changes, rows, size, digest, age, ends, landed in connection.execute(
         SELECT_PENDING, keys
     ):
         block = PendingBlock(
@@ -116,6 +116,7 @@ def pending_blocks(
             bytes(digest),
             age,
             ends,
+            landed,
         )
         blocks[TableId(table_id)].append(block)
     return blocks

@@ -113,7 +113,8 @@ SELECT_DUE = sa.text(f"""
                 SELECT FROM mirrorgate.staged_blocks b
                 WHERE b.table_id = t.table_id AND b.generation = t.generation
                   AND b.first_sequence > c.published_through
-                HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))))
+                HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes
+                    OR sum(b.landed_bytes) >= :landed_bytes))))
     ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :limit""")  # noqa: S608  # constant text
 """List the tables that this worker can work on now, those with the oldest batches first.
 
@@ -211,6 +212,7 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
         "max_delay": limits.max_delay_seconds,
         "rows": limits.rows,
         "payload_bytes": limits.payload_bytes,
+        "landed_bytes": limits.landed_bytes,
         "limit": limit,
     }
     return [TableId(table_id) for table_id in connection.execute(SELECT_DUE, keys).scalars()]

@@ -106,7 +106,7 @@ def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) 
         return None
     seed = seed_identity(str(table.name), table.generation)
     if identity == seed:
-        file, changes = PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0
+        file, changes = PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0, landed_bytes=0), 0
     else:
         after = {(table.table_id, table.generation): BatchSequence(last.last_sequence or 0)}
         pending = pending_blocks(connection, after, limit=MAX_BLOCKS)[table.table_id]
@@ -129,7 +129,7 @@ def _new_files(
     new: list[tuple[PlannedFile, int]] = []
     if last.number is None and table.options.seed_file and max_files > 0:
         seed = seed_identity(str(table.name), table.generation)
-        new.append((PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0))
+        new.append((PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0, landed_bytes=0), 0))
         number = seed.number
     if last.is_flushed:
         limits = replace(limits, max_delay_seconds=0)
@@ -151,7 +151,8 @@ def _new_file(table: Table, number: FileNumber, blocks: Sequence[PendingBlock]) 
         digest=content_digest(block.digest for block in blocks),
     )
     size = sum(block.payload_bytes for block in blocks)
-    return PlannedFile(table.table_id, blocks[0].schema_version, identity, payload_bytes=size)
+    landed = sum(block.landed_bytes for block in blocks)
+    return PlannedFile(table.table_id, blocks[0].schema_version, identity, payload_bytes=size, landed_bytes=landed)
 
 
 def _line(file: PlannedFile, changes: int) -> dict[str, object]:

@@ -14,6 +14,7 @@ from app.domain.loads.load_session import LoadSession
 from app.domain.model.change import Change, Operation
 from app.domain.model.table import Table
 from app.domain.rows.landing_rows import LandingRows, landing_rows
+from app.domain.rows.projection.landed_bytes import rows_of_block
 from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.load_transaction import find_loads
@@ -54,8 +55,9 @@ def next_unseen(connection: sa.Connection, table: Table, load: LoadSession, *, k
     parameters = {"table_id": table.table_id, "generation": table.generation, "after": after, "limit": keys}
     page = connection.execute(SELECT_PAGE, parameters | {"begin_sequence": load.begin_sequence}).all()
     unseen = [bytes(key) for key, is_unseen in page if is_unseen]
-    if len(unseen) > DELETES_PER_BATCH:
-        unseen = unseen[:DELETES_PER_BATCH]
+    most = rows_of_block(RowRules.of(table), DELETES_PER_BATCH)
+    if len(unseen) > most:
+        unseen = unseen[:most]
         through: bytes | None = unseen[-1]
     else:
         through = bytes(page[-1][0]) if page else None

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import encode_payload
+from app.domain.arrow.payload import decoded_bytes, encode_payload
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rebuild.rebuilt_rows import RebuiltRows
@@ -38,17 +38,13 @@ _AFTER: Final = """
     FROM mirrorgate.row_images
     WHERE table_id = :table_id AND generation = :generation AND (CAST(:after AS bytea) IS NULL OR row_key > :after)"""
 
-SELECT_BOUND = sa.text(f"SELECT row_key {_AFTER} ORDER BY row_key OFFSET :rows - 1 LIMIT 1")
-"""Read the last key of a part of so many row images. Numbering all of them takes Postgres twice as long."""
-
-SELECT_REST = sa.text(f"SELECT row_key, count(*) OVER () {_AFTER} ORDER BY row_key DESC LIMIT 1")
-"""Read the last key of a generation's row images, and how many the last part has."""
-
-SELECT_IMAGE_BYTES = sa.text("""
-    SELECT CAST(coalesce(avg(octet_length(image)), 0) AS double precision) FROM (
-        SELECT image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation
-        ORDER BY row_key LIMIT 1000) first""")
-"""Read how long the first row images are."""
+SELECT_BOUND = sa.text(f"""
+    SELECT row_key, number FROM (
+        SELECT row_key, row_number() OVER keys AS number, sum(bytes) OVER keys AS size FROM (
+            SELECT row_key, octet_length(image) AS bytes {_AFTER} ORDER BY row_key LIMIT :rows) page
+        WINDOW keys AS (ORDER BY row_key)) sized
+    WHERE size <= :max_bytes OR number = 1 ORDER BY number DESC LIMIT 1""")  # noqa: S608  # constant text
+"""Read the last key of a part, and how many row images it has: so many, or as many as fit, and at least one."""
 
 SELECT_PART: Final = """
     SELECT image FROM mirrorgate.row_images
@@ -66,7 +62,7 @@ COUNT_PARTS = sa.text("""
 """Count the blocks of a generation that are the first parts of a copy, and none of its corrections."""
 
 MAX_PART_BYTES: Final = 64 * 2**20
-"""Bytes of the row images of a part, if they are as long as the first ones; a task holds them several times."""
+"""Bytes of the row images of a part; a task holds them several times."""
 
 NO_FLUSH: Final = "SET LOCAL synchronous_commit = off"
 """Let COMMIT not wait for the disk: if Postgres dies it can lose the last parts, so the switch counts them."""
@@ -131,19 +127,13 @@ def reading_snapshot(engine: sa.Engine, source: CopySource) -> Iterator[sa.Conne
 
 def parts_of(reader: sa.Connection, source: CopySource, *, size: int) -> list[Part]:
     """Return the parts of `size` rows each, or fewer if images are long, that the row images of the snapshot have."""
-    keys = {"table_id": source.table_id, "generation": source.generation}
-    image_bytes = reader.execute(SELECT_IMAGE_BYTES, keys).scalar_one()
-    size = max(1, min(size, int(MAX_PART_BYTES / (image_bytes or 1))))
+    keys = {"table_id": source.table_id, "generation": source.generation, "rows": size, "max_bytes": MAX_PART_BYTES}
     parts: list[Part] = []
     after, first_row = None, 1
-    while True:
-        bounds = {**keys, "after": after, "rows": size}
-        through = reader.execute(SELECT_BOUND, bounds).scalar()
-        if through is None:
-            rest = reader.execute(SELECT_REST, bounds).one_or_none()
-            return [*parts, Part(len(parts) + 1, after, bytes(rest[0]), first_row, rest[1])] if rest else parts
-        parts.append(Part(len(parts) + 1, after, bytes(through), first_row, size))
-        after, first_row = parts[-1].through, first_row + size
+    while (bound := reader.execute(SELECT_BOUND, {**keys, "after": after}).one_or_none()) is not None:
+        parts.append(Part(len(parts) + 1, after, bytes(bound.row_key), first_row, bound.number))
+        after, first_row = parts[-1].through, first_row + bound.number
+    return parts
 
 
 def read_part(connection: sa.Connection, source: CopySource, part: Part) -> list[bytes]:
@@ -178,6 +168,7 @@ def store_part(
         [landing.num_rows],
         [count],
         encode_payload([landing]),
+        decoded_bytes([landing]),
         cdc_started=False,
     )
     try:

@@ -13,7 +13,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import encode_payload
+from app.domain.arrow.payload import decoded_bytes, encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.projection.landing_schema import with_landing
@@ -22,6 +22,7 @@ from app.domain.model.table_options import InitialLoad
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.projection.landed_bytes import rows_of_block
 from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.projection.row_facts import with_deleted
 from app.domain.rows.row_image import decode_image, is_deleted
@@ -160,7 +161,8 @@ def _stage_from_images(connection: sa.Connection, old: Generation, table: Table)
     """Stage the rows of the old generation's images as snapshot rows, and keep the images; return how many."""
     total = 0
     rules, staged_at = RowRules(table.schema, table.options), datetime.now(UTC)
-    for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, ROWS_PER_BLOCK), start=1):
+    limit = rows_of_block(rules, ROWS_PER_BLOCK)
+    for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, limit), start=1):
         first = BatchSequence(sequence)
         rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
         if table.options.flags_deletes:
@@ -168,7 +170,8 @@ def _stage_from_images(connection: sa.Connection, old: Generation, table: Table)
         rows = landed(rows, table, Acceptance(first, staged_at))
         payload = encode_payload([rows.batch])
         life = (table.table_id, table.generation, table.schema_version)
-        block = NewBlock(*life, first, [rows.rows], [rows.changes], payload, cdc_started=False)
+        landed_bytes = decoded_bytes([rows.batch])
+        block = NewBlock(*life, first, [rows.rows], [rows.changes], payload, landed_bytes, cdc_started=False)
         stage_blocks(connection, [block])
         move_row_images(connection, table.table_id, old, table.generation, list(chunk), first)
         total += rows.rows

@@ -21,6 +21,10 @@ MAX_GROUP_REQUESTS: Final = 1_000
 MAX_GROUP_ROWS: Final = 500_000
 """Rows of one group, unless its first request alone has more."""
 
+MAX_GROUP_BYTES: Final = 64 * 2**20
+"""Bytes of the landing rows of one group, unless its first request alone has more: a group is a block of each table,
+which a drain decodes as a whole."""
+
 Query: TypeAlias = Callable[[sa.Connection, sa.RootTransaction], None]
 
 
@@ -73,16 +77,17 @@ class RequestQueue:
         A request whose client has left is dropped. From here on the future of a request can no longer be canceled.
         """
         group: list[WaitingRequest] = []
-        rows = 0
+        rows = size = 0
         with self._condition:
             while self._requests and len(group) < MAX_GROUP_REQUESTS:
                 request = self._requests[0]
-                if group and rows + request.rows > MAX_GROUP_ROWS:
+                landed = request.landed_bytes
+                if group and (rows + request.rows > MAX_GROUP_ROWS or size + landed > MAX_GROUP_BYTES):
                     break
                 self._requests.popleft()
                 if request.waiter.set_running_or_notify_cancel():
                     group.append(request)
-                    rows += request.rows
+                    rows, size = rows + request.rows, size + landed
         return group
 
     def take_submitted_before(self, moment: float) -> list[WaitingRequest]:

@@ -47,6 +47,11 @@ class WaitingRequest:
         """Return the number of landing rows."""
         return sum(batch.rows.rows for batch in self.content.batches)
 
+    @property
+    def landed_bytes(self) -> int:
+        """Return the most bytes that the rows take as they land."""
+        return sum([batch.rows.batch.nbytes + batch.row_memory for batch in self.content.batches])
+
 
 def parts_of(group: Sequence[WaitingRequest], cause: Exception) -> list[Sequence[WaitingRequest]]:
     """Return the parts in which to stage a failed group; one part if each request would fail alike.

@@ -21,6 +21,7 @@ from app.domain.publication.drain_plan import (
 LIMITS = st.builds(
     FileLimits,
     payload_bytes=st.integers(1, 50),
+    landed_bytes=st.integers(1, 100),
     rows=st.integers(1, 50),
     max_delay_seconds=st.floats(0, 10),
 )
@@ -43,6 +44,7 @@ def backlogs(draw: st.DrawFn, *, within_transactions: bool = True) -> list[Pendi
                 changes=last - sequence + 1,
                 rows=draw(st.integers(1, 60)),
                 payload_bytes=draw(st.integers(1, 60)),
+                landed_bytes=draw(st.integers(0, 60)),
                 digest=b"",
                 age_seconds=age,
                 ends_transaction=draw(st.booleans()) if within_transactions else True,
@@ -54,7 +56,8 @@ def backlogs(draw: st.DrawFn, *, within_transactions: bool = True) -> list[Pendi
 
 def is_full(group: tuple[PendingBlock, ...], limits: FileLimits) -> bool:
     size, rows = sum(block.payload_bytes for block in group), sum(block.rows for block in group)
-    return size >= limits.payload_bytes or rows >= limits.rows
+    landed = sum(block.landed_bytes for block in group)
+    return size >= limits.payload_bytes or rows >= limits.rows or landed >= limits.landed_bytes
 
 
 @given(blocks=backlogs(), limits=LIMITS)
@@ -76,12 +79,13 @@ def test_a_file_has_one_schema_version_and_keeps_the_limits_unless_one_block_bre
         if len(group) > 1:
             assert sum(block.rows for block in group) <= limits.rows
             assert sum(block.payload_bytes for block in group) <= limits.payload_bytes
+            assert sum(block.landed_bytes for block in group) <= limits.landed_bytes
 
 
 @given(blocks=backlogs(), limits=LIMITS)
 def test_only_a_last_group_that_is_neither_full_nor_old_waits(blocks: list[PendingBlock], limits: FileLimits) -> None:
     planned = sum(map(len, plan_files(blocks, limits)))
-    everything = FileLimits(limits.payload_bytes, limits.rows, max_delay_seconds=0)
+    everything = replace(limits, max_delay_seconds=0)
     groups = list(plan_files(blocks, everything))
     assert sum(map(len, groups)) == len(blocks)
     if blocks:
@@ -108,21 +112,22 @@ def test_a_file_is_cut_within_a_transaction_only_where_no_earlier_end_is_in_it_o
 def test_the_same_backlog_is_planned_alike_when_its_end_comes_later(
     blocks: list[PendingBlock], limits: FileLimits
 ) -> None:
-    whole = list(plan_files(blocks, FileLimits(limits.payload_bytes, limits.rows, max_delay_seconds=99)))
+    whole = list(plan_files(blocks, replace(limits, max_delay_seconds=99)))
     for end in range(len(blocks)):
-        part = list(plan_files(blocks[:end], FileLimits(limits.payload_bytes, limits.rows, max_delay_seconds=99)))
+        part = list(plan_files(blocks[:end], replace(limits, max_delay_seconds=99)))
         assert part == whole[: len(part)]
 
 
 @given(blocks=backlogs(within_transactions=False), limits=LIMITS)
 def test_a_file_is_closed_only_when_the_next_block_does_not_fit(blocks: list[PendingBlock], limits: FileLimits) -> None:
-    groups = list(plan_files(blocks, FileLimits(limits.payload_bytes, limits.rows, max_delay_seconds=0)))
+    groups = list(plan_files(blocks, replace(limits, max_delay_seconds=0)))
     for group, after in itertools.pairwise(groups):
         larger = (*group, after[0])
         assert (
             after[0].schema_version != group[0].schema_version
             or sum(block.rows for block in larger) > limits.rows
             or sum(block.payload_bytes for block in larger) > limits.payload_bytes
+            or sum(block.landed_bytes for block in larger) > limits.landed_bytes
         )
 
 

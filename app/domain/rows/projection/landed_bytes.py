@@ -40,12 +40,20 @@ _WRITTEN: Final = {
 """Bytes of the longest value of a type in a row image, with its comma. Texts are counted with the body."""
 _NULL_WRITTEN: Final = 5
 
+MAX_BLOCK_BYTES: Final = 64 * 2**20
+"""Bytes of the rows that a gateway itself makes one block of: of row images, for a rebuild or a new generation."""
+
 _KEPT: Final = KeptByTable[int]()
 
 
 def row_bytes(rules: RowRules) -> int:
     """Return the most bytes that one row takes, without the bytes of its own texts."""
     return _KEPT.get(rules) or _KEPT.keep(rules, None, _row_bytes(rules.schema, rules.options))
+
+
+def rows_of_block(rules: RowRules, most: int) -> int:
+    """Return how many rows make one block of MAX_BLOCK_BYTES, at most `most` and at least one."""
+    return max(1, min(most, MAX_BLOCK_BYTES // row_bytes(rules)))
 
 
 def _row_bytes(schema: TableSchema, options: TableOptions) -> int:

@@ -1,0 +1,14 @@
+"""A harness over one database."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.ingest_harness import IngestHarness, open_harness
+
+
+@pytest.fixture
+def harness(engine: sa.Engine) -> Iterator[IngestHarness]:
+    with open_harness(engine) as harness:
+        yield harness
