@@ -113,7 +113,8 @@ def troubles(table: dict[str, Any]) -> Iterator[str]:
     """Yield the problems of a table and their remedies; nothing for a healthy one."""
     if table["state"] != "active" or table["state_reason"]:
         reason = table["state_reason"] or ""
-        yield ": ".join(filter(None, (table["state"], reason)))
+        since = f" (since {moment(table['quarantined_at'])})" if table.get("quarantined_at") else ""
+        yield ": ".join(filter(None, (table["state"], reason))) + since
         code = reason.partition(":")[0]
         if code in set(Code):
             yield f"remedy: {CATALOGUE[Code(code)].remedy}"

@@ -3,6 +3,7 @@
 Invariant: autoescaping is on for every template, and an unknown name in a template is an error, never an empty text.
 """
 
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -24,13 +25,26 @@ def render(name: str, view: object, chrome: Chrome, *, now: datetime | None = No
     return environment().get_template(name).render(view=view, chrome=chrome, now=moment).encode()
 
 
+_DOCUMENTS: Final = "https://github.com/mirrorgate/mirrorgate/blob/main/"
+_DOCUMENT: Final = re.compile(r"(docs/[a-z-]+\.md(?:#[a-z-]+)?)")
+
+
 def prose(words: str) -> Markup:
-    """Return a text as HTML, with the parts between backticks as code. Every part is escaped."""
+    """Return a text as HTML, with the parts between backticks as code and pages of `docs/` as links.
+
+    Every part is escaped.
+    """
     parts = words.split("`")
     if len(parts) % 2 == 0:
-        return Markup.escape(words)
-    forms = (Markup("{}"), Markup("<code>{}</code>"))
-    return Markup("").join(forms[index % 2].format(part) for index, part in enumerate(parts))
+        return _linked(words)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if index % 2 else _linked(part) for index, part in enumerate(parts))
+
+
+def _linked(words: str) -> Markup:
+    link = Markup('<a href="{}{}" rel="noreferrer">{}</a>')
+    parts = enumerate(_DOCUMENT.split(words))
+    return Markup("").join(link.format(_DOCUMENTS, part, part) if index % 2 else part for index, part in parts)
 
 
 @cache

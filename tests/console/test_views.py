@@ -8,7 +8,7 @@ import pytest
 
 from app.console import text
 from app.console.assets import MEDIA_TYPES, STATIC, asset
-from app.console.render import TEMPLATES, environment
+from app.console.render import TEMPLATES, environment, prose
 from app.console.views.attention import troubles
 from app.console.views.overview import totals_of
 from app.console.views.plots import hour_plots
@@ -27,6 +27,16 @@ PLAIN: dict[str, Any] = dict.fromkeys(Glance._fields) | {
 
 def glance(**values: Any) -> Glance:
     return Glance(**(PLAIN | values))
+
+
+def test_a_quarantine_says_since_when_and_links_to_its_section() -> None:
+    [found] = troubles(
+        [glance(state="quarantined", state_reason="foreign_file: f.parquet", quarantined_at=NOW)], {}, None, {}, 0.0, []
+    )
+    assert found.since == NOW
+    page = "https://github.com/mirrorgate/mirrorgate/blob/main/docs/operations.md#after-a-foreign-file"
+    assert f'<a href="{page}" rel="noreferrer">docs/operations.md#after-a-foreign-file</a>' in prose(found.remedy)
+    assert "<b>" not in prose("<b> `<b>` docs/operations.md")
 
 
 def test_what_stops_data_comes_first() -> None:

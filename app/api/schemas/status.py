@@ -139,6 +139,9 @@ class TableModel(Model):
     generation: int
     state: TableState
     state_reason: str | None
+    quarantined_at: datetime | None = Field(
+        description="When the drain stopped the table; null unless it is quarantined."
+    )
     failing: FailingModel | None = Field(description="Null unless publication has failed three or more times in a row.")
     key_columns: list[str]
     schema_version: int

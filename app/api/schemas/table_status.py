@@ -40,6 +40,7 @@ def _status(facts: TableFacts) -> TableModel:
         generation=table.generation,
         state=table.state,
         state_reason=counts.state_reason,
+        quarantined_at=counts.quarantined_at,
         failing=None if facts.failure is None else FailingModel(**asdict(facts.failure)),
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,

@@ -130,6 +130,7 @@ def _quarantined(glances: Sequence[Glance]) -> list[Trouble]:
             glance.state_reason or "The table was stopped.",
             remedy_in(glance.state_reason),
             address(glance.name),
+            since=glance.quarantined_at,
         )
         for glance in glances
         if glance.state == "quarantined"

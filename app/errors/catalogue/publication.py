@@ -57,7 +57,8 @@ PUBLICATION: Final[Mapping[Code, Entry]] = {
     Code.FOREIGN_FILE: Entry(
         Kind.BROKEN,
         "A file that this gateway did not plan has the next file number.",
-        "Find out who writes into the landing zone, move the file away, then release the table (docs/operations.md).",
+        "Find out who writes into the landing zone. If Fabric cannot have read it, move the file away and release "
+        "the table; if it may have, rebuild or recreate the table instead (docs/operations.md#after-a-foreign-file).",
     ),
     Code.LANDING_FOLDER_LOST: Entry(
         Kind.BROKEN,

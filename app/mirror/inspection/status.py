@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 from app.domain.mirror.table_report import MirrorState, TableReport
-from app.landing.zone import LandingZone
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber
+from app.errors import Code
+from app.errors.catalogue import CATALOGUE
+from app.landing.parquet_file import read_identity
+from app.landing.zone import LandingZone, PathKind
 from app.mirror.inspection.opening import reading
 from app.mirror.table_mirror import inspect_table
 from app.mirror.table_path import KEPT
@@ -34,9 +40,32 @@ def published_tables(zone: LandingZone, target: MirrorTarget) -> list[PublishedT
 
 
 def inspect_tables(zone: LandingZone, target: MirrorTarget, tables: list[PublishedTable]) -> Iterator[TableReport]:
-    """Inspect tables, in their order, several at a time. Raises TemporarilyUnavailable `mirror_away`."""
+    """Inspect tables, in their order, several at a time. Raises TemporarilyUnavailable `mirror_away`.
+
+    A table of a gateway whose last file is not the gateway's is stopped: that drain publishes nothing there either.
+    """
     with reading(target.location), ThreadPoolExecutor(_READERS) as pool:
-        yield from pool.map(partial(inspect_table, zone, target), tables)
+        yield from pool.map(partial(_inspect, zone, target), tables)
+
+
+def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> TableReport:
+    report = inspect_table(zone, target, table)
+    if report.state is not MirrorState.IN_STEP or report.owner is None or not report.last_file:
+        return report
+    path = f"{table.folder}/{file_name(FileNumber(report.last_file))}"
+    if zone.kind(path) is not PathKind.FILE:  # consumed since the listing
+        return report
+    with zone.read_file(path) as file:
+        identity = read_identity(file)
+    if identity is not None and identity.number == report.last_file:
+        return report
+    return replace(
+        report,
+        state=MirrorState.STOPPED,
+        code=str(Code.FOREIGN_FILE),
+        detail=f"{path} is applied and is not a file of the gateway that the folder belongs to",
+        remedy=CATALOGUE[Code.FOREIGN_FILE].remedy,
+    )
 
 
 def report_to_json(report: TableReport) -> dict[str, Any]:

@@ -22,7 +22,11 @@ SELECT_GLANCES = sa.text(f"""
         m.processed_rows, CASE WHEN m.has_failed THEN coalesce(m.error, m.state) ELSE m.error END AS fabric_error,
         m.whose AS fabric_whose,
         CASE WHEN {IS_FAILING} THEN f.code END AS failure_code, f.detail AS failure_detail,
-        f.remedy AS failure_remedy, f.tries AS failure_tries, f.since AS failing_since
+        f.remedy AS failure_remedy, f.tries AS failure_tries, f.since AS failing_since,
+        CASE WHEN t.state = 'quarantined' THEN (
+            SELECT max(e.happened_at) FROM mirrorgate.table_events e
+            WHERE e.folded_name = t.folded_name AND e.table_id = t.table_id AND e.action = 'quarantined')
+        END AS quarantined_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     LEFT JOIN LATERAL (
@@ -65,6 +69,7 @@ class Glance(NamedTuple):
     failure_remedy: str | None
     failure_tries: int | None
     failing_since: datetime | None
+    quarantined_at: datetime | None
 
     @property
     def shown_state(self) -> str:

@@ -5,6 +5,7 @@ over recorded landing files, each with what retention has purged.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -23,7 +24,11 @@ SELECT_COUNTS = sa.text("""
         (coalesce(f.changes, 0) + coalesce(p.file_changes, 0))::bigint AS published_changes,
         (coalesce(f.rows, 0) + coalesce(p.file_rows, 0))::bigint AS published_rows,
         d.letters AS waiting_letters,
-        greatest(extract(epoch FROM clock_timestamp() - d.oldest), 0)::float8 AS oldest_letter_seconds
+        greatest(extract(epoch FROM clock_timestamp() - d.oldest), 0)::float8 AS oldest_letter_seconds,
+        CASE WHEN t.state = 'quarantined' THEN (
+            SELECT max(e.happened_at) FROM mirrorgate.table_events e
+            WHERE e.folded_name = t.folded_name AND e.table_id = t.table_id AND e.action = 'quarantined')
+        END AS quarantined_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     LEFT JOIN mirrorgate.purged_totals p ON p.table_id = t.table_id AND p.generation = t.generation
@@ -69,6 +74,8 @@ class TableCounts:
     published_rows: int
     waiting_letters: int
     oldest_letter_seconds: float
+    quarantined_at: datetime | None
+    """When the table was quarantined, None unless it is."""
 
     @property
     def pending_batches(self) -> int:

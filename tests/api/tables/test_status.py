@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
+from app.cli.output import moment, troubles
 from app.domain.publication.fabric_status import MirroredTable
 from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.leases import renew_lease
@@ -54,6 +55,23 @@ def test_metrics_tell_each_tables_state_and_the_drains(gateway: Gateway, api_eng
     )
     assert 'mirrorgate_backlog_limit_ratio{table="sales.orders"} 0.0' in text
     assert "mirrorgate_writer_waiting_requests 0.0" in text
+
+
+def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(
+    gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    gateway.register("sales.orders", {"id": "int64"}, ["id"])
+    before = gateway.get("/v1/tables/sales.orders").json()
+    reason = "foreign_file: another file has number 1: sales.schema/orders/00000000000000000001.parquet"
+    with api_engine.begin() as connection:
+        quarantine_table(connection, current(api_engine, "sales.orders").table_id, reason)
+    table = gateway.get("/v1/tables/sales.orders").json()
+    assert (before["quarantined_at"], table["state_reason"]) == (None, reason)
+    [told, remedy] = troubles(table)
+    assert told == f"quarantined: {reason} (since {moment(table['quarantined_at'])})"
+    assert "docs/operations.md#after-a-foreign-file" in remedy
+    gateway.post("/v1/tables/sales.orders/release?generation=1", json={"reason": "moved away"})
+    assert gateway.get("/v1/tables/sales.orders").json()["quarantined_at"] is None
 
 
 def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway, api_engine: sa.Engine) -> None:

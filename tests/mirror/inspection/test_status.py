@@ -6,6 +6,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -97,6 +98,14 @@ def test_a_gap_and_a_broken_file_are_the_exit_status(landed: Landed) -> None:
     answer = landed.run("status", str(landed.zone))
     assert answer.exit_code == 1
     assert answer.stdout.count("remedy: ") == 2
+
+
+def test_a_table_of_a_gateway_whose_last_file_is_foreign_is_not_in_step(landed: Landed) -> None:
+    marker = {"table": "plain", "generation": 1, "installation_id": str(uuid4())}
+    (landed.zone / PLAIN.folder / "_gateway.json").write_text(json.dumps(marker))
+    plain = landed.status(status=1)["plain"]
+    assert (plain["state"], plain["reason"]["code"]) == ("stopped", "foreign_file")
+    assert f"{PLAIN.folder}/{1:020d}.parquet" in plain["reason"]["detail"]
 
 
 def test_a_dropped_table_is_listed_and_its_rows_remain(landed: Landed) -> None:

@@ -157,7 +157,8 @@ def _troubles(facts: TableFacts, conditions: GatewayConditions) -> Iterator[Trou
     table, counts, failure = facts.table, facts.counts, facts.failure
     if table.state is TableState.QUARANTINED:
         why = counts.state_reason or "The table was stopped."
-        yield Trouble("bad", "quarantined", "Nothing is published until you release it", why, remedy_in(why))
+        title, since = "Nothing is published until you release it", counts.quarantined_at
+        yield Trouble("bad", "quarantined", title, why, remedy_in(why), since=since)
     if failure is not None:
         why = f"{failure.code}: {failure.detail} ({failure.tries} tries in a row)"
         yield Trouble("bad", "failing", "Publication fails", why, failure.remedy, since=failure.since)
