@@ -290,11 +290,6 @@ def _metadata(source: Source) -> dict[str, Any]:
     return messages.metadata(source.spec.name, columns, tuple(source.spec.keys), version=version)
 
 
-def described_again(source: Source) -> Request:
-    """Return a request with the table's metadata alone."""
-    return Request("replicate", {}, JSON, ENCODER.encode([_metadata(source)]))
-
-
 # Debezium
 
 _CONNECT: Final[Mapping[str, debezium.Field]] = {

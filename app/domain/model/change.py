@@ -50,7 +50,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     source_columns: frozenset[str] | None = None
     """The columns that the source had at that time, if it told: every other column of the table lands NULL."""
     is_late: bool = False
-    """True if the source table has changed since, so that a row image can know columns that it did not have then."""
+    """True if the table may have got its other columns since: a row image that knows their values keeps them."""
     position_at: str | None = None
     """JSON Pointer of the source position, if the format has one."""
     source_time: SourceTime = None

@@ -205,7 +205,8 @@ class ImageReader:
                 change = apply_layout(change, *masks, _NO_POINTERS, self._layout)
         except RejectedInput:
             return None
-        return Shape(operation, _given(change.before), _given(change.after), source_columns=change.source_columns)
+        facts = (change.source_columns, change.is_late)
+        return Shape(operation, _given(change.before), _given(change.after), frozenset(), *facts)
 
 
 def _origins(columns: DataColumns, start: int, end: int) -> ChangeFacts:

@@ -94,7 +94,7 @@ def apply_layout(
     Raises RejectedInput `mask_out_of_range`, `mask_mismatch`, `incomplete_insert`, `old_key_missing`, `bad_value`.
     """
     if layout.takes_whole(change, column_mask, change_mask):
-        return msgspec.structs.replace(change, source_columns=layout.names)
+        return msgspec.structs.replace(change, source_columns=layout.names, is_late=True)
     problems = [
         *_check_change_mask(change, change_mask, headers_at.of("changeMask"), layout),
         *_check_ranges(change, layout),
@@ -111,7 +111,7 @@ def apply_layout(
                 before, after = _without(before, absent), _without(after, absent)
     if problems:
         raise RejectedInput.of(tuple(problems))
-    return msgspec.structs.replace(change, before=before, after=after, source_columns=layout.names)
+    return msgspec.structs.replace(change, before=before, after=after, source_columns=layout.names, is_late=True)
 
 
 def check_without_layout(

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-import msgspec
-
 from app.domain.model.change import Change
 from app.domain.model.names import TableName
 from app.errors import Code, Problem, RejectedInput
@@ -103,8 +101,6 @@ class VersionResolver:
     entries: Sequence[TableMetadata] = ()
     excluded: frozenset[str] = frozenset()
     """Columns that are not staged."""
-    completes: bool = False
-    """True if the table completes partial updates from row images."""
     is_behind: bool = False
     """True if the table has newer versions than `stored`, for a replayed message."""
     recall: Recall | None = None
@@ -131,8 +127,8 @@ class VersionResolver:
     def resolve(self, message: DataChange) -> tuple[Change, str]:
         """Return the change with its masks applied under its version, and the task that wrote it.
 
-        The task is "" if no metadata message gave it. An update of an earlier version lacks the columns that were
-        added since: row images give them, or they land NULL in a table without images. Raises RejectedInput
+        The task is "" if no metadata message gave it. An update lacks the columns that the table got after its version:
+        row images give them, or they land NULL in a table without images. Raises RejectedInput
         `schema_mismatch`, and what `apply_layout` and `check_without_layout` raise.
         """
         found = self._find(message)
@@ -143,10 +139,7 @@ class VersionResolver:
         version = found.version
         if found is not self._last:
             self._last, self._layout = found, self._layout_of(version)
-        change = apply_layout(*arguments, self._layout)
-        if found.is_late and self.completes:
-            change = msgspec.structs.replace(change, is_late=True)
-        return change, version.task or ""
+        return apply_layout(*arguments, self._layout), version.task or ""
 
     def _layout_of(self, version: SourceVersion) -> ColumnLayout:
         layout = self._layouts.get(version.identity)

@@ -203,7 +203,7 @@ class ReplicateTables:
         self.repeated += len(entries) - registered
         if facts is None:
             return VersionResolver(before, entries)
-        return VersionResolver(before, entries, facts.excluded, facts.completes)
+        return VersionResolver(before, entries, facts.excluded)
 
     def _table_of(self, message: DataChange | RejectedData, requested: TableName | None) -> TableName:
         try:
@@ -231,7 +231,6 @@ class ReplicateTables:
         return VersionResolver(
             history_of(facts),
             excluded=facts.excluded,
-            completes=facts.completes,
             recall=lambda: history_of(self._destinations.read_facts(name, whole=True)),
         )
 
@@ -241,13 +240,13 @@ class ReplicateTables:
         if facts is None:
             return VersionResolver(None)
         if earlier.version is None:
-            return VersionResolver(None, (), facts.excluded, facts.completes)
+            return VersionResolver(None, (), facts.excluded)
         history = history_of(facts)
         versions = history.versions if history else ()
         for end, version in enumerate(versions, start=1):
             if earlier.is_of(version.identity):
                 then = SourceHistory(versions[:end])
-                return VersionResolver(then, (), facts.excluded, facts.completes, is_behind=end < len(versions))
+                return VersionResolver(then, (), facts.excluded, is_behind=end < len(versions))
         detail = "the metadata that the message was written under is no longer kept"
         raise rejection(Code.SCHEMA_MISMATCH, detail, 0, "")
 

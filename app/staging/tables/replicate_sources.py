@@ -12,14 +12,13 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import TableId
-from app.domain.model.table_options import PartialUpdates
 
 SELECT_BY_SCHEMA_ID = sa.text("""
     SELECT name FROM mirrorgate.tables WHERE state <> 'dropped' AND replicate_schema_ids ? :schema_id""")
 """List the live tables that a schema id has described."""
 
 SELECT_SOURCE = sa.text("""
-    SELECT table_id, revision, options -> 'exclude' AS excluded, options ->> 'partial_updates' AS partial_updates,
+    SELECT table_id, revision, options -> 'exclude' AS excluded,
         CASE WHEN :whole THEN replicate_metadata ELSE replicate_metadata - 'earlier' END AS metadata
     FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped'""")
 """Read what decoding a table's messages needs, without earlier versions unless asked for."""
@@ -42,8 +41,6 @@ class SourceFacts:
 
     table_id: TableId
     excluded: frozenset[str]
-    completes: bool
-    """Whether the table completes partial updates from row images."""
     metadata: Mapping[str, Any] | None
     """The current version of its source, or the whole history if that was asked for."""
     revision: int
@@ -61,8 +58,7 @@ def source_facts(connection: sa.Connection, name: TableName, *, whole: bool = Fa
     row = connection.execute(SELECT_SOURCE, parameters).one_or_none()
     if row is None:
         return None
-    completes = row.partial_updates == PartialUpdates.COMPLETE
-    return SourceFacts(TableId(row.table_id), frozenset(row.excluded or ()), completes, row.metadata, row.revision)
+    return SourceFacts(TableId(row.table_id), frozenset(row.excluded or ()), row.metadata, row.revision)
 
 
 def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bool = False) -> Mapping[str, Any] | None:

@@ -165,6 +165,21 @@ def test_a_late_update_keeps_what_the_image_knows_of_columns_added_since(harness
     assert harness.landed("s.t", "name", "note") == [[0, "a", "kept"], [1, "b", "kept"], [1, "c", "kept"]]
 
 
+@pytest.mark.parametrize("bodies", [1, 200], ids=["alone", "in a large body"])
+def test_an_update_keeps_columns_that_the_table_got_after_its_last_metadata(
+    harness: IngestHarness, bodies: int
+) -> None:
+    schema = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+    harness.put("s.t", schema, partial_updates="complete")
+    harness.replicate(metadata("s.t", OLD, schema_id="f1"))
+    harness.put("s.t", schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"], ["id"]))
+    harness.plain_rows("s.t", *({"id": number, "name": "a", "note": "kept"} for number in range(bodies)))
+    harness.replicate(*(data("UPDATE", {"id": number, "name": "b"}) for number in range(bodies)), table="s.t")
+    harness.replicate(data("UPDATE", {"id": 0, "name": "c"}, schema_id="f1"))
+    last = {number: (name, note) for _, number, name, note in harness.landed("s.t", "id", "name", "note")}
+    assert last == {number: ("b" if number else "c", "kept") for number in range(bodies)}
+
+
 @pytest.mark.parametrize("incomplete_inserts", ["land_null", "reject"])
 def test_late_rows_of_a_table_with_images_are_never_rejected_for_columns_added_since(
     harness: IngestHarness, incomplete_inserts: str
