@@ -12,7 +12,7 @@ from app.bridge.kafka.clients import registry_of
 from app.bridge.kafka.cluster import Cluster
 from app.bridge.kafka.consumer import DEFAULTS, open_consumer
 from app.bridge.kafka.partition.elements import parameters_of
-from app.bridge.kafka.partition.positions import producer_name
+from app.bridge.kafka.partition.positions import SNAPSHOTS_REMEDY, producer_name
 from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of
@@ -88,6 +88,8 @@ def _topic(
     yield Finding(True, f"{topic}: {partitions} partitions, {rule.source_format} to {goes_to}; {offsets}")
     if (problem := _sending(client, rule, topic, table)) is not None:
         yield problem
+    if partitions > 1 and rule.source_format == "debezium":
+        yield _snapshots(client, topic, table or ".".join(topic.split(".")[-2:]))
 
 
 def _gateway(settings: BridgeSettings, client: GatewayClient) -> Finding:
@@ -115,6 +117,17 @@ def _sending(client: GatewayClient, rule: TopicRule, topic: str, table: str | No
     except MirrorgateError as error:
         return Finding(False, f"{topic}: {error.detail}", error.remedy)
     return None
+
+
+def _snapshots(client: GatewayClient, topic: str, table: str) -> Finding:
+    """Tell whether snapshot rows of one partition may follow changes of another, if the table can be asked."""
+    try:
+        options = client.get(table_path(table))["options"]
+    except MirrorgateError:
+        return Finding(True, f"{topic}: for its tables: {SNAPSHOTS_REMEDY}")
+    if options["reload"] == options["insert_marker"] == "upsert":
+        return Finding(True, f"{topic}: table {table} takes snapshot rows after changes")
+    return Finding(False, f"{topic}: table {table} rejects snapshot rows after changes", SNAPSHOTS_REMEDY)
 
 
 def _may_exist(client: GatewayClient, table: str) -> bool:

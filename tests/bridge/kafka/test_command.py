@@ -53,6 +53,24 @@ def test_check_reports_topics_tables_and_what_is_missing(
         assert expected in CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"]).output
 
 
+def test_check_names_the_options_that_a_topic_of_several_partitions_needs(
+    cluster: MockCluster, gateway: Gateway, api_address: str, tmp_path: Path
+) -> None:
+    cluster.create_topic("db.c.parts", 2)
+    file = file_of(tmp_path, cluster, api_address, {"topic": "db.c.parts", "format": "debezium"})
+    columns = [{"name": "id", "type": "int32", "nullable": False}]
+    needed = "`reload=upsert` and `insert_marker=upsert`"
+    for body, status, said in (
+        (None, 0, needed),
+        ({"columns": columns, "key_columns": ["id"]}, 1, needed),
+        ({"options": {"reload": "upsert", "insert_marker": "upsert"}}, 0, "takes snapshot rows after changes"),
+    ):
+        if body is not None:
+            gateway.put("/v1/tables/c.parts", json=body).raise_for_status()
+        checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+        assert (checked.exit_code, said in " ".join(checked.output.split())) == (status, True), checked.output
+
+
 def test_settings_that_librdkafka_rejects_are_named(cluster: MockCluster, tmp_path: Path) -> None:
     file = file_of(tmp_path, cluster, "http://127.0.0.1:1", TOPIC, settings={"sasl.mechanims": "PLAIN"})
     checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])

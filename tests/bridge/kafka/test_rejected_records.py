@@ -5,10 +5,12 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from app.bridge.kafka.partition.positions import SNAPSHOTS_REMEDY
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import register, row, staged
 from tests.support.kafka import MockCluster, Record
+from tests.support.samples.debezium import Field, event, key_with_schema, with_schema
 
 BAD = {"id": "not a number", "n": 0, "text": ""}
 
@@ -67,6 +69,30 @@ def test_rejected_records_go_to_files_and_the_others_land(
     kept = json.loads(files[0].read_text())
     assert (kept["offset"], kept["problem"]["code"], kept["key"]) == (0, "bad_value", {"text": '{"k":0}'})
     assert json.loads(files[1].read_text())["value"] == {"base64": "/w=="}
+
+
+def test_snapshot_rows_behind_changes_of_another_partition_name_the_options_that_take_them(
+    cluster: MockCluster, gateway: Gateway, run: Run
+) -> None:
+    fields: dict[str, Field] = {"id": {"type": "int32", "optional": False}}
+
+    def record(op: str, key: int, partition: int) -> Record:
+        value = with_schema(event(op, "r.parts", after={"id": key}), fields)
+        return Record(value, key=key_with_schema({"id": key}, fields), partition=partition)
+
+    topic = {"topic": "db.r.parts", "format": "debezium"}
+    cluster.create_topic("db.r.parts", 2)
+    cluster.produce("db.r.parts", [record("c", 1, 0)])
+    with run(topic, group="parts") as bridge:
+        bridge.reaches("db.r.parts", 0)
+        cluster.produce("db.r.parts", [record("r", 2, 1)])
+        stopped = bridge.stops("db.r.parts", 1)
+        assert stopped.state.code == "reload_requires_recreate"
+        assert stopped.state.remedy == SNAPSHOTS_REMEDY
+        options = {"reload": "upsert", "insert_marker": "upsert"}
+        gateway.put("/v1/tables/r.parts", json={"options": options}).raise_for_status()
+    with run(topic, group="parts") as bridge:
+        bridge.reaches("db.r.parts", 0, 1)
 
 
 def test_what_concerns_every_record_stops_the_partition_and_is_tried_again(

@@ -17,6 +17,7 @@ from app.bridge.kafka.cluster import Cluster
 from app.bridge.kafka.partition.buffer import RecordBuffer
 from app.bridge.kafka.partition.delivery import Delivery, Held
 from app.bridge.kafka.partition.positions import (
+    SNAPSHOTS_REMEDY,
     CannotContinue,
     Log,
     Position,
@@ -343,10 +344,12 @@ class Partition:
 
     def _hold_for(self, held: Held) -> None:
         """Stay stopped at a rejected record, and try it again later: a table may have been registered meanwhile."""
-        fault = held.fault
+        fault, remedy = held.fault, held.fault.remedy
+        if fault.code == Code.RELOAD_REQUIRES_RECREATE and self._log_state is not None:
+            remedy = SNAPSHOTS_REMEDY if self._log_state.partitions > 1 else remedy
         if self.state.name != "stopped":
             self.counters.stops += 1
-        self._be(State("stopped", fault.code, fault.detail, fault.remedy, fault.offset, fault.pointer))
+        self._be(State("stopped", fault.code, fault.detail, remedy, fault.offset, fault.pointer))
         self._pause(self.around.settings.stop.retry_after)
 
     def _stay_stopped(self, reason: MirrorgateError) -> None:

@@ -41,6 +41,12 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
 
+SNAPSHOTS_REMEDY: Final = (
+    "Set the table's options `reload=upsert` and `insert_marker=upsert`: the topic has several partitions, so snapshot "
+    "rows of one can follow changes of another."
+)
+
+
 class CannotContinue(MirrorgateError):
     """The bridge does not read a partition until the operator has chosen. The remedy names the choices."""
 
