@@ -24,9 +24,9 @@ PER_SECOND: Final = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_00
 _NANOSECONDS: Final = re.compile(r"(\.\d{6})\d+", re.ASCII)
 _MAX_DAYS: Final = 2**31
 """Days are integers of 32 bits; a larger number counts something else, such as milliseconds."""
-_INFINITE_DATE: Final = re.compile(r"-5877611-06-21|(\+292269055-12-0[1-3]|-5877611-06-22)")
-"""Postgres's `infinity`, or else `-infinity`, as `time.precision.mode=isostring` writes dates: overflown, as in
-`calendar_text`. A snapshot's `infinity` is beyond the year 9999 by itself."""
+_INFINITE_DATE: Final = re.compile(r"-5877611-06-21|\+292278994-08-1[5-7]|(\+292269055-12-0[1-3]|-5877611-06-22)")
+"""Postgres's `infinity`, or else `-infinity`, as `time.precision.mode=isostring` writes dates of streams and snapshots:
+overflown, as in `calendar_text`."""
 
 
 def day_text(days: Any) -> str:

@@ -171,6 +171,8 @@ def test_a_time_beyond_the_calendar_lands_as_its_nearest_bound_or_is_rejected(
 def test_times_and_dates_of_arrays_keep_their_years_and_lose_the_zone_that_they_never_had() -> None:
     days = field("array", items={"type": "int32", "name": f"{TIME}Date"})
     assert typed(days, [20455, 3_663_382, -622_191_234, None]) == '["2026-01-02","+12000-01-01","infinity",null]'
+    iso_days = field("array", items={"type": "string", "name": f"{TIME}IsoDate"})
+    assert typed(iso_days, ["+292278994-08-16Z", "-5877611-06-22Z"]) == '["infinity","-infinity"]'
     times = field("array", items={"type": "string", "name": f"{TIME}IsoTime"})
     assert typed(times, ["10:20:30Z", None]) == '["10:20:30",null]'
 

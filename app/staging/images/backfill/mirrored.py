@@ -99,7 +99,7 @@ def last_batch_of(connection: sa.Connection, table: Table, mirrored: MirroredRow
     tells, and the ledger still has its last file; `bad_option` if its rows do not tell what their images must know.
     """
     if table.late_columns:
-        detail = f"columns of {table.name} had left the source and came back: its mirrored rows do not tell when"
+        detail = f"columns of {table.name} came back, or were added with a default: its mirrored rows do not tell when"
         raise RejectedInput(Code.BAD_OPTION, detail, remedy=RECREATE)
     report = mirror_progress(connection, [table.table_id]).get(table.table_id)
     if report is None or report.delta_generation != mirrored.generation:
