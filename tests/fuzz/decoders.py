@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -13,13 +14,18 @@ from app.domain.arrow.payload import decode_payload, encode_payload
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.change import Operation
 from app.domain.model.input_limits import InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
-from app.domain.model.table_schema import ColumnType, TableSchema
+from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_definitions import scalar
 from app.domain.rows.from_arrow.changed_rows import changed_rows
 from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
+from app.domain.rows.projection.landed_bytes import row_bytes
+from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
@@ -41,6 +47,7 @@ from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.csv_columnar import CsvBody, CsvReader
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS, RowOperation
+from tests.memory.multiple import FIXED_BYTES, MULTIPLE, Counted, measured
 from tests.support.columnar_replicate import check_agreement
 from tests.support.debezium_decoding import debezium
 from tests.support.samples.messages import metadata
@@ -75,6 +82,23 @@ KIN: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[str]]]] = (
     (pa.types.is_fixed_size_binary, ("binary",)),
 )
 """What a column of the first kind may land as."""
+
+
+def _memory_table(columns: int, **options: Any) -> Table:
+    schema, parsed = (
+        schema_of({"id": "int64", **{f"c{at}": "int16" for at in range(columns)}}),
+        TableOptions.parse(options),
+    )
+    place = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
+    return Table(*place, with_landing(schema, parsed), parsed)
+
+
+MEMORY_TABLES: Final = (
+    _memory_table(400),
+    _memory_table(2, constants={"k": {"type": "string", "value": "x" * 4_096}}),
+    _memory_table(20, audit_columns={"operation": "_o", "accepted_at": "_a", "row_order": "_r"}),
+)
+"""Tables whose rows are far longer than their messages."""
 
 ARROW_LIMITS: Final = InputLimits(messages=10_000, value_bytes=1_000)
 MAX_ARROW_BYTES: Final = 2**22
@@ -328,6 +352,19 @@ class _Column(msgspec.Struct):
 
 _COLUMN: Final = MessageDecoder(_Column)
 
+
+def row_memory(body: bytes) -> None:
+    """Plain rows of the table that the first byte says: they take at most a multiple of what they count."""
+    if body:
+        table = MEMORY_TABLES[body[0] % len(MEMORY_TABLES)]
+        rules, counted = RowRules.of(table), Counted(len(body))
+        with measured() as peak, suppress(RejectedInput):
+            changes = decode_rows(body[1:], RowOperation.INSERT, frozenset(table.schema.names), counted.limits).changes
+            counted.limits.reserve(len(changes) * row_bytes(rules))
+            landed(landing_rows(changes, rules), table, Acceptance(BatchSequence(1), datetime.now(UTC)))
+        assert peak.size <= MULTIPLE * counted.size + FIXED_BYTES, (peak.size, counted.size)
+
+
 DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
     decode.__name__: decode
     for decode in (
@@ -341,6 +378,7 @@ DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
             arrow_schema,
             arrow_stream,
             conversion,
+            row_memory,
         ),
     )
 }

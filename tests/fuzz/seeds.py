@@ -56,6 +56,9 @@ def seeds() -> Iterator[tuple[str, bytes]]:
             yield "debezium", b"\n".join(_compact(one and one["payload"]) for one in record.values())
     for text in _ROWS:
         yield "plain_rows", text.encode()
+        for table in range(3):
+            yield "row_memory", bytes([table]) + text.encode()
+            yield "row_memory", bytes([table]) + b"[" + b",".join([b"{}"] * 500) + b"]"
     for text in _ROWS_CSV:
         yield "plain_rows_csv", b"\1" + text.encode()
         yield "plain_rows_csv", b"\0" + text.replace(",", "|").replace('"', "'").encode()
