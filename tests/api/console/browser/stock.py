@@ -44,6 +44,7 @@ class Texts:
     value: str = "not a number"
     producer: str = "orders-erp"
     pattern: str = "sales.*"
+    key_name: str = "orders ERP"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ class Stock:
 
     def make_keys(self) -> None:
         for rights, tables in ((["ingest"], [self.texts.pattern]), (["read"], ["*"])):
-            done(self.gateway.post("/v1/keys", json={"rights": rights, "tables": tables}))
+            wanted = {"name": self.texts.key_name, "rights": rights, "tables": tables}
+            done(self.gateway.post("/v1/keys", json=wanted))
 
     def remember_an_hour(self, table: str) -> None:
         sql.run(self.engine, HOUR, table_id=current(self.engine, table).table_id)

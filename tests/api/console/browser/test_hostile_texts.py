@@ -34,6 +34,7 @@ TEXTS: Final = Texts(
     value=MARKUP,
     producer=f"\"'><img/id={MARK}/src=x/onerror=alert(5)>{{{{7-7}}}}",
     pattern=f"{MARKUP}{RIGHT_TO_LEFT}",
+    key_name=f"\"'><img/id={MARK}/src=x/onerror=alert(6)>{RIGHT_TO_LEFT}",
 )
 
 FOUND: Final = f"""() => [...document.querySelectorAll("*")].filter((one) =>
