@@ -120,10 +120,7 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
             f"the table is {present.state}", "Wait until the operation is done, then run the same command again."
         )
         return replace(plan, rejections=(wait,))
-    recreate = (
-        f"Recreate it, which empties it: mirrorgate tables recreate {shlex.quote(present.name)} "
-        f"--generation {present.generation} --file {shlex.quote(file)}"
-    )
+    recreate = _recreate(present, file)
     wanted = _columns_wanted(table, present)
     spoken_of = {*table.schema.names, *table.options.exclude}
     beyond = tuple(column for column in present.schema.columns if column.name not in spoken_of)
@@ -147,6 +144,15 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
     if rejections or not (added or changed):
         return plan
     return replace(plan, request=registration(table, beyond) if added or relaxed else {"options": _options(table)})
+
+
+def _recreate(present: PresentTable, file: str) -> str:
+    """Return how a table gets what no registration can change, without losing its rows where that is possible."""
+    of_table = f"{shlex.quote(present.name)} --generation {present.generation}"
+    recreate = f"ecreate it, which empties it: mirrorgate tables recreate {of_table} --file {shlex.quote(file)}"
+    if present.options.keeps_images:
+        return f"Rebuild it, which keeps its rows: mirrorgate tables rebuild {of_table} (--help). Or r{recreate}"
+    return f"Declare it in the file as it is. Or r{recreate}"
 
 
 def _notes(table: DeclaredTable, present: PresentTable) -> list[str]:

@@ -76,8 +76,9 @@ BODIES: Final[Mapping[Code, Entry]] = {
     Code.TRUNCATE_UNSUPPORTED: Entry(
         Kind.INVALID,
         "The source truncated a table. Mirroring cannot delete all rows at once.",
-        "Drop the table with recreate (DELETE /v1/tables/{table}?recreate=true), so that the mirror begins empty, then "
-        "send the events after this one. Or let the connector skip truncates (skipped.operations=t) and delete rows.",
+        "Let the connector skip truncates (skipped.operations=t), and delete the rows by a full load session "
+        "(docs/loads.md) or by deletes. Or recreate the table (POST /v1/tables/{table}/recreate), which empties it, "
+        "then send the events after this one.",
     ),
     Code.BAD_EXISTS: Entry(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _EXISTS),
     Code.EXISTS_MISMATCH: Entry(Kind.INVALID, "`exists` contradicts the images or the operation.", _EXISTS),

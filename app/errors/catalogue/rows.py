@@ -16,7 +16,8 @@ ROWS: Final[Mapping[Code, Entry]] = {
     Code.BAD_VALUE: Entry(
         Kind.INVALID,
         "The column's declared type cannot represent a value exactly.",
-        "Correct the value at the pointer, or recreate the table with a type that can hold it.",
+        "Correct the value at the pointer. To change the type of the column, rebuild the table from its row images "
+        "(`mirrorgate tables rebuild`); without them, recreate it, which empties it, and load it again.",
     ),
     Code.VALUE_TOO_LARGE: Entry(
         Kind.INVALID,
@@ -27,7 +28,7 @@ ROWS: Final[Mapping[Code, Entry]] = {
     Code.NULL_VALUE: Entry(
         Kind.INVALID,
         "A column declared `nullable: false` is NULL or missing.",
-        "Send a value, or recreate the table with the column declared nullable.",
+        "Send a value, or make the column nullable with PUT /v1/tables/{table}, which keeps all rows.",
     ),
     Code.NULL_KEY: Entry(Kind.INVALID, "A key column is NULL.", "Send a value for every key column."),
     Code.MISSING_KEY: Entry(

@@ -40,14 +40,17 @@ TABLES: Final[Mapping[Code, Entry]] = {
     Code.INCOMPATIBLE_SCHEMA: Entry(
         Kind.CONFLICT,
         "The new schema changes a type, a key or a required column of an existing table.",
-        "Follow the detail. Otherwise keep the declared columns and add only nullable ones, or recreate the table.",
+        "Follow the detail. Otherwise keep the declared columns and add only nullable ones. `mirrorgate tables "
+        "rebuild` changes types and keys of a table with row images, and keeps its rows. Recreating a table empties "
+        "it.",
     ),
     Code.COLUMN_RENAMED: Entry(
         Kind.CONFLICT,
         "The metadata replaces a column with one of the same type, as a rename does. Mirroring cannot rename a column, "
         "so earlier rows would be NULL under the new name.",
-        "Recreate the table and load it again, so that every row has the column under its new name. If it is a "
-        "different column, add it first with PUT /v1/tables/{table}, then send this request again.",
+        "If it is a different column, add it with PUT /v1/tables/{table}, then send this request again. If it is the "
+        "same, rebuild the table from its row images under the new name (`mirrorgate tables rebuild --rename`), or "
+        "recreate it, which empties it, and load it again.",
     ),
     Code.SCHEMA_UNKNOWN: Entry(
         Kind.CONFLICT,
@@ -83,7 +86,8 @@ TABLES: Final[Mapping[Code, Entry]] = {
         Kind.CONFLICT,
         "The request has snapshot rows for a table that already has other changes; inserting them would duplicate "
         "rows.",
-        "Recreate the table before a full reload, or set its option `reload` to `upsert`.",
+        "Set the table option `reload` to `upsert`, or load the rows in a load session (docs/loads.md): both keep the "
+        "rows. Or recreate the table, which empties it, before a full reload.",
     ),
     Code.TABLE_NOT_ACCEPTING: Entry(
         Kind.CONFLICT,
@@ -113,7 +117,8 @@ TABLES: Final[Mapping[Code, Entry]] = {
     Code.PAYLOADS_PURGED: Entry(
         Kind.CONFLICT,
         "Retention deleted the staged payloads of the file, so the drain cannot build it again.",
-        "Recreate the table and load it again.",
+        "Rebuild the table from its row images (`mirrorgate tables rebuild`). Without them, recreate it, which empties "
+        "it, and load it again.",
     ),
     Code.NOT_COMPARABLE: Entry(
         Kind.INVALID,

@@ -206,6 +206,17 @@ def test_the_command_that_recreates_can_be_copied() -> None:
     wide = schema_of({"id": "date"})
     (rejection,) = planned(declared(wide, "my t"), present(schema_of({"id": "int64"}), "my t")).rejections
     assert rejection.remedy.endswith("mirrorgate tables recreate 'my t' --generation 3 --file 'my tables.yaml'")
+    assert not rejection.remedy.startswith("Recreate")
+
+
+def test_a_table_with_row_images_is_rebuilt_rather_than_emptied() -> None:
+    there = present(schema_of({"id": "int64"}, ["id"]), "my t", row_images=RowImages.ON)
+    (rejection,) = planned(
+        declared(schema_of({"id": "date"}, ["id"]), "my t", row_images=RowImages.ON), there
+    ).rejections
+    assert rejection.remedy.startswith(
+        "Rebuild it, which keeps its rows: mirrorgate tables rebuild 'my t' --generation 3 "
+    )
 
 
 def test_an_option_that_cannot_come_later_is_rejected() -> None:
