@@ -6,7 +6,7 @@ tables are stored as table events; the audit shows both kinds in the order of th
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -67,6 +67,11 @@ SELECT_OLDER = sa.text(f"{_SELECT_EVENTS} {_CONTAINS} AND event_id < :before ORD
 
 SELECT_NEWER = sa.text(f"{_SELECT_EVENTS} {_CONTAINS} AND event_id > :after ORDER BY event_id LIMIT :limit")
 """Read matching events after an event, oldest first."""
+
+SELECT_WRITTEN_NAMES = sa.text("""
+    SELECT DISTINCT ON (folded_name) folded_name, name FROM mirrorgate.tables
+    WHERE folded_name = ANY(:folded_names) ORDER BY folded_name, table_id DESC""")
+"""Read the names of tables as they are registered, or were last."""
 
 PURGE_AUDIT = sa.text("""
     DELETE FROM mirrorgate.audit_events WHERE event_id = ANY(ARRAY(
@@ -169,7 +174,7 @@ def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, li
         "folded_name": None if wanted.table is None else wanted.table.folded,
         "rejected": wanted.rejected,
     }
-    return [AuditEvent(*row) for row in connection.execute(SELECT_AUDIT, parameters)]
+    return _events(connection, connection.execute(SELECT_AUDIT, parameters).all())
 
 
 def newest_audit(connection: sa.Connection, wanted: AuditSearch, turn: Turn, limit: int) -> list[AuditEvent]:
@@ -183,8 +188,19 @@ def newest_audit(connection: sa.Connection, wanted: AuditSearch, turn: Turn, lim
     }
     if turn.after is not None:
         rows = connection.execute(SELECT_NEWER, {**parameters, "after": turn.after}).all()
-        return [AuditEvent(*row) for row in reversed(rows)]
-    return [AuditEvent(*row) for row in connection.execute(SELECT_OLDER, {**parameters, "before": turn.older_than})]
+        return _events(connection, [*reversed(rows)])
+    return _events(connection, connection.execute(SELECT_OLDER, {**parameters, "before": turn.older_than}).all())
+
+
+def _events(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> list[AuditEvent]:
+    """Return events with the names of their tables as registered; a name that never was one has no letter case."""
+    events = [AuditEvent(*row) for row in rows]
+    folded = {event.table for event in events if event.table is not None}
+    if not folded:
+        return events
+    found = connection.execute(SELECT_WRITTEN_NAMES, {"folded_names": sorted(folded)}).all()
+    names: dict[str | None, str] = {row.folded_name: row.name for row in found}
+    return [replace(event, table=names.get(event.table, event.table)) for event in events]
 
 
 def purge_audit(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:

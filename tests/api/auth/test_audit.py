@@ -170,6 +170,14 @@ def test_every_act_is_kept_once_with_who_did_it_and_in_which_request(gateway: Ga
     assert [act["request_id"] for act in acts[1:]] == changed
 
 
+def test_tables_are_named_as_they_are_registered_also_after_they_are_gone(gateway: Gateway) -> None:
+    gateway.register("HR.Employees", COLUMNS).raise_for_status()
+    gateway.post("/v1/tables/hr.employees/pause", params={"generation": 1}).raise_for_status()
+    gateway.delete("/v1/tables/hr.employees", params={"generation": 1}).raise_for_status()
+    assert {event["table"] for event in events(gateway)} == {"HR.Employees"}
+    assert len(events(gateway, table="hr.employees")) == len(events(gateway))
+
+
 def test_an_act_that_fails_is_not_kept_as_done(gateway: Gateway) -> None:
     gateway.register("orders", COLUMNS)
     problem(gateway.post("/v1/tables/orders/pause", params={"generation": 2}), 409, "generation_mismatch")

@@ -107,7 +107,7 @@ def _note(column: str, table: Table) -> str:
 
 
 def _options(table: Table) -> tuple[OptionView, ...]:
-    defaults = DEFAULT_OPTIONS.to_json()
+    defaults = DEFAULT_OPTIONS.of_new_table(table.schema, ()).to_json()
     values = table.options.to_json().items()
     return tuple(OptionView(name, _shown(value), value == defaults[name]) for name, value in values)
 

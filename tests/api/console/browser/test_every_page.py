@@ -11,7 +11,7 @@ from app.console.chrome import SECTIONS
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.console.browser.stock import Stock
 from tests.api.console.browser.tour import LOOKS, Visit, shape_of, tour
-from tests.api.console.browser.visitor import Visitor, visiting
+from tests.api.console.browser.visitor import PHONE, Visitor, visiting
 from tests.support.postgres.databases import clear
 
 OF_RECOVERY: Final = ("/rebuild", "/rebuild/confirm", "/loads/*/abort")
@@ -65,6 +65,24 @@ def test_axe_finds_no_violation(visits: list[Visit], look: str) -> None:
 
 def test_no_page_scrolls_sideways_on_a_phone(visits: list[Visit]) -> None:
     assert {visit.path: visit.overflow for visit in visits if visit.overflow} == {}
+
+
+_HIDDEN: Final = """() => [...document.querySelectorAll(".scroll")]
+    .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute("aria-label"))"""
+
+
+def test_tables_and_audit_hide_nothing_on_a_phone(chromium: Browser, stocked: str) -> None:
+    with visiting(chromium, stocked) as visitor:
+        visitor.sign_in()
+        visitor.show(size=PHONE)
+        for path, words in (("tables", ("Lag", "Rows waiting", "Dead letters")), ("audit", ("by",))):
+            visitor.open(f"/console/{path}")
+            assert visitor.page.evaluate(_HIDDEN) == []
+            labels = visitor.page.eval_on_selector_all("td[data-label]", "all => all.map((one) => one.dataset.label)")
+            assert {*words} <= {*labels}
+            tall = visitor.page.eval_on_selector_all(".stack tbody tr", "all => all.map((one) => one.offsetHeight)")
+            assert max(tall) < 400, "a row is mostly empty height"
+            assert visitor.violations() == []
 
 
 def test_the_browser_complains_about_nothing(visits: list[Visit]) -> None:

@@ -150,6 +150,7 @@ def test_the_schema_tells_its_history_and_names_are_no_markup(browser: Browser, 
     assert "1 columns; key: id" in page
     assert "<b>\u05d0" not in page
     assert '<code>row_images</code></th><td class="wrap"><b><bdi>on</bdi></b>' in page
+    assert page.count("not the default") == 1, "a new table has a seed file without being asked"
     assert page.count(">current<") == 1
 
 
