@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import WrittenMessage
-from app.domain.model.names import TableName
+from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table
-from app.errors import Code, RejectedInput
+from app.errors import RejectedInput
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import kept_message
 from app.staging.batches.batch import Receipt
@@ -83,7 +83,7 @@ class Replays:
         with translated_errors(), self.ingest.engine.begin() as connection:
             table = find_table(connection, name)
             if table is None:
-                raise RejectedInput(Code.UNKNOWN_TABLE, f"table {name} is not registered")
+                raise unknown_table(name)
             return table, next_waiting(connection, table.table_id, table.generation, after=after, limit=limit)
 
     def _renew_errors(self, letter_id: int, error: RejectedInput) -> None:

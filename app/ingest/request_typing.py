@@ -110,15 +110,17 @@ class RequestTyper:
         problems = [*routed.problems]
         rejected: list[tuple[Table, Sequence[RejectedMessage]]] = []
         not_kept: list[RejectedMessage] = []
+        keeping_none: list[str] = []
         duplicates = row_memory = 0
         for part in routed.tables:
             table = part.table
             if not table.state.accepts_changes:
                 raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-            if table.options.dead_letters is not DeadLetters.ACCEPT:
-                not_kept += part.rejected
-            elif part.rejected:
+            if part.rejected and table.options.dead_letters is DeadLetters.ACCEPT:
                 rejected.append((table, part.rejected))
+            elif part.rejected:
+                not_kept += part.rejected
+                keeping_none.append(str(table.name))
             try:
                 changes, advances, known = _in_order(part, in_load=self.in_load)
                 duplicates += known
@@ -139,7 +141,8 @@ class RequestTyper:
                 found = error.problems or [Problem(error.code, error.detail)]
                 problems.extend(replace(problem, table=str(table.name)) for problem in found)
         if problems or not_kept:
-            raise parsed.rejection(problems, not_kept, withheld=routed.withheld)
+            rejection = parsed.rejection(problems, not_kept, withheld=routed.withheld)
+            raise _without_dead_letters(rejection, keeping_none) if not_kept else rejection
         return TypedRequest(batches, duplicates, needs, rejected)
 
     def _change_tables(self, parsed: ParsedRequest, typed: TypedRequest, routed: RoutedRequest) -> bool:
@@ -165,6 +168,12 @@ class RequestTyper:
             with translated_errors(), self.table_cache.begin() as connection:
                 pin_arcion_catalog(connection, table.table_id, catalog)
         return True
+
+
+def _without_dead_letters(error: RejectedInput, tables: Sequence[str]) -> RejectedInput:
+    """Return the rejection of messages that a request wanted to set aside, for tables that keep none."""
+    detail = f"{error.detail}; table {tables[0]} keeps no dead letters: its option dead_letters is reject"
+    return RejectedInput(error.code, detail, problems=error.problems, withheld=error.withheld)
 
 
 def _in_order(part: TableChanges, *, in_load: bool) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:

@@ -16,7 +16,7 @@ from app.api.auth.authenticator import Authenticator
 from app.api.exchange import Exchange, exchange_of
 from app.domain.access.rights import Credential, Principal, Right
 from app.domain.access.token_claims import SUBJECT_PREFIX
-from app.domain.model.names import TableName
+from app.domain.model.names import TableName, unknown_table
 from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput
 
@@ -90,7 +90,7 @@ def check_sources(sources: Iterable[str], principal: Principal) -> None:
     """Raise RejectedInput `unknown_table` for a source name outside the caller's patterns."""
     for source in map(SourceName.parse, sources):
         if not principal.may_name(source):
-            raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=source.without_catalog.folded)
+            raise unknown_table(source.without_catalog, withheld=source.without_catalog.folded)
 
 
 def visible_name(text: str, principal: Principal) -> TableName:
@@ -100,7 +100,7 @@ def visible_name(text: str, principal: Principal) -> TableName:
     """
     name = TableName.parse(text)
     if not principal.may_touch(name):
-        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=name.folded)
+        raise unknown_table(name, withheld=name.folded)
     return name
 
 

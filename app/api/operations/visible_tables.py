@@ -2,9 +2,8 @@
 
 from app.api.auth.dependencies import visible_name
 from app.domain.access.rights import Principal
-from app.domain.model.names import TableName
+from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table
-from app.errors import Code, RejectedInput
 from app.staging.attention.glances import Glance, glances
 from app.staging.connection.database import Connection
 from app.staging.tables.registry import find_table
@@ -14,7 +13,7 @@ def found_table(connection: Connection, name: TableName) -> Table:
     """Return the live table of this name. Raises RejectedInput `unknown_table`."""
     table = find_table(connection, name)
     if table is None:
-        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+        raise unknown_table(name)
     return table
 
 

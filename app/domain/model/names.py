@@ -57,6 +57,11 @@ class TableName:
         return f"{self.schema}.schema/{self.table}" if self.schema else self.table
 
 
+def unknown_table(name: object, *, withheld: str | None = None) -> RejectedInput:
+    """Return the rejection for a table that is not registered, or that the caller may not see: both read the same."""
+    return RejectedInput(Code.UNKNOWN_TABLE, f"table {name} is not registered", withheld=withheld)
+
+
 def check_column_name(name: str) -> None:
     """Raise RejectedInput `bad_name` or `reserved_name` for a name that no landing file can have."""
     if name.casefold() == ROW_MARKER.casefold():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.dead_letter import RejectedMessage, is_kept
-from app.domain.model.names import TableName
+from app.domain.model.names import TableName, unknown_table
 from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import case_detail
 from app.domain.model.table import Table
@@ -135,7 +135,7 @@ class DebeziumTables:
             return
         name = feed.source.table if feed.table is None else feed.table.name
         if not self.principal.may_touch(name):
-            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {name} is not registered", withheld=name.folded)
+            raise unknown_table(name, withheld=name.folded)
         if not self.principal.may(Right.REGISTER, name):
             detail = "the schema of the messages changes a table, which needs a key with the right `register`"
             raise RejectedInput(Code.FORBIDDEN, detail)

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.input_limits import UNLIMITED, InputLimits
-from app.domain.model.names import TableName
+from app.domain.model.names import TableName, unknown_table
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
-from app.errors import Code, RejectedInput
+from app.errors import RejectedInput
 from app.formats.foreign_forms import Form, explained
 from app.formats.json.decoder import raw_messages
 from app.ingest.columnar.reading import ColumnarRequest
@@ -55,7 +55,7 @@ def present_table(table: TableName, table_cache: TableCache, principal: Principa
     found = table_cache.refresh(source)
     if found is None or not principal.may_touch(found.name):
         withheld = table_cache.withheld(source, principal)
-        raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
+        raise unknown_table(table, withheld=withheld)
     return found
 
 

@@ -19,7 +19,7 @@ from app.domain.loads.load_session import (
     is_repeated_completion,
     unknown_load,
 )
-from app.domain.model.names import TableName
+from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table, TableId
 from app.errors import Code, RejectedInput
 from app.observability.api_metrics import ENDED_LOADS
@@ -208,7 +208,7 @@ def _locked(connection: sa.Connection, name: TableName) -> tuple[Table, int]:
     counters = lock_counters(connection, [table_id]) if table_id is not None else {}
     table = find_table(connection, name)
     if table is None or table.table_id != table_id:  # dropped before the lock, and perhaps registered again
-        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+        raise unknown_table(name)
     return table, counters[table.table_id].last_sequence
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.model.drop_plan import DropPlan
-from app.domain.model.names import TableName
+from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
@@ -176,7 +176,7 @@ def locked_table(
         lock_counters(connection, [table_id])
         table = find_table(connection, name)
     if table is None or table.table_id != table_id:  # dropped before the lock, and perhaps registered again
-        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+        raise unknown_table(name)
     if table.generation != generation:
         detail = f"table {table.name} is in generation {table.generation}, not {generation}"
         raise RejectedInput(Code.GENERATION_MISMATCH, detail)

@@ -72,6 +72,7 @@ def test_a_table_that_rejects_dead_letters_rejects_the_request(keeping: IngestHa
     with rejected() as rejection:
         keeping.arcion(BAD, arcion("u", None, {"id": "1", "n": "x"}), GOOD, keep_rejected=True)
     assert rejection.places == [(Code.BAD_VALUE, 1, "/after/n", "n")]
+    assert "table u keeps no dead letters: its option dead_letters is reject" in rejection.text
     assert (keeping.rows("t"), letters(keeping.engine), letters(keeping.engine, "u")) == ([], [], [])
 
 
