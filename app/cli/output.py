@@ -1,5 +1,6 @@
 """Lay out output for people: readable at 80 columns, and no name or number is ever cropped."""
 
+import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from app.cli.console import OUTPUT
+from app.cli.console import OUTPUT, say
+from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
+from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Code
 
@@ -159,16 +162,53 @@ def print_fabric(fabric: dict[str, Any]) -> None:
         OUTPUT.print(f"  remedy: {fabric['remedy']}", markup=False, highlight=False)
 
 
-def print_facts(facts: dict[str, Any], prefix: str = "") -> None:
-    """Print nested facts, one per line under its full name."""
+def print_table(table: dict[str, Any], schema: dict[str, Any]) -> None:
+    """Print the columns of a table, what the gateway knows about it, and the options that are not the default."""
+    head = f"{table['table']}: {table['state']}, generation {table['generation']}, schema {table['schema_version']}"
+    say(head)
+    keys, left = schema["key_columns"], {*schema["left_columns"]}
+    grid = Grid(("column", "type", "nullable", "key", "note"), right=("key",))
+    for column in schema["columns"]:
+        key = str(keys.index(column["name"]) + 1) if column["name"] in keys else ""
+        note = "not filled by the source" if column["name"] in left else ""
+        grid.add(column["name"], column["type"], "yes" if column["nullable"] else "no", key, note)
+    say("")
+    grid.print()
+    say("")
+    shown = ("table", "state", "generation", "schema_version", "key_columns", "options")
+    for line in _facts({name: value for name, value in table.items() if name not in shown}):
+        say(line)
+    chosen = _chosen_options(table["options"], schema)
+    for name, value in chosen.items():
+        say(f"options.{name}: {_spelled(value)}")
+    others = len(table["options"]) - len(chosen)
+    say(f"{counted(others, 'option')} at the default (--json shows all)")
+
+
+def _facts(facts: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the nested facts that are known, one per line under its full name."""
     for name, value in facts.items():
         if isinstance(value, dict):
-            print_facts(value, f"{prefix}{name}.")
-        else:
-            shown = (
-                "-" if value is None else f"{value:,}" if isinstance(value, int) and value is not True else str(value)
-            )
-            OUTPUT.print(f"{prefix}{name}: {shown}", markup=False, highlight=False, soft_wrap=True)
+            yield from _facts(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}: {_spelled(value)}"
+
+
+def _spelled(value: Any) -> str:
+    """Return a value as JSON has it, but texts without quotes and numbers with separators."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
+
+
+def _chosen_options(options: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the options whose value is not the default of a new table with this schema."""
+    columns = tuple(
+        Column(column["name"], ColumnType.parse(column["type"]), column["nullable"]) for column in schema["columns"]
+    )
+    new = DEFAULT_OPTIONS.of_new_table(TableSchema(columns, tuple(schema["key_columns"])), ())
+    present = TableOptions.parse(options).to_json()
+    return {name: present[name] for name, value in new.to_json().items() if present[name] != value}
 
 
 def moment(text: str | None) -> str:

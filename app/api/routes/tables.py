@@ -11,7 +11,7 @@ from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import MAX_ID, PageLimit
 from app.api.schemas.changes import BatchModel
 from app.api.schemas.registrations import declared_schema, given_options, read_options
-from app.api.schemas.status import TableModel, TablesModel
+from app.api.schemas.status import RegisteredTableModel, TableModel, TablesModel
 from app.api.schemas.table_status import fabric_model, table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.domain.access.mask_secret import check_registered, hashes
@@ -38,17 +38,20 @@ TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.
     operation_id="register_table",
     summary="Register a table, or add nullable columns to it",
     status_code=200,
-    response_model=TableModel,
-    responses={201: {"description": "Created", "model": TableModel}, **problems(400, 401, 403, 404, 409, 422, 503)},
+    response_model=RegisteredTableModel,
+    responses={
+        201: {"description": "Created", "model": RegisteredTableModel},
+        **problems(400, 401, 403, 404, 409, 422, 503),
+    },
 )
 def put_table(
     table: TablePath, wanted: RegisterTable, gateway: GatewayDep, principal: Registrar, response: Response
-) -> TableModel:
+) -> RegisteredTableModel:
     """Register a new table (201), or update an existing one (200).
 
     A repeat of a registration changes nothing. New nullable columns make a new schema version. An existing table keeps
-    its columns if none are given, and each option that is left out. To change or remove a mask, an exclusion or a
-    filter, the key needs the right `admin`.
+    its columns, whether they are given or not (`undeclared_columns`), and each option that is left out. To change or
+    remove a mask, an exclusion or a filter, the key needs the right `admin`.
     """
     name = visible_name(table, principal)
     mask_secret = gateway.ingest.mask_secret
@@ -70,7 +73,10 @@ def put_table(
         status = table_statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201
-    return status
+    stored = registration.table.schema.names
+    spoken_of = {*(schema.names if schema is not None else stored), *registration.table.options.exclude}
+    undeclared = [name for name in stored if name not in spoken_of]
+    return RegisteredTableModel(**dict(status), undeclared_columns=undeclared)
 
 
 @router.get(

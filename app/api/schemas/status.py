@@ -166,6 +166,15 @@ class TableModel(Model):
     last_file: str | None
 
 
+class RegisteredTableModel(TableModel):
+    """A table after its registration."""
+
+    undeclared_columns: list[str] = Field(
+        description="Columns of the table that the request left out of its columns. They stay in the files, and are "
+        "NULL in rows that do not give them. To remove one, rebuild or recreate the table without it."
+    )
+
+
 class TablesModel(Model):
     """The tables that the key can see, and the mirrored database."""
 

@@ -26,15 +26,18 @@ def list_tables(connection: Connection) -> None:
 
 @with_connection
 def show_table(connection: Connection, table: TableName, as_json: AsJson = False) -> None:
-    """Show everything the gateway knows about a table: counts, lag, state, options."""
-    from app.cli.output import print_facts
+    """Show what the gateway knows about a table: columns, state, counts, lag, and the options that are not the default.
+
+    `--json` has every fact, and every option with its value.
+    """
+    from app.cli.output import print_table
 
     with connection.client() as client:
         found = client.get(table_path(table))
-    if as_json:
-        typer.echo(json.dumps(found))
-    else:
-        print_facts(found)
+        if as_json:
+            typer.echo(json.dumps(found))
+            return
+        print_table(found, client.get(f"{table_path(table)}/schema"))
 
 
 @with_connection
@@ -59,6 +62,8 @@ def register_table(
     with connection.client() as client:
         registered = client.put(table_path(table), wanted)
     say(f"{registered['table']}: generation {registered['generation']}, schema {registered['schema_version']}")
+    if stay := registered["undeclared_columns"]:
+        say(f"columns that you left out stay in the table: {', '.join(stay)}")
 
 
 def _column(text: str) -> dict[str, Any]:

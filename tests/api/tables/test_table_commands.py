@@ -1,0 +1,54 @@
+"""What is said about one table: its columns and chosen options, columns that stay, and that it is unknown."""
+
+import pytest
+
+from tests.api.calls import Gateway, insert, problem
+from tests.api.commands import Terminal
+
+
+@pytest.fixture
+def terminal(api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(api_address, monkeypatch, capsys)
+
+
+def test_a_table_is_shown_with_its_columns_and_the_options_that_are_not_the_default(
+    gateway: Gateway, terminal: Terminal
+) -> None:
+    gateway.register("Shop.Orders", {"id": "int64", "total": "decimal(12,2)"}, ["id"], exclude=["secret"])
+    lines = terminal.run("tables", "show", "shop.orders").output.splitlines()
+    assert lines[:4] == [
+        "Shop.Orders: active, generation 1, schema 1",
+        "",
+        "column  type           nullable  key  note",
+        "id      int64          no          1",
+    ]
+    assert "accepted.rows: 0" in lines
+    assert 'options.exclude: ["secret"]' in lines
+    assert [line for line in lines if line.startswith("options.")] == ['options.exclude: ["secret"]']
+    assert lines[-1].endswith("options at the default (--json shows all)")
+    assert not any(word in line for line in lines for word in ("True", "None", "['"))
+    assert max(map(len, lines)) <= 80
+    assert terminal.run("tables", "show", "shop.orders", "--json").report["options"]["seed_file"] is True
+
+
+def test_a_registration_with_fewer_columns_says_which_stay(gateway: Gateway, terminal: Terminal) -> None:
+    assert (
+        gateway.register("t", {"id": "int64", "a": "string", "b": "string"}, ["id"]).json()["undeclared_columns"] == []
+    )
+    fewer = gateway.register("t", {"id": "int64", "b": "string"}, ["id"])
+    assert (fewer.status_code, fewer.json()["undeclared_columns"]) == (200, ["a"])
+    assert fewer.json()["schema_version"] == 1
+    said = terminal.run("tables", "register", "t", "--key-column", "id", "--column", "id:int64:required").output
+    assert said.splitlines()[1] == "columns that you left out stay in the table: a, b"
+
+
+def test_an_unknown_table_is_named_alike_by_every_call(gateway: Gateway) -> None:
+    calls = [
+        gateway.get("/v1/tables/shop.none"),
+        gateway.post("/v1/tables/shop.none/pause", params={"generation": 1}),
+        gateway.post("/v1/tables/shop.none/loads", json={"mode": "full"}),
+        gateway.rows("shop.none", {"id": 1}),
+        gateway.arcion(insert("shop.none", id="1")),
+    ]
+    for answer in calls:
+        assert problem(answer, 404, "unknown_table")["detail"] == "table shop.none is not registered"
