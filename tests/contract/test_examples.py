@@ -23,9 +23,6 @@ ENDING = {"drop_table", "recreate_table", "rename_table", "rebuild_table"}
 """Operations that a table cannot leave without a drain; each has its own table."""
 
 PARAMETERS = {
-    "post_rows application/json": {"table": "tpch.nation"},
-    "post_rows application/x-ndjson": {"table": "tpch.nation"},
-    "post_rows text/csv": {"table": "tpch.nation"},
     "post_arcion_changes text/csv": {"table": "tpch.nation", "mode": "snapshot", "columns": "n_nationkey,n_name"},
 }
 """What a body needs beside it, as its description says."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.errors.catalogue import CATALOGUE
 from tests.contract.reading import (
     PROBLEM,
     Example,
@@ -41,6 +42,36 @@ def test_operation_ids_are_unique_method_names() -> None:
     ids = [str(operation) for operation in OPERATIONS]
     assert len(set(ids)) == len(ids)
     assert [name for name in ids if not re.fullmatch(r"[a-z]+(_[a-z]+)+", name)] == []
+
+
+@each_operation
+def test_every_answer_says_what_it_has(operation: Operation) -> None:
+    for status, answer in operation.responses.items():
+        assert answer["description"] != "Successful Response", status
+        assert len(answer["description"]) < 120, status
+
+
+def test_the_answers_of_changes_have_examples_and_rows_need_their_table() -> None:
+    for model in ("AcceptedModel", "DryRunModel", "ProducerModel", "BatchModel", "ProblemModel"):
+        for example in SCHEMAS[model]["examples"]:
+            assert [*validator(CONTRACT, SCHEMAS[model]).iter_errors(example)] == []
+    for operation in OPERATIONS:
+        if str(operation) in ("post_rows", "post_arrow_rows"):
+            [table] = [parameter for parameter in operation.parameters if parameter["name"] == "table"]
+            assert table["required"] and table["schema"]["examples"] == ["tpch.nation"]
+    assert "mirrorgate --version" in CONTRACT["info"]["description"]
+
+
+def test_every_call_that_a_remedy_names_is_in_the_contract() -> None:
+    for code, entry in CATALOGUE.items():
+        for remedy in (entry.remedy, *entry.of_format.values()):
+            for method, path in re.findall(r"\b(GET|PUT|POST|DELETE|PATCH) (/[\w/{}.?=-]+)", remedy):
+                assert method.lower() in CONTRACT["paths"].get(path.rstrip("."), {}), (code, method, path)
+
+
+def test_no_remedy_begins_with_what_empties_a_table() -> None:
+    for code, entry in CATALOGUE.items():
+        assert not re.match("Recreate|Drop the table|Delete the table", entry.remedy), code
 
 
 def test_every_tag_is_declared_with_a_description_and_used() -> None:

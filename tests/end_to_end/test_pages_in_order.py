@@ -107,8 +107,10 @@ def follow_the_readme(reader: Reader) -> None:
     said = reader.run(sending)
     answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert [sorted({"receipts", "code", "generation"} & answer.keys()) for answer in answers] == [
-        ["generation"], ["receipts"], ["receipts"], ["code"],
+        ["receipts"], ["receipts"], ["code"],
     ], "each answer of curl is a line of its own"  # fmt: skip
+    assert "shop.orders: generation 1, schema 1" in said
+    assert max(map(len, said.splitlines())) < 1_000, "an answer that nobody can read"
     assert "accepted: 5 changes in 1 request" in said
     assert "shop.orders" in said and "HR.EMPLOYEES" in said
     zone = reader.checkout / ".mirrorgate" / "landing-zone"

@@ -13,6 +13,7 @@ import pytest
 
 from app.client.http import GatewayClient
 from demo.gateway import admin_key, running_gateway
+from tests.support.documents import blocks
 from tests.support.gateway_parts import landed_keys
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -74,8 +75,8 @@ def test_killing_the_api_and_the_drain_during_the_demo_only_delays_it(tmp_path: 
     wait_until(lambda: not processes(data_dir), within=30, what="no process of the gateway is left")
 
 
-def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Path) -> None:
-    data_dir = tmp_path / "data"
+def test_a_gateway_whose_machine_went_down_carries_on_where_it_was_from_a_restored_copy(tmp_path: Path) -> None:
+    data_dir = tmp_path / ".mirrorgate"
     data_dir.mkdir()
     data_dir.chmod(0o755)
     with running_gateway(data_dir) as url, GatewayClient(url, admin_key(data_dir)) as client:
@@ -88,6 +89,7 @@ def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Pat
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not processes(data_dir), within=30, what="no process of the gateway is left")
+    back_up_and_restore(tmp_path)
     with running_gateway(data_dir) as url, GatewayClient(url, admin_key(data_dir)) as client:
         assert client.post_changes("arcion", arcion_insert(2))["receipts"][0]["sequence"] == 2
         published = lambda: client.get("/v1/tables/t")["published"]["rows"] == 2  # noqa: E731
@@ -98,6 +100,16 @@ def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Pat
     zone = [data_dir / "landing-zone", *(data_dir / "landing-zone").rglob("*")]
     assert {path.stat().st_mode & 0o777 for path in zone if path.is_dir()} == {0o700}
     assert {path.stat().st_mode & 0o777 for path in zone if path.is_file()} == {0o600}
+
+
+def back_up_and_restore(folder: Path) -> None:
+    """Run the commands of docs/backup.md for the data directory of `up`, and damage it in between."""
+    section = (REPOSITORY / "docs" / "backup.md").read_text(encoding="utf-8").partition("### The data directory")[2]
+    copy, restore, *_ = blocks(section, "sh")
+    damage = "rm -r .mirrorgate/postgres\n"
+    script = copy + damage + restore.removesuffix("make up\n")
+    environment = os.environ | {"BACKUP": str(folder / "backup")}
+    subprocess.run(["bash", "-euc", script], cwd=folder, env=environment, check=True, timeout=60)
 
 
 def arcion_insert(key: int) -> bytes:

@@ -208,6 +208,11 @@ def test_no_two_pages_use_one_schema_or_one_name_of_requests() -> None:
     assert {name: pages for name, pages in owners.items() if len(pages) > 1} == {}
 
 
+def test_pages_run_only_programs_that_make_up_installs() -> None:
+    code = "\n".join(_code(REPOSITORY / file) for files in FOLLOWED.values() for file in files)
+    assert set(re.findall(r"\.venv/bin/([\w-]+)", code)) == {"mirrorgate", "python"}
+
+
 def _code(file: Path) -> str:
     """Return the code blocks of a page, or a whole program."""
     text = file.read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
 """Functions that complete and simplify the OpenAPI contract: headers of answers, problem details, schemas."""
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from app.api.openapi.message_bodies import COMPONENTS
@@ -52,6 +54,9 @@ SECURITY_SCHEMES: Final[dict[str, Any]] = {
 
 _NAME_MAPS: Final = frozenset({"properties", "schemas", "paths", "headers", "$defs"})
 _OUTSIDE_PARAMETER_SCHEMAS: Final = frozenset({"default", "description", "title"})
+_UNDESCRIBED: Final = "Successful Response"
+"""What the framework writes for an answer without a description."""
+
 _RETRIABLE: Final = frozenset({429, 503})
 
 
@@ -72,6 +77,17 @@ def drop_framework_errors(operation: dict[str, Any]) -> None:
                     content[PROBLEM] = content.pop(media_type)
                 case "HTTPValidationError":
                     del responses[status]
+
+
+def describe_successes(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
+    """Describe the answers that the framework calls a successful response by the first sentence of their model."""
+    for response in operation["responses"].values():
+        if response["description"] == _UNDESCRIBED:
+            content = response.get("content", {}).values()
+            names = (described.get("schema", {}).get("$ref", "").rpartition("/")[2] for described in content)
+            models = (schemas[name]["description"] for name in names if name in schemas)
+            sentence, *_ = re.split(r"\.(?:\s|$)", next(models, "Done, as the call describes"))
+            response["description"] = " ".join(sentence.split())
 
 
 def add_response_headers(status: int, response: dict[str, Any]) -> None:

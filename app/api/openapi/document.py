@@ -12,6 +12,7 @@ from app.api.openapi.contract_parts import (
     HEADERS,
     SECURITY_SCHEMES,
     add_response_headers,
+    describe_successes,
     drop_framework_errors,
     error_response,
     simplify_schema,
@@ -23,7 +24,9 @@ TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"
 DESCRIPTION: Final = (
     "Ingestion gateway for Microsoft Fabric open mirroring. Post change batches in Arcion, Qlik Replicate or Debezium "
-    "format, or plain rows; the answer 202 means that the changes are durable and will land exactly once, in order."
+    "format, or plain rows; the answer 202 means that the changes are durable and will land exactly once, in order.\n\n"
+    "The version above is that of this contract: 1.x never loses a key or changes its meaning. The version of the "
+    "program is in the metric `mirrorgate_build_info`, and `mirrorgate --version` prints it."
 )
 LICENSE: Final[dict[str, Any]] = {"name": "Apache License 2.0", "identifier": "Apache-2.0"}
 SERVERS: Final[list[dict[str, Any]]] = [
@@ -126,6 +129,7 @@ def _complete(contract: dict[str, Any]) -> dict[str, Any]:
         for status in _common_statuses(operation):
             operation["responses"].setdefault(str(status), error_response(_DESCRIPTIONS[status]))
         operation["responses"] = dict(sorted(operation["responses"].items()))
+        describe_successes(operation, contract["components"]["schemas"])
         for status, response in operation["responses"].items():
             add_response_headers(int(status), response)
     components = contract["components"]

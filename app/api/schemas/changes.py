@@ -1,6 +1,6 @@
 """Plain rows, which `app.formats` reads; the answers to change requests, and the state of their batches."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -43,8 +43,17 @@ class RegisteredModel(Model):
     """`evolved` if the table existed and got columns."""
 
 
+_RECEIPT: Final[dict[str, Any]] = {"table": "tpch.nation", "generation": 1, "sequence": 1, "changes": 2, "rows": 2}
+
+
 class AcceptedModel(Model):
     """The answer to a change request, sent after COMMIT."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"receipts": [_RECEIPT], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False}]
+        }
+    )
 
     receipts: list[ReceiptModel]
     """One receipt per table."""
@@ -67,6 +76,12 @@ class AcceptedModel(Model):
 
 class ProducerModel(Model):
     """How far a producer is. Its receipts are null after retention has purged them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"producer": "orders", "sequence": 17, "position": "line 17", "receipts": [_RECEIPT]}]
+        }
+    )
 
     producer: str
     sequence: int
@@ -107,6 +122,25 @@ class DryRunTableModel(Model):
 class DryRunModel(Model):
     """The answer to a change request with `dry_run=true`: nothing was staged or registered."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "tables": [
+                        {
+                            "table": "tpch.nation",
+                            "generation": 1,
+                            "schema_version": 1,
+                            "rows": [{"n_nationkey": 100, "n_name": "Testing name", "__rowMarker__": 4}],
+                        }
+                    ],
+                    "ignored": 0,
+                    "duplicates": 0,
+                }
+            ]
+        }
+    )
+
     tables: list[DryRunTableModel]
     ignored: int
     duplicates: int
@@ -118,6 +152,10 @@ class BatchModel(Model):
     `discarded` means that the generation ended before the batch was published. The counts and the file are null after
     retention has purged them.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [_RECEIPT | {"state": "published", "file": "00000000000000000002.parquet"}]}
+    )
 
     table: str
     generation: int

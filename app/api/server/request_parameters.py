@@ -59,7 +59,8 @@ def openapi_parameters(model: type[Parameters], location: ParameterLocation) -> 
     for name, field in schema["properties"].items():
         content = _inline_references(field, schema.get("$defs", {}))
         content.pop("title", None)
-        entry = {"name": name, "in": location, "required": False, "description": field["description"]}
+        required = content.pop("required", False)
+        entry = {"name": name, "in": location, "required": required, "description": field["description"]}
         described.append({**entry, "schema": content})
     return described
 

@@ -2,9 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
-
-from app.api.changes.parameters.common import cached, query_values
+from app.api.changes.parameters.common import REQUIRED_TABLE, cached, query_values
 from app.api.server.request_parameters import Parameters, read_parameters
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
@@ -13,7 +11,7 @@ from app.errors import Code, RejectedInput
 class LoadParameters(Parameters):
     """Parameters of initial loads."""
 
-    table: Annotated[str | None, Field(description="The table of the rows; required.")] = None
+    table: Annotated[str | None, REQUIRED_TABLE] = None
 
 
 @cached

@@ -26,6 +26,12 @@ class OnReject(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
+REQUIRED_TABLE: Final = Field(
+    description="The table of all rows.", examples=["tpch.nation"], json_schema_extra={"required": True}
+)
+"""The parameter `table` in the contract, where the messages name no table."""
+
+
 class ChangeParameters(Parameters):
     """Parameters of every format."""
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from app.api.changes.parameters.common import (
     DIALECT_NAMES,
+    REQUIRED_TABLE,
     ChangeParameters,
     ChangeQuery,
     CsvDialectParameters,
@@ -33,6 +34,7 @@ from app.ingest import (
 class RowsParameters(ChangeParameters):
     """Parameters of plain rows."""
 
+    table: Annotated[str | None, REQUIRED_TABLE] = None
     op: Annotated[
         RowOperation,
         Field(description="The operation of every row that has none in `__op__`."),
