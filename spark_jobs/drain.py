@@ -39,6 +39,7 @@ from spark_jobs.lease_keeper import keep_lease, release_lease
 from spark_jobs.maintenance import maintenance_running, try_maintenance
 from spark_jobs.notification_listener import start_notification_listener
 from spark_jobs.spark.bounded_stop import BoundedStop
+from spark_jobs.spark.executors import ExecutorWatch
 from spark_jobs.spark.health import SparkPing
 from spark_jobs.spark.session import is_one_process, running_spark
 from spark_jobs.spark.watchdog import SPARK_ENDED, spark_watched
@@ -59,8 +60,15 @@ def run_drain(settings: Settings, *, once: bool) -> None:
     configure_logging(settings)
     raise_descriptor_limit()
     check_start(settings)
-    with traced(settings, "drain"), BoundedStop() as stop, _resource_watch(settings), running_spark(settings) as spark:
+    executors = ExecutorWatch()
+    with (
+        traced(settings, "drain"),
+        BoundedStop() as stop,
+        _resource_watch(settings),
+        running_spark(settings, executors=executors) as spark,
+    ):
         cycle = configured_cycle(settings, spark, uuid4())
+        cycle.executors = executors
         context = cycle.context
         announce_partner(context.zone, context.worker_id, settings.partner_name, settings.source_type)
         ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)

@@ -29,6 +29,7 @@ from spark_jobs.background.backfills import Backfills
 from spark_jobs.background.work import stop_all
 from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, BuildResult, FileBuilder
 from spark_jobs.rebuilding.rebuilds import Rebuilds
+from spark_jobs.spark.executors import ExecutorWatch
 from spark_jobs.steps.claiming import Claiming
 from spark_jobs.steps.context import DrainContext, log_fields, open_context
 from spark_jobs.steps.dropping import Dropping
@@ -69,6 +70,8 @@ class DrainCycle:
         self.failures = TableFailures(context, self.leased)
         self.waits_for: Code | None = None
         """What keeps this drain from publishing anything; the lease keeper reports it."""
+        self.executors = ExecutorWatch()
+        """Knows whether the cluster gives this drain no executor, which the lease keeper reports, too."""
         self._database_run: str | None = None
         self._limits = limits
         # One slow remote rename must not keep the other tables of its transaction waiting.
@@ -86,8 +89,9 @@ class DrainCycle:
         Another run of the database than at the last renewal ends all claims: a standby that was promoted or a restored
         database may not know the last files. Each table is then claimed again, and compared with the landing zone.
         """
+        waits_for = self.waits_for or (Code.SPARK_WITHOUT_EXECUTORS if self.executors.are_missing else None)
         with self.context.engine.begin() as connection:
-            renew_lease(connection, self.context.worker_id, seconds, clock=time.time(), waits_for=self.waits_for)
+            renew_lease(connection, self.context.worker_id, seconds, clock=time.time(), waits_for=waits_for)
             run = database_run(connection)
         if self._database_run not in (None, run):
             log.warning("database_run_changed", tables=len(self.leased), before=self._database_run, now=run)

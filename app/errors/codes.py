@@ -148,6 +148,7 @@ class Code(StrEnum):
     POSTGRES_FAILED = "postgres_failed"
     JAVA_MISSING = "java_missing"
     SPARK_FAILED = "spark_failed"
+    SPARK_WITHOUT_EXECUTORS = "spark_without_executors"
     STORAGE_FAILED = "storage_failed"
     STORAGE_CREDENTIAL = "storage_credential"
     STORAGE_FORBIDDEN = "storage_forbidden"

@@ -5,7 +5,9 @@ letter that is rejected again stays waiting, with its present errors.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass
+from typing import Final
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import WrittenMessage
@@ -19,6 +21,9 @@ from app.staging.batches.dead_letter_transaction import NO_LONGER_WAITING, requi
 from app.staging.batches.dead_letters import LetterReplay, find_letter, next_waiting, read_message, renew_errors
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registry import find_table
+
+MAX_REPLAY_SECONDS: Final = 5.0
+"""After so long, a request replays no further letter: a caller sees progress and does not run into its own timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +57,16 @@ class Replays:
             raise
 
     async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, limit: int) -> ReplayedLetters:
-        """Replay the oldest `limit` waiting letters after letter `after`, in order.
+        """Replay the oldest `limit` waiting letters after letter `after`, in order, and fewer after MAX_REPLAY_SECONDS.
 
         A letter that is rejected again stays waiting and does not hold the others back.
         """
         table, letter_ids = await asyncio.to_thread(self._next, name, after, limit + 1)
         replayed = rejected = 0
-        for letter_id in letter_ids[:limit]:
+        give_up = time.monotonic() + MAX_REPLAY_SECONDS
+        for place, letter_id in enumerate(letter_ids[:limit]):
+            if place and time.monotonic() >= give_up:
+                return ReplayedLetters(replayed, rejected, letter_ids[place - 1])
             try:
                 await self.replay(table.name, letter_id, principal)
                 replayed += 1

@@ -48,8 +48,8 @@ class StandaloneCluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, *, workers: int) -> Iterator[StandaloneCluster]:
-    """Yield a master and `workers` workers of one core and 1 GB; all of them end with the block.
+def standalone_cluster(folder: Path, *, workers: int, worker_memory: str = "1g") -> Iterator[StandaloneCluster]:
+    """Yield a master and `workers` workers of one core and, by default, 1 GB; all of them end with the block.
 
     The system chooses the ports. Raises BenchmarkFailed when a process does not start.
     """
@@ -76,7 +76,7 @@ def standalone_cluster(folder: Path, *, workers: int) -> Iterator[StandaloneClus
         starting = []
         for number in range(workers):
             own = folder / f"worker-{number}"
-            arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(own), url)
+            arguments = ("--cores", "1", "--memory", worker_memory, "--work-dir", str(own), url)
             process, log_file = start(own.name, "worker.Worker", *arguments)
             starting.append((StandaloneWorker(process, own), log_file))
         for worker, log_file in starting:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from app.domain.publication.failure import described
 from app.local.locked_tempdir import locked_tempdir
 from app.settings import Settings
+from spark_jobs.spark.executors import ExecutorWatch
 from spark_jobs.spark.jvm_output import JvmOutput
 
 log = structlog.get_logger()
@@ -50,10 +51,13 @@ to keep other accounts out."""
 
 
 @contextmanager
-def running_spark(settings: Settings, job: Job = "drain") -> Iterator[SparkSession]:
+def running_spark(
+    settings: Settings, job: Job = "drain", executors: ExecutorWatch | None = None
+) -> Iterator[SparkSession]:
     """Run a Spark session with warm Python workers until the block ends.
 
-    Under spark-submit, only its options apply.
+    Under spark-submit, only its options apply. `executors` watches those of a cluster, from before the first job waits
+    for one.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -73,6 +77,8 @@ def running_spark(settings: Settings, job: Job = "drain") -> Iterator[SparkSessi
         stack.callback(_stop, spark)
         _log_lost_connections(spark)
         spark.sparkContext.setLogLevel("ERROR")
+        if not is_one_process(spark.sparkContext.master):
+            stack.enter_context((executors or ExecutorWatch()).watching(spark))
         parallelism = spark.sparkContext.defaultParallelism
         spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
         yield spark

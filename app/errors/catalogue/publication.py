@@ -13,6 +13,13 @@ PUBLICATION: Final[Mapping[Code, Entry]] = {
         "another one.",
         "Mount the landing zone again. The drain then continues without a restart.",
     ),
+    Code.SPARK_WITHOUT_EXECUTORS: Entry(
+        Kind.UNAVAILABLE,
+        "The Spark cluster has no executor for the drain or the mirror, so nothing is built.",
+        "Look at the master's page or log. A worker needs as many free cores and as much free memory as an executor "
+        "takes (spark.executor.cores, spark.executor.memory and its overhead). After a restart of the master, restart "
+        "the drain: a standalone master forgets its applications.",
+    ),
     Code.STORAGE_FAILED: Entry(
         Kind.BROKEN,
         "The drain could not read or write the landing zone.",

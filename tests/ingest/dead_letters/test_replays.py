@@ -171,6 +171,17 @@ def test_a_batch_and_the_settling_of_its_letter_are_durable_together_or_not_at_a
     assert replay(keeping, letter_id, correct(id="2")).sequence == 1
 
 
+def test_a_replay_of_many_letters_ends_in_time_and_says_where_to_continue(
+    keeping: IngestHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = left(keeping, *(arcion("t", None, {"id": str(key), "n": "1", "m": "7"}) for key in range(3)))
+    keeping.put("t", WIDER)
+    monkeypatch.setattr("app.ingest.replay.MAX_REPLAY_SECONDS", 0.0)
+    assert replay_all(keeping) == ReplayedLetters(replayed=1, rejected=0, next_after=ids[0])
+    assert replay_all(keeping, after=ids[0]) == ReplayedLetters(replayed=1, rejected=0, next_after=ids[1])
+    assert replay_all(keeping, after=ids[1]) == ReplayedLetters(replayed=1, rejected=0, next_after=None)
+
+
 def test_all_waiting_letters_are_replayed_in_order_and_a_rejected_one_holds_no_other_back(
     keeping: IngestHarness,
 ) -> None:
