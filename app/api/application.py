@@ -13,7 +13,7 @@ from app.api.exchange import BodyBounds
 from app.api.lifespan import running_gateway
 from app.api.limits.body_semaphore import BodySemaphore
 from app.api.limits.memory_budget import Allowance, MemoryBudget
-from app.api.limits.upload_deadline import UploadDeadline
+from app.api.limits.transfer_deadline import TransferDeadline
 from app.api.middleware.error_handlers import install_error_handlers
 from app.api.middleware.request_entry import RequestEntry
 from app.api.openapi import docs_pages
@@ -88,7 +88,9 @@ def create_app(settings: Settings | None = None, *, in_front: bool = True) -> Ga
 def _body_bounds(settings: Settings) -> BodyBounds:
     budget = MemoryBudget(
         Allowance(settings.max_concurrent_requests, settings.bytes_in_memory),
-        Allowance(settings.requests_of_one_key, settings.bytes_in_memory_of_one_key),
+        settings.max_key_share,
+        2 * settings.max_body_bytes,  # a compressed body and its decompressed form
     )
-    deadline = UploadDeadline(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
-    return BodyBounds(settings.max_body_bytes, deadline, budget, BodySemaphore(settings.max_large_bodies_bytes))
+    deadline = TransferDeadline(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
+    semaphore = BodySemaphore(settings.max_large_bodies_bytes)
+    return BodyBounds(settings.max_body_bytes, deadline, deadline.of_unverified, budget, semaphore)

@@ -40,9 +40,19 @@ CHANGE_REQUESTS: Final = Gauge(
 CHANGE_REQUESTS_LIMIT: Final = Gauge(
     "mirrorgate_change_requests_limit", "Change requests that can be in progress", multiprocess_mode="livesum"
 )
+UNFINISHED_BODIES: Final = Gauge(
+    "mirrorgate_unfinished_bodies",
+    "Request bodies of verified callers that have not arrived completely",
+    multiprocess_mode="livesum",
+)
 BODY_BYTES: Final = Gauge(
     "mirrorgate_body_bytes_in_memory",
     "Bytes reserved in the memory budget for request bodies",
+    multiprocess_mode="livesum",
+)
+ANSWER_BYTES: Final = Gauge(
+    "mirrorgate_answer_bytes_in_memory",
+    "Bytes of answers over 16 KiB that their callers have not read",
     multiprocess_mode="livesum",
 )
 BODY_BYTES_LIMIT: Final = Gauge(

@@ -26,28 +26,36 @@ class RequestLimits(BaseModel):
         int, Field(ge=1, description="Maximum length of one text or JSON value, in bytes of UTF-8.")
     ] = 16 * 2**20
     body_seconds: Annotated[
-        float, Field(gt=0, description="Maximum time for a request body to arrive, in seconds.")
+        float,
+        Field(gt=0, description="Maximum time for a request body to arrive, and for an answer to be read, in seconds."),
     ] = 300.0
     body_grace_seconds: Annotated[
-        float, Field(gt=0, description="Time before `MIRRORGATE_MIN_BODY_RATE` applies to a body, in seconds.")
+        float,
+        Field(gt=0, description="Time before `MIRRORGATE_MIN_BODY_RATE` applies to a body or an answer, in seconds."),
     ] = 10.0
     min_body_rate: Annotated[
         int,
         Field(
             ge=1,
-            description="Minimum rate at which a body must arrive, in bytes per second, after "
+            description="Minimum rate at which a body must arrive and an answer be read, in bytes per second, after "
             "`MIRRORGATE_BODY_GRACE_SECONDS`.",
         ),
     ] = 1024
     max_concurrent_requests: Annotated[
-        int, Field(ge=1, description="Maximum number of change requests that an API process works on at a time.")
+        int,
+        Field(
+            ge=1,
+            description="Maximum number of change requests that an API process works on at a time, and, counted "
+            "apart, of bodies that have not arrived completely.",
+        ),
     ] = 1_000
     max_bytes_in_memory: Annotated[
         int | None,
         Field(
             ge=1024,
             description="Memory budget of an API process for request bodies, as sent and decompressed, in bytes. "
-            "Unset: four times `MIRRORGATE_MAX_BODY_BYTES`, at least 64 MiB.",
+            "Answers that were not read have a quarter of it besides. Unset: four times `MIRRORGATE_MAX_BODY_BYTES`, "
+            "at least 64 MiB.",
         ),
     ] = None
     max_key_share: Annotated[
@@ -55,8 +63,8 @@ class RequestLimits(BaseModel):
         Field(
             gt=0,
             le=1,
-            description="Share of `MIRRORGATE_MAX_CONCURRENT_REQUESTS` and `MIRRORGATE_MAX_BYTES_IN_MEMORY` that the "
-            "requests of one key may use. One request with the largest body always fits.",
+            description="Share of `MIRRORGATE_MAX_CONCURRENT_REQUESTS` and `MIRRORGATE_MAX_BYTES_IN_MEMORY` that one "
+            "key can hold if it is the only busy one. With 0.5 it can hold as much as stays free.",
         ),
     ] = 0.5
     max_large_bodies_bytes: Annotated[
@@ -80,16 +88,6 @@ class RequestLimits(BaseModel):
     def bytes_in_memory(self) -> int:
         """`max_bytes_in_memory`, or its default for the largest body."""
         return self.max_bytes_in_memory or max(4 * self.max_body_bytes, 64 * 2**20)
-
-    @property
-    def requests_of_one_key(self) -> int:
-        """Number of change requests of one key that an API process works on at a time."""
-        return max(1, int(self.max_key_share * self.max_concurrent_requests))
-
-    @property
-    def bytes_in_memory_of_one_key(self) -> int:
-        """Part of the memory budget that one key may use. One compressed body and its decompressed form fit."""
-        return max(2 * self.max_body_bytes, int(self.max_key_share * self.bytes_in_memory))
 
 
 class BacklogLimits(BaseModel):

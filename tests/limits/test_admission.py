@@ -5,19 +5,32 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
-from app.api.limits.memory_budget import READ_AHEAD_BYTES, Allowance, MemoryBudget, Reservation
+from app.api.limits.memory_budget import (
+    MAX_UNVERIFIED_BODIES,
+    MAX_UNVERIFIED_BYTES,
+    MIN_KEY_BYTES,
+    READ_AHEAD_BYTES,
+    Allowance,
+    MemoryBudget,
+    Reservation,
+    UnverifiedRoom,
+)
 from app.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.limits.conftest import Serve
-from tests.support.http.raw_http import RawClient, chunk, connected, head
+from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
+from tests.support.http.raw_http import RawClient, chunk, connected, head, request
 from tests.support.waiting import wait_until
 
 PATH = "/v1/changes/arcion"
 BODY = json.dumps(insert("t", id="1")).encode()
+KEY = MIN_KEY_BYTES
 
 
 @pytest.fixture
@@ -51,16 +64,61 @@ def assert_status_is_answered(gateway: Gateway) -> None:
         assert gateway.get(path).status_code == 200, path
 
 
-def test_beyond_so_many_requests_others_are_rejected_until_one_is_done(serve: Serve, connections: ExitStack) -> None:
+def beyond(gateway: Gateway, connections: ExitStack, key: str = ADMIN_KEY) -> None:
+    """Check that one more unfinished body of this key is rejected."""
+    client = connections.enter_context(connected(str(gateway.base_url)))
+    client.send(head(PATH, key, f"Content-Length: {len(BODY)}"))
+    answer = client.answer()
+    assert (answer.status, answer.json()["code"], answer.headers["retry-after"]) == (503, "overloaded", "1")
+
+
+def test_beyond_so_many_unfinished_bodies_others_are_rejected_until_one_is_done(
+    serve: Serve, connections: ExitStack
+) -> None:
     gateway = serve(max_concurrent_requests=3, max_key_share=1)
     waiting = [half(gateway, connections, len(BODY)) for _ in range(3)]
-    rejected(gateway.arcion(insert("t", id="2")))
-    rejected(gateway.arcion(insert("t", id="2"), dry_run="true"))
+    beyond(gateway, connections)
     assert_status_is_answered(gateway)
     assert rest(waiting[0], len(BODY)) == 202
-    assert gateway.arcion(insert("t", id="2")).status_code == 202
-    assert [rest(client, len(BODY)) for client in waiting[1:]] == [202, 202]
+    waiting[0] = half(gateway, connections, len(BODY))
+    beyond(gateway, connections)
+    assert [rest(client, len(BODY)) for client in waiting] == [202] * 3
     assert gateway.status("t")["staged"]["rows"] == 4
+
+
+def test_unfinished_bodies_take_no_place_of_requests_that_have_arrived(serve: Serve, connections: ExitStack) -> None:
+    gateway = serve(max_concurrent_requests=3, max_key_share=1)
+    waiting = [half(gateway, connections, len(BODY)) for _ in range(3)]
+    with connected(str(gateway.base_url)) as whole:
+        whole.send(request(PATH, ADMIN_KEY, BODY))  # head and body at once
+        assert whole.answer().status == 202
+    assert [rest(client, len(BODY)) for client in waiting] == [202] * 3
+
+
+def test_beyond_so_many_requests_in_progress_others_are_rejected(
+    serve: Serve, engine: sa.Engine, connections: ExitStack
+) -> None:
+    gateway = serve(max_concurrent_requests=2, max_key_share=1)
+    before = in_progress(gateway)
+    clients = [connections.enter_context(connected(str(gateway.base_url))) for _ in range(3)]
+    connections.callback(commit_freely, engine)
+    with held_commits(engine):
+        for client in clients[:2]:
+            client.send(request(PATH, ADMIN_KEY, BODY))
+        wait_for_a_held_commit(engine)
+        wait_until(lambda: in_progress(gateway) == before + 2, within=30, what="both are in progress")
+        clients[2].send(request(PATH, ADMIN_KEY, BODY))
+        assert clients[2].answer().json()["code"] == "overloaded"
+    assert [client.answer().status for client in clients[:2]] == [202, 202]
+
+
+def in_progress(gateway: Gateway) -> int:
+    [line] = [
+        line
+        for line in gateway.get("/metrics").text.splitlines()
+        if line.startswith("mirrorgate_change_requests_in_flight ")
+    ]
+    return int(float(line.split()[1]))
 
 
 def test_the_declared_size_of_a_small_body_is_reserved_before_it_comes(serve: Serve, connections: ExitStack) -> None:
@@ -105,7 +163,7 @@ def test_one_key_gets_no_more_than_its_share(serve: Serve, connections: ExitStac
     with Gateway.at(str(gateway.base_url), greedy) as client:
         answer = client.post(PATH, content=BODY, headers={"Content-Type": "application/json"})
         rejected(answer)
-        assert "its share of 100000 bytes" in answer.json()["detail"]
+        assert "this key has 100000 bytes" in answer.json()["detail"]
         assert gateway.post(PATH, content=BODY.ljust(50_000)).status_code == 202
 
 
@@ -114,9 +172,27 @@ def test_one_key_gets_no_more_than_its_share_of_requests(serve: Serve, connectio
     greedy = gateway.post("/v1/keys", json={"rights": ["ingest"]}).raise_for_status().json()["key"]
     for _ in range(2):
         half(gateway, connections, len(BODY), key=greedy)
-    with Gateway.at(str(gateway.base_url), greedy) as client:
-        rejected(client.arcion(insert("t", id="2")))
-        assert gateway.arcion(insert("t", id="2")).status_code == 202
+    beyond(gateway, connections, greedy)
+    assert gateway.arcion(insert("t", id="2")).status_code == 202
+
+
+def test_whatever_other_keys_hold_the_first_request_of_a_key_gets_in(serve: Serve, connections: ExitStack) -> None:
+    gateway = serve(max_body_bytes=70_000, max_bytes_in_memory=140_000, max_concurrent_requests=4, max_key_share=1)
+    for size in (70_000, 70_000, 10_000, 10_000):  # with two keys: one alone holds all bytes, the other the places
+        key = gateway.post("/v1/keys", json={"rights": ["ingest"]}).raise_for_status().json()["key"]
+        half(gateway, connections, size, key=key)
+    beyond(gateway, connections, key)
+    assert gateway.arcion(insert("t", id="2")).status_code == 202
+
+
+def test_several_busy_keys_leave_room_for_another(serve: Serve, connections: ExitStack) -> None:
+    """Each can hold as much as stays free: of 20 places the first gets 10, the next 5, then 2 and 1."""
+    gateway = serve(max_concurrent_requests=20)
+    for places in (10, 5, 2, 1):
+        key = gateway.post("/v1/keys", json={"rights": ["ingest"]}).raise_for_status().json()["key"]
+        for _ in range(places):
+            half(gateway, connections, len(BODY), key=key)
+        beyond(gateway, connections, key)
 
 
 def test_a_body_without_a_length_is_reserved_as_it_comes(serve: Serve, connections: ExitStack) -> None:
@@ -184,41 +260,76 @@ def test_whatever_becomes_of_a_request_its_room_is_given_back(serve: Serve, conn
 
 def test_a_budget_never_holds_more_than_it_has_and_is_empty_in_the_end() -> None:
     source = random.Random(3)
-    budget, inside = MemoryBudget(Allowance(10, 1_000), Allowance(4, 400)), list[tuple[Reservation, str, int]]()
+    budget, inside = MemoryBudget(Allowance(10, 10 * KEY), 0.5, KEY), list[tuple[Reservation, str, int, bool]]()
     rejections = 0
     for _ in range(5_000):
-        act = source.random()
+        act, place = source.random(), source.randrange(len(inside) or 1)
         try:
             if act < 0.4:
                 reservation, key = Reservation(budget), source.choice("abc")
                 reservation.assign_to(key)
-                inside.append((reservation, key, 0))
+                reservation.hold_body(0, 0, is_complete=False)
+                inside.append((reservation, key, 0, False))
+            elif act < 0.5 and inside:
+                reservation, key, held, _ = inside[place]
+                reservation.hold_body(held, 0, is_complete=True)
+                inside[place] = (reservation, key, held, True)
             elif act < 0.7 and inside:
-                place = source.randrange(len(inside))
-                reservation, key, held = inside[place]
-                wanted = source.randrange(300)
+                reservation, key, held, is_complete = inside[place]
+                wanted = source.randrange(3 * KEY)
                 reservation.reserve(wanted)
-                inside[place] = (reservation, key, max(held, wanted))
+                inside[place] = (reservation, key, max(held, wanted), is_complete)
             elif inside:
-                inside.pop(source.randrange(len(inside)))[0].release()
+                inside.pop(place)[0].release()
         except TemporarilyUnavailable as error:
             assert error.code is Code.OVERLOADED
             rejections += 1
-        assert len(inside) <= 10
-        assert sum(held for _, _, held in inside) <= 1_000
+        small = 0  # what a key gets even if all is used
         for key in "abc":
-            own = [held for _, owner, held in inside if owner == key]
-            assert len(own) <= 4
-            assert sum(own) <= 400
+            own = [(held, is_complete) for _, owner, held, is_complete in inside if owner == key]
+            assert sum(held for held, _ in own) <= 5 * KEY
+            assert sum(is_complete for _, is_complete in own) <= 5
+            assert sum(not is_complete for _, is_complete in own) <= 5
+            small += min(KEY, sum(held for held, _ in own))
+        assert sum(held for _, _, held, _ in inside) <= 10 * KEY + small
+        for kind in (False, True):
+            assert sum(is_complete is kind for *_, is_complete in inside) <= 10 + 3
     assert rejections > 100
-    for reservation, _, _ in inside:
+    for reservation, *_ in inside:
         reservation.release()
-    everything = [Reservation(budget) for _ in range(10)]
-    for number, reservation in enumerate(everything):
-        reservation.assign_to(str(number // 4))
-    everything[0].reserve(400)
-    everything[4].reserve(400)
-    everything[8].reserve(200)
-    for step in (lambda: Reservation(budget).assign_to("d"), lambda: everything[8].reserve(201)):
-        with pytest.raises(TemporarilyUnavailable):
-            step()
+    alone = Reservation(budget)
+    alone.assign_to("d")
+    alone.reserve(5 * KEY)
+    with pytest.raises(TemporarilyUnavailable):
+        alone.reserve(5 * KEY + 1)
+
+
+def test_the_largest_request_of_a_key_fits_while_no_other_key_holds_much() -> None:
+    budget = MemoryBudget(Allowance(10, 80 * KEY), 0.1, 60 * KEY)
+    large, other = Reservation(budget), Reservation(budget)
+    large.assign_to("a")
+    other.assign_to("b")
+    large.reserve(60 * KEY)
+    with pytest.raises(TemporarilyUnavailable):
+        large.reserve(60 * KEY + 1)
+    with pytest.raises(TemporarilyUnavailable):
+        other.reserve(11 * KEY)  # less than an eighth would stay free for others
+    other.reserve(10 * KEY)
+
+
+def test_in_a_full_room_of_callers_without_a_key_the_oldest_body_gives_way() -> None:
+    room = UnverifiedRoom()
+    budget = MemoryBudget(Allowance(10, KEY), 0.5, KEY)
+    bodies = [Reservation(budget) for _ in range(MAX_UNVERIFIED_BODIES + 2)]
+    gone = list[int]()
+    for number, body in enumerate(bodies):
+        body.give_way = partial(gone.append, number)
+        room.hold(body, 1_000)
+    assert gone == [0, 1]
+    with pytest.raises(TemporarilyUnavailable):
+        room.hold(bodies[0], 1_001)
+    room.hold(bodies[2], MAX_UNVERIFIED_BYTES)  # grows to fill all of it: it stays, and the others go
+    assert len(gone) == len(bodies) - 1
+    room.leave(bodies[2])
+    room.hold(Reservation(budget), MAX_UNVERIFIED_BYTES)
+    assert len(gone) == len(bodies) - 1

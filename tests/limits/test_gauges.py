@@ -13,15 +13,22 @@ def value(text: str, name: str) -> float:
 
 
 def test_the_memory_budget_is_shown(serve: Serve) -> None:
-    names = ("mirrorgate_change_requests_in_flight", "mirrorgate_body_bytes_in_memory")
+    names = (
+        "mirrorgate_change_requests_in_flight",
+        "mirrorgate_unfinished_bodies",
+        "mirrorgate_body_bytes_in_memory",
+    )
     gateway = serve()
     before = [value(gateway.get("/metrics").text, name) for name in names]
-    budget = MemoryBudget(Allowance(2, 100), Allowance(2, 100))
-    reservation = Reservation(budget)
+    reservation = Reservation(MemoryBudget(Allowance(2, 100), 1, 100))
     reservation.assign_to("a")
+    reservation.hold_body(10, 40, is_complete=False)
+    held = gateway.get("/metrics").text
+    assert [value(held, name) for name in names] == [before[0], before[1] + 1, before[2] + 40]
+    reservation.hold_body(40, 40, is_complete=True)
     reservation.reserve(70)
     held = gateway.get("/metrics").text
-    assert [value(held, name) for name in names] == [before[0] + 1, before[1] + 70]
+    assert [value(held, name) for name in names] == [before[0] + 1, before[1], before[2] + 70]
     assert value(held, "mirrorgate_large_bodies_waiting") == 0
     reservation.release()
     assert [value(gateway.get("/metrics").text, name) for name in names] == before

@@ -46,6 +46,9 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         self.ended = True
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
 
 async def never(scope: Scope, receive: Receive, send: Send) -> None:
     raise AssertionError("the request is not one")

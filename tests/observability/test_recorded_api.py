@@ -207,10 +207,10 @@ def faults_of_processes(scene: Scene) -> Iterator[tuple[str, str]]:
     with served(settings_of(NO_DATABASE)) as address, Gateway.at(address, ADMIN_KEY) as lonely:
         yield "no_database", lonely.get("/metrics").raise_for_status().text
 
-    budget = MemoryBudget(Allowance(2, 100), Allowance(2, 100))
-    budget.reserve(None, 0, 95)
+    budget = MemoryBudget(Allowance(2, 100), 1, 100)
+    budget.reserve("a", Allowance(0, 95))
     yield "memory", scene.metrics()
-    budget.release(None, 0, 95)
+    budget.reserve("a", Allowance(0, -95))
 
 
 def test_the_api_exposes_what_is_recorded_healthy_and_with_each_fault(gateway: Gateway, engine: sa.Engine) -> None:

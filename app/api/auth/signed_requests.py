@@ -1,9 +1,10 @@
 """Signed change requests: a webhook sender shows a key by signing the body, in place of sending the key.
 
-The id of the key is known before the body is read, so the memory and the rate of the body count towards that key. The
-body is verified before anything looks at it.
+The id of a key is no secret, so a body that names it counts towards nothing of the key until its signature is found to
+be right: it arrives in the room of callers without a valid key (`UnverifiedRoom`).
 
-Invariant: nothing is staged, and no part of the body is decoded, before its signature was found to be right.
+Invariant: before the signature was found to be right, nothing is staged, no part of the body is decoded, and nothing of
+the key's share and rate is used.
 """
 
 import asyncio
@@ -38,9 +39,9 @@ async def authorize_change(exchange: Exchange) -> Principal:
 
 
 async def _expect_signature(exchange: Exchange, header: str) -> None:
-    """Take the credential of the named key, on condition that the body has its signature.
+    """Take the credential of the named key, on condition that the body has its signature, which is checked later.
 
-    Raises RejectedInput `bad_signature`, TemporarilyUnavailable `rate_limited` or `overloaded`.
+    Raises RejectedInput `bad_signature`.
     """
     authenticator: Authenticator = exchange.scope["app"].gateway.authenticator
     key_id, signature = _key_id(exchange), Signature.parse(header)
@@ -51,13 +52,13 @@ async def _expect_signature(exchange: Exchange, header: str) -> None:
         raise _bad(_NOT_VALID)
     credential, secret = signer
     exchange.subject = credential.subject
-    authenticator.rate_limiter.admit(credential, exchange.head.content_length, exchange)
-    exchange.reservation.assign_to(credential.subject)
 
     def verify(body: bytes) -> None:
         if not signature.is_of(body, secret, time.time()):
             skew = f", or its time is more than {MAX_SKEW_SECONDS} s off" if signature.time else ""
             raise _bad(_NOT_VALID + skew)
+        exchange.reservation.assign_to(credential.subject)
+        authenticator.rate_limiter.admit(credential, len(body), exchange)
         authenticator.note_use(credential.subject)
 
     exchange.expect_signed_body(verify, MAX_SIGNED_BODY_BYTES)

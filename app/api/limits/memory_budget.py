@@ -1,147 +1,275 @@
-"""Memory budget of one API process: change requests under way, and bytes of the bodies of all requests.
+"""Memory budget of one API process: bodies that have not arrived, change requests in progress, and bytes of both.
 
 No request waits for the budget. What does not fit is rejected at once with 503 `overloaded`, and its reservation is
-released; so half-uploaded bodies cannot block each other (decision 0022). The requests of one key together get a share
-of the budget, so that no key can use all of it.
+released; so half-uploaded bodies cannot block each other (decision 0022).
+
+- A key can hold only so much that a share of what is left stays free for the others: with the share 0.5 at most as
+  much as stays free. One busy key gets a half, two get a third each, and a further key always finds room.
+- Bodies that have not arrived are counted apart from requests in progress: slow uploads take no place of working ones.
+- Answers that their callers have not read are counted apart from bodies, so status calls work while the budget is full.
+- Bodies of callers that have not shown a valid key share one small room, which takes nothing from the budget. If it is
+  full, its oldest body gives way to the newest.
+
+Invariant: the first body, the first request, the first MIN_KEY_BYTES and the first answer of a key are never rejected.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
 from app.errors import Code, TemporarilyUnavailable
-from app.observability.api_metrics import BODY_BYTES, BODY_BYTES_LIMIT, CHANGE_REQUESTS, CHANGE_REQUESTS_LIMIT
+from app.observability.api_metrics import (
+    ANSWER_BYTES,
+    BODY_BYTES,
+    BODY_BYTES_LIMIT,
+    CHANGE_REQUESTS,
+    CHANGE_REQUESTS_LIMIT,
+    UNFINISHED_BODIES,
+)
 
 READ_AHEAD_BYTES: Final = 256 * 2**10
 """Bytes reserved beyond what has arrived of a body with a declared length: what the connection buffers unread."""
 
+MIN_KEY_BYTES: Final = 64 * 2**10
+"""Bytes that a key gets even if the others use all of the budget."""
+
+MAX_UNVERIFIED_BODIES: Final = 256
+"""Unfinished bodies of all callers together that have not shown a valid key."""
+
+MAX_UNVERIFIED_BYTES: Final = 4 * 2**20
+"""Bytes of these bodies."""
+
+_UNVERIFIED_READ_AHEAD_BYTES: Final = 16 * 2**10
 _RETRY_AFTER_SECONDS: Final = 1
 
 
 @dataclass(slots=True)
 class Allowance:
-    """A number of change requests and of body bytes: either a limit or what is in use."""
+    """What is used, or a limit: that of requests is also that of unfinished bodies."""
 
-    requests: int
-    size: int
+    requests: int = 0
+    size: int = 0
+    """Bytes of bodies."""
+    bodies: int = 0
+    answers: int = 0
+    """Bytes of answers; all together get a quarter of what bodies get."""
 
 
-_UNUSED: Final = Allowance(0, 0)
+_UNUSED: Final = Allowance()
 
 
 class MemoryBudget:
-    """Counts reservations against a limit for the process and a limit for each key. Thread-safe."""
+    """Counts reservations against a limit for the process and a share for each key. Thread-safe, but for the room."""
 
-    def __init__(self, total: Allowance, of_one_key: Allowance) -> None:
+    def __init__(self, total: Allowance, share: float, request_bytes: int) -> None:
+        """Prepare. `share` is what one key can hold of the total, above 0 and at most 1.
+
+        `request_bytes` are those of the largest request, which a key can hold beyond its share while an eighth of the
+        bytes stays free, or while no other key holds any.
+        """
+        self.unverified = UnverifiedRoom()
         self._total = total
-        self._of_one_key = of_one_key
-        self._used = Allowance(0, 0)
+        self._share = share
+        self._request_bytes = request_bytes
+        self._used = Allowance()
         self._used_by_key: dict[str, Allowance] = {}
         self._lock = Lock()
         CHANGE_REQUESTS_LIMIT.set(total.requests)
         BODY_BYTES_LIMIT.set(total.size)
 
-    def check(self, subject: str | None, size: int) -> None:
+    def check(self, subject: str, size: int) -> None:
         """Raise TemporarilyUnavailable `overloaded` if `size` more bytes do not fit now; reserve nothing."""
         with self._lock:
-            self._check(subject, 0, size)
+            self._check(subject, Allowance(0, size))
 
-    def reserve(self, subject: str | None, requests: int, size: int) -> None:
-        """Reserve requests and bytes. Raises TemporarilyUnavailable `overloaded`, and then reserves nothing."""
+    def reserve(self, subject: str, more: Allowance, *, is_certain: bool = False) -> None:
+        """Change what a key holds; counts can be negative. With `is_certain` it is counted even if it does not fit.
+
+        Raises TemporarilyUnavailable `overloaded`, and then changes nothing.
+        """
         with self._lock:
-            self._check(subject, requests, size)
-            self._change(subject, requests, size)
-        _update_gauges(requests, size)
+            if not is_certain:
+                self._check(subject, more)
+            own = self._used_by_key.get(subject)
+            if own is None:
+                own = self._used_by_key[subject] = Allowance()
+            for held in (self._used, own):
+                held.requests += more.requests
+                held.bodies += more.bodies
+                held.size += more.size
+                held.answers += more.answers
+            if not (own.requests or own.bodies or own.size or own.answers):
+                del self._used_by_key[subject]
+        if more.requests:
+            CHANGE_REQUESTS.inc(more.requests)
+        if more.bodies:
+            UNFINISHED_BODIES.inc(more.bodies)
+        if more.size:
+            BODY_BYTES.inc(more.size)
+        if more.answers:
+            ANSWER_BYTES.inc(more.answers)
 
-    def release(self, subject: str | None, requests: int, size: int) -> None:
-        """Release what `reserve` reserved."""
-        with self._lock:
-            self._change(subject, -requests, -size)
-        _update_gauges(-requests, -size)
+    def _check(self, subject: str, more: Allowance) -> None:
+        own, used, places = self._used_by_key.get(subject, _UNUSED), self._used, self._total.requests
+        if more.requests > 0 and not self._has_place(own.requests, used.requests):
+            raise _overloaded("requests in progress", own.requests, used.requests, places)
+        if more.bodies > 0 and not self._has_place(own.bodies, used.bodies):
+            raise _overloaded("bodies that have not arrived", own.bodies, used.bodies, places)
+        if more.size > 0 and not self._has_bytes(own.size, used.size, more.size):
+            raise _overloaded("bytes of bodies", own.size, used.size, self._total.size)
+        limit = self._total.size // 4
+        if more.answers > 0 and own.answers:
+            free = limit - used.answers - more.answers
+            if free < 0 or not self._is_fair(own.answers + more.answers, free):
+                raise _overloaded("bytes of answers that were not read", own.answers, used.answers, limit)
 
-    def _check(self, subject: str | None, requests: int, size: int) -> None:
-        limit, used = self._total, self._used
-        if requests and used.requests + requests > limit.requests:
-            raise _overloaded(f"this API process already handles {limit.requests} requests")
-        if size and used.size + size > limit.size:
-            raise _overloaded(f"the request bodies in progress fill the memory budget of {limit.size} bytes")
-        if subject is None or (own := self._used_by_key.get(subject)) is None:
-            own = _UNUSED
-        limit = self._of_one_key
-        if requests and own.requests + requests > limit.requests:
-            raise _overloaded(f"this API process already handles {limit.requests} requests of this key")
-        if size and own.size + size > limit.size:
-            raise _overloaded(f"the request bodies of this key fill its share of {limit.size} bytes")
+    def _has_place(self, own: int, used: int) -> bool:
+        return not own or (used < self._total.requests and self._is_fair(own + 1, self._total.requests - used - 1))
 
-    def _change(self, subject: str | None, requests: int, size: int) -> None:
-        self._used.requests += requests
-        self._used.size += size
-        if subject is None:
-            return
-        own = self._used_by_key.get(subject)
-        if own is None:
-            own = self._used_by_key[subject] = Allowance(0, 0)
-        own.requests += requests
-        own.size += size
-        if not own.requests and not own.size:
-            del self._used_by_key[subject]
+    def _has_bytes(self, own: int, used: int, more: int) -> bool:
+        free, others = self._total.size - used - more, used - own
+        if own + more <= MIN_KEY_BYTES:
+            return True
+        if free < 0:
+            return False
+        is_one_request = own + more <= self._request_bytes and (not others or free >= self._total.size // 8)
+        return is_one_request or self._is_fair(own + more, free)
+
+    def _is_fair(self, own: int, free: int) -> bool:
+        return (1 - self._share) * own <= self._share * free
 
 
 class Reservation:
-    """The part of the memory budget that one request holds. `release` gives it back.
+    """What one request holds of the budget; `release` gives it back.
 
-    It counts towards no key until `assign_to` names one. `counted` is 1 for a change request, and otherwise 0.
+    Until `assign_to` names its key, it holds only an unfinished body, in the room of callers without one.
     """
 
-    __slots__ = ("_budget", "_counted", "_is_released", "_lock", "_requests", "_size", "_subject")
+    __slots__ = ("_budget", "_held", "_is_change", "_is_released", "_lock", "_subject", "give_way", "has_given_way")
 
-    def __init__(self, budget: MemoryBudget, counted: int = 1) -> None:
+    def __init__(self, budget: MemoryBudget, *, is_change: bool = True) -> None:
+        """Prepare. Of change requests, also those in progress are counted."""
         self._budget = budget
-        self._counted = counted
-        self._requests = self._size = 0
+        self._is_change = is_change
+        self._held = Allowance()
         self._subject: str | None = None
         self._lock = Lock()
         self._is_released = False
+        self.has_given_way = False
+        """True if the body of a caller without a valid key made room for a newer one."""
+        self.give_way: Callable[[], None] | None = None
+        """Called when that happens."""
+
+    @property
+    def is_verified(self) -> bool:
+        """True once the caller is known."""
+        return self._subject is not None
 
     def assign_to(self, subject: str) -> None:
-        """Count this request towards this key. Raises TemporarilyUnavailable `overloaded`."""
-        if self._counted:
-            self._budget.reserve(subject, self._counted, 0)
+        """Count the request towards this key from now on."""
+        self._budget.unverified.leave(self)
         self._subject = subject
-        self._requests = self._counted
+
+    def hold_body(self, received: int, declared: int, *, is_complete: bool) -> None:
+        """Hold what a body needs of which `received` bytes are here. Its connection buffers a declared one ahead.
+
+        A complete body of a change request makes it one in progress. Call it again as the body arrives.
+
+        Raises TemporarilyUnavailable `overloaded`; the reservation then stays as it was.
+        """
+        if self._subject is None:
+            room = self._budget.unverified
+            if is_complete:
+                room.leave(self)
+            else:
+                room.hold(self, max(received, min(declared, received + _UNVERIFIED_READ_AHEAD_BYTES)))
+            return
+        size = max(received, min(declared, received + READ_AHEAD_BYTES))
+        requests, bodies = (int(self._is_change), 0) if is_complete else (0, 1)
+        with self._lock:
+            held = self._held
+            if requests != held.requests or bodies != held.bodies or size > held.size:
+                self._take(Allowance(requests - held.requests, max(0, size - held.size), bodies - held.bodies))
 
     def check(self, size: int) -> None:
         """Raise TemporarilyUnavailable `overloaded` if a body of `size` bytes does not fit now; reserve nothing."""
-        if size > self._size:
-            self._budget.check(self._subject, size - self._size)
+        if self._subject is not None and size > self._held.size:
+            self._budget.check(self._subject, size - self._held.size)
 
     def reserve(self, size: int) -> None:
-        """Increase the reservation to `size` bytes in total.
+        """Increase the reservation of a verified caller to `size` bytes in total.
 
         A thread may call it while the request ends; the reservation then stays released.
 
         Raises TemporarilyUnavailable `overloaded`; the reservation then stays as it was.
         """
         with self._lock:
-            if size > self._size and not self._is_released:
-                self._budget.reserve(self._subject, 0, size - self._size)
-                self._size = size
+            if size > self._held.size:
+                self._take(Allowance(size=size - self._held.size))
+
+    def hold_answer(self, size: int, *, is_certain: bool) -> None:
+        """Hold an answer of `size` bytes. Raises TemporarilyUnavailable `overloaded`, unless it is certain."""
+        with self._lock:
+            self._take(Allowance(answers=size), is_certain=is_certain)
 
     def release(self) -> None:
         """Release all of it. A second call does nothing."""
+        if self._subject is None:
+            self._budget.unverified.leave(self)
+            self.give_way = None
+            return
         with self._lock:
+            held = self._held
+            if held.requests or held.bodies or held.size or held.answers:
+                self._take(Allowance(-held.requests, -held.size, -held.bodies, -held.answers), is_certain=True)
             self._is_released = True
-            if self._requests or self._size:
-                self._budget.release(self._subject, self._requests, self._size)
-                self._requests = self._size = 0
+
+    def _take(self, more: Allowance, *, is_certain: bool = False) -> None:
+        assert self._subject is not None
+        if not self._is_released:
+            self._budget.reserve(self._subject, more, is_certain=is_certain)
+            self._held.requests += more.requests
+            self._held.bodies += more.bodies
+            self._held.size += more.size
+            self._held.answers += more.answers
 
 
-def _update_gauges(requests: int, size: int) -> None:
-    if requests:
-        CHANGE_REQUESTS.inc(requests)
-    if size:
-        BODY_BYTES.inc(size)
+class UnverifiedRoom:
+    """Unfinished bodies of callers that have not shown a valid key. One event loop uses it.
+
+    A new body always finds a place, because the oldest one gives way: a flood of bodies that never arrive does not stop
+    a sender whose body arrives at once.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Reservation, int] = {}
+        """Bytes by reservation, the oldest one first."""
+        self._size = 0
+
+    def hold(self, reservation: Reservation, size: int) -> None:
+        """Hold a body of `size` bytes. Raises TemporarilyUnavailable `overloaded` if it has given way to newer ones."""
+        if reservation.has_given_way:
+            raise TemporarilyUnavailable(
+                Code.OVERLOADED,
+                "too many bodies of callers without a verified key arrive at the same time",
+                retry_after=_RETRY_AFTER_SECONDS,
+            )
+        self._size += size - self._held.get(reservation, 0)
+        self._held[reservation] = size
+        while len(self._held) > MAX_UNVERIFIED_BODIES or self._size > MAX_UNVERIFIED_BYTES:
+            oldest = next(other for other in self._held if other is not reservation)
+            self.leave(oldest)
+            oldest.has_given_way = True
+            if oldest.give_way is not None:
+                oldest.give_way()
+
+    def leave(self, reservation: Reservation) -> None:
+        """Forget a body that has arrived or was rejected; do nothing for another one."""
+        self._size -= self._held.pop(reservation, 0)
 
 
-def _overloaded(detail: str) -> TemporarilyUnavailable:
-    return TemporarilyUnavailable(Code.OVERLOADED, detail, retry_after=_RETRY_AFTER_SECONDS)
+def _overloaded(what: str, own: int, used: int, limit: int) -> TemporarilyUnavailable:
+    whose = f"this API process has {used}" if used >= limit else f"this key has {own}"
+    rest = "which is all that there is room for" if used >= limit else "and its share has no room for more"
+    return TemporarilyUnavailable(Code.OVERLOADED, f"{whose} {what}, {rest}", retry_after=_RETRY_AFTER_SECONDS)

@@ -30,7 +30,10 @@ _CODES_OF_FRAMEWORK: Final = {
     405: Code.METHOD_NOT_ALLOWED,
 }
 _CLOSING_KINDS: Final = frozenset({Kind.UNAUTHENTICATED, Kind.TOO_SLOW, Kind.TOO_LARGE})
-"""Kinds of errors after which the rest of a body is not read: the connection is closed."""
+"""Kinds of errors after which the rest of a body is not read: the connection is closed.
+
+So is that of every rejected caller without a valid key.
+"""
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -45,7 +48,8 @@ def answer_error(exchange: Exchange, error: MirrorgateError) -> Response:
     record_rejection(exchange, error)
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
-    is_unread = error.kind in _CLOSING_KINDS and BODY_COMPLETE not in exchange.scope
+    is_ending = error.kind in _CLOSING_KINDS or not exchange.reservation.is_verified
+    is_unread = is_ending and BODY_COMPLETE not in exchange.scope
     return problem_answer(exchange, error, {"Connection": "close"} if is_unread else None)
 
 

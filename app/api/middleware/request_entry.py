@@ -122,15 +122,19 @@ class RequestEntry:
             if endpoint is not None:
                 scope["route"] = endpoint
                 answer = await endpoint(exchange)
+                exchange.hold_answer(answer.status, len(answer.content))
+            else:
+                send = _FrameworkSend(exchange)
+                await self._framework(scope, _FrameworkReceive(exchange), send)
+                if send.dropped is None:
+                    return
+                raise send.dropped
         except MirrorgateError as error:
             response = answer_error(exchange, error)
         except RequestValidationError as error:
             response = answer_validation_error(exchange, error)
         else:
-            if endpoint is None:
-                await self._framework(scope, _FrameworkReceive(exchange), exchange.send)
-            else:
-                await exchange.send_answer(answer)
+            await exchange.send_answer(answer)
             return
         await response(scope, exchange.receive, exchange.send)
 
@@ -138,9 +142,9 @@ class RequestEntry:
 class _FrameworkReceive:
     """Reads the body for the framework, which reads it before it resolves what checks the caller's rights.
 
-    Lets no byte of a body be read before its caller has presented a valid key or token: an unauthenticated caller could
-    fill the memory budget with bodies (decision 0022). The console reads its forms itself, after it has looked for the
-    session; without one, the body has at most MAX_SIGN_IN_BYTES.
+    Lets no byte of a body be read before its caller has presented a valid key or token (decision 0022). The console
+    reads its forms itself, after it has looked for the session; without one, the body has at most MAX_SIGN_IN_BYTES,
+    and shares the room of callers without a valid key.
     """
 
     __slots__ = ("_exchange",)
@@ -158,6 +162,28 @@ class _FrameworkReceive:
             return await self._exchange.receive()
         except MirrorgateError as error:
             raise BodyRejected(error) from error
+
+
+class _FrameworkSend:
+    """Sends the answer of the framework. Drops one that does not fit into memory: the caller gets the error instead.
+
+    The framework cannot be told, because it considers its answer begun.
+    """
+
+    __slots__ = ("_exchange", "dropped")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self.dropped: TemporarilyUnavailable | None = None
+        """Why the answer was dropped."""
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message of the answer."""
+        if self.dropped is None:
+            try:
+                await self._exchange.send(message)
+            except TemporarilyUnavailable as error:
+                self.dropped = error
 
 
 async def _answer_crash(exchange: Exchange, error: Exception) -> None:

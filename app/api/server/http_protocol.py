@@ -15,9 +15,9 @@ from uuid import uuid4
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.api.server.lingering_close import LingeringClose
+from app.api.server.caller_transport import CallerTransport
 from app.api.server.problem_responses import problem_response
-from app.api.server.request_facts import BODY_COMPLETE
+from app.api.server.request_facts import BODY_COMPLETE, CONNECTION
 from app.errors import Code, MirrorgateError, RejectedInput
 from app.observability.api_metrics import REQUESTS
 
@@ -30,7 +30,8 @@ MAX_UNREAD_BYTES: Final = 256 * 2**10
 """Bytes of a body, without the newest piece, that are buffered before the connection waits for their reader."""
 
 MAX_HEAD_SECONDS: Final = 10.0
-"""How long a connection can wait for its first request, and a request for the end of its headers."""
+"""How long a connection can wait for its first request, a request for the end of its headers, and a request that was
+answered without reading its body for the end of that."""
 
 
 class BodyPieces:
@@ -57,8 +58,7 @@ class BodyPieces:
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. A head that is too large (431) or too slow ends it."""
 
-    lingering_close: LingeringClose
-    """The connection's transport, used for answers after which the connection is closed."""
+    transport: CallerTransport
 
     _bytes_outside_bodies = 0
     """Bytes received since the last piece of a body, the last end of a head, or the last end of a request."""
@@ -71,28 +71,58 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head_error: RejectedInput | None = None
     """Why the head that was read last is rejected."""
 
+    _is_lost = False
+    """True once the connection has ended."""
+
+    _loss: asyncio.Future[None] | None = None
+    """Done once the connection has ended, if `abort` waits for that."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the caller has not taken; 0 once the connection is lost."""
+        return 0 if self._is_lost else self.transport.get_write_buffer_size()
+
+    async def wait_until_sent(self) -> None:
+        """Wait until nothing is unsent, or until the connection is lost."""
+        self.transport.set_write_buffer_limits(high=0)  # pauses writing now, until the buffer is empty
+        try:
+            await self.flow.drain()
+        finally:
+            if not self._is_lost:
+                self.transport.set_write_buffer_limits()
+
+    async def abort(self) -> None:
+        """Close the connection at once, and drop what is unsent. Return when it has ended."""
+        if not self._is_lost:
+            self._loss = self.loop.create_future()
+            self.transport.abort()
+            await self._loss
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first head."""
-        super().connection_made(transport)
-        self.lingering_close = LingeringClose(transport, self.loop)
+        super().connection_made(CallerTransport(transport, self.loop))
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""
+        self._is_lost = True
+        if self._loss is not None and not self._loss.done():
+            self._loss.set_result(None)
         self._stop_head_timer()
-        self.lingering_close.cancel_timer()
+        self.transport.cancel_timer()
+        self.transport.is_peer_sending = False
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and reject a head that is too large before its end arrives."""
-        if self.lingering_close.is_lingering:
-            self.lingering_close.discard(data)
+        if self.transport.is_lingering:
+            self.transport.discard(data)
             return
         self._bytes_outside_bodies += len(data)
         super().data_received(data)
         if self._is_in_head and self._head_timer is None:
             self._start_head_timer()  # seldom: most heads arrive with their first byte, and need no timer
-        if self._bytes_outside_bodies > MAX_HEAD_BYTES and not self.lingering_close.is_closing():
+        if self._bytes_outside_bodies > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.reject(_head_too_large())
 
     def send_400_response(self, msg: str) -> None:
@@ -116,8 +146,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             raise self._head_error  # the parser stops, and uvicorn calls send_400_response
         self._bytes_outside_bodies = 0
         super().on_headers_complete()
-        self.lingering_close.is_peer_sending = True
-        self.cycle.transport = self.lingering_close
+        self.transport.is_peer_sending = True
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]  # a key of ours
 
     def on_body(self, body: bytes) -> None:
         """Buffer a piece of the body."""
@@ -133,15 +163,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Note that the whole request has arrived."""
         self._bytes_outside_bodies = 0
         self.scope[BODY_COMPLETE] = True  # type: ignore[typeddict-unknown-key]  # a key of ours
-        self.lingering_close.is_peer_sending = False
+        if self._head_timer is not None:
+            self._stop_head_timer()
+        self.transport.is_peer_sending = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Continue with the next request, unless the connection lingers."""
-        if self.lingering_close.is_closing():  # no further answer; received bytes are read in order to discard them
+        """Continue with the next request, unless the connection lingers. What is left of a body must arrive soon."""
+        if self.transport.is_closing():  # no further answer; received bytes are read in order to discard them
             self.flow.resume_reading()
-        else:
-            super().on_response_complete()
+            return
+        super().on_response_complete()
+        if self.transport.is_peer_sending and self._head_timer is None:
+            self._start_head_timer()
 
     def reject(self, error: MirrorgateError) -> None:
         """Answer something that cannot become a request, and close: the start of a next request is unknown."""
@@ -156,9 +190,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         head = [*self.server_state.default_headers, *response.raw_headers, *extra]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)
         status_line = f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode()
-        self.lingering_close.write(status_line + lines + b"\r\n" + bytes(response.body))
-        self.lingering_close.is_peer_sending = True
-        self.lingering_close.close()
+        self.transport.write(status_line + lines + b"\r\n" + bytes(response.body))
+        self.transport.is_peer_sending = True
+        self.transport.close()
 
     def _check_head(self) -> RejectedInput | None:
         """Return what is wrong with a head: its size, or not exactly one `Host`, which HTTP/1.0 may omit."""

@@ -6,6 +6,9 @@ from typing import Final
 BODY_COMPLETE: Final = "mirrorgate.body_complete"
 """Key in the scope of a request whose body has arrived completely."""
 
+CONNECTION: Final = "mirrorgate.connection"
+"""Key in the scope of a request for its connection, a `BoundedHttpProtocol`."""
+
 CHANGES_PREFIX: Final = "/v1/changes/"
 """Start of the paths whose requests count as change requests."""
 

@@ -15,13 +15,15 @@ from typing import Any
 import httptools
 import pytest
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
+from app.api.server.caller_transport import CallerTransport
 from app.api.server.http_protocol import BodyPieces, BoundedHttpProtocol
-from app.api.server.lingering_close import LingeringClose
 from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 
 OVERRIDES: dict[tuple[type, type], dict[str, list[str]]] = {
@@ -122,7 +124,7 @@ def test_every_method_that_is_overridden_is_listed_here(ours: type, theirs: type
 
 def test_no_private_name_of_ours_is_one_of_uvicorns() -> None:
     with connection() as protocol:
-        own = {name for name in vars(BoundedHttpProtocol) if not name.startswith("__")} | {"lingering_close"}
+        own = {name for name in vars(BoundedHttpProtocol) if not name.startswith("__")}
         taken = (
             own & {*vars(protocol), *dir(HttpToolsProtocol)} - OVERRIDES[BoundedHttpProtocol, HttpToolsProtocol].keys()
         )
@@ -154,15 +156,19 @@ def test_every_attribute_that_is_read_of_a_request_exists() -> None:
 
 def test_the_attributes_that_the_protocol_reads_are_listed_here() -> None:
     source = inspect.getsource(BoundedHttpProtocol)
-    read = {*re.findall(r"self\.(\w+)", source)} - {*vars(BoundedHttpProtocol), "lingering_close"}
+    read = {*re.findall(r"self\.(\w+)", source)} - {*vars(BoundedHttpProtocol)}
     assert read == CONNECTION_ATTRIBUTES | REQUEST_ATTRIBUTES
 
 
-def test_an_answer_uses_only_what_a_lingering_transport_has() -> None:
-    """`cycle.transport` is replaced by a LingeringClose, which has these three methods alone."""
-    used = {*re.findall(r"self\.transport\.(\w+)", inspect.getsource(RequestResponseCycle))}
-    assert used <= {"write", "is_closing", "close"}, f"LingeringClose must have {used}"
-    assert used <= {*vars(LingeringClose)}
+def test_uvicorn_uses_only_what_the_transport_of_ours_has() -> None:
+    """`transport` is a CallerTransport, which passes on these methods alone."""
+    used = set()
+    for user in (HttpToolsProtocol, RequestResponseCycle, FlowControl):
+        used |= {*re.findall(r"self\._?transport\.(\w+)", inspect.getsource(user))}
+    for function in (get_remote_addr, get_local_addr, is_ssl):
+        used |= {*re.findall(r"transport\.(\w+)", inspect.getsource(function))}
+    used -= {"set_protocol"}  # for websockets, which are off
+    assert used <= {*vars(CallerTransport)}, f"CallerTransport must have {used}"
 
 
 def test_a_body_is_used_only_as_its_pieces_can_be() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.api.limits.upload_deadline import UploadDeadline
+from app.api.limits.transfer_deadline import TransferDeadline
 
 MIB = 2**20
-DEADLINE = UploadDeadline(max_seconds=300, grace_seconds=10, min_rate=1024)
+DEADLINE = TransferDeadline(max_seconds=300, grace_seconds=10, min_rate=1024)
 
 
 @pytest.mark.parametrize(
