@@ -233,9 +233,7 @@ class Exchange(RequestFacts):
         elif len(message.get("body", b"")) > MAX_UNCOUNTED_BYTES:
             await self._send_in_pieces(message["body"], more=message.get("more_body", False))
         else:
-            await self._send_raw(message)
-            if self._connection is not None and self._connection.unsent:
-                await self._wait_for_reader(self._connection)
+            await self._send_whole(message)
 
     async def send_answer(self, answer: Answer) -> None:
         """Send a whole answer, for which `hold_answer` was called."""
@@ -243,7 +241,16 @@ class Exchange(RequestFacts):
         headers = [(name.lower().encode(), value.encode()) for name, value in extra.items()] if extra else []
         headers += ((b"content-length", b"%d" % len(content)), _JSON)
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": content})
+        if len(content) > MAX_UNCOUNTED_BYTES:
+            await self._send_in_pieces(content, more=False)
+        else:
+            await self._send_whole({"type": "http.response.body", "body": content})
+
+    async def _send_whole(self, message: Message) -> None:
+        """Send a small body, or a part of one, and wait until the kernel has taken it."""
+        await self._send_raw(message)
+        if self._connection is not None and self._connection.unsent:
+            await self._wait_for_reader(self._connection)
 
     async def _send_in_pieces(self, body: bytes | memoryview, *, more: bool) -> None:
         """Send a large body piece by piece, each once the caller has read those before; end it once all are read."""

@@ -208,9 +208,9 @@ def faults_of_processes(scene: Scene) -> Iterator[tuple[str, str]]:
         yield "no_database", lonely.get("/metrics").raise_for_status().text
 
     budget = MemoryBudget(Allowance(2, 100), 1, 100)
-    budget.reserve("a", Allowance(0, 95))
+    budget.change("a", 0, 0, 95, 0)
     yield "memory", scene.metrics()
-    budget.reserve("a", Allowance(0, -95))
+    budget.change("a", 0, 0, -95, 0)
 
 
 def test_the_api_exposes_what_is_recorded_healthy_and_with_each_fault(gateway: Gateway, engine: sa.Engine) -> None:

@@ -7,16 +7,17 @@ long, and never a key whose secret was not checked against its hash.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final, Protocol
 
 from app.api.limits.rate_limits import RateLimiter
 from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
-from app.domain.access.rate_limit import NO_LIMITS
+from app.domain.access.rate_limit import NO_LIMITS, TokenBucket
 from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Right
 from app.domain.access.sign_in_attempt import SignInAttempt
 from app.domain.access.signatures import signing_secret
-from app.errors import Code, RejectedInput
-from app.staging.access.api_keys import StoredKey, find_key
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.staging.access.api_keys import StoredKey, find_key, list_key_ids
 from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import Engine, translated_errors
 
@@ -27,7 +28,15 @@ MIN_RECHECK_SECONDS: Final = 1.0
 """How often at most a key is looked up again because of a wrong secret. The secret can be new after a rotation."""
 
 MAX_CACHED_KEYS: Final = 10_000
-"""Beyond it the cache is cleared: unknown ids must not fill the memory."""
+"""Beyond it the cache is cleared. It holds only keys that exist."""
+
+MAX_UNKNOWN_IDS: Final = 1_000
+"""Ids that are no key's and are remembered; the oldest one is forgotten first."""
+
+MAX_UNKNOWN_LOOK_UPS: Final = 100
+"""Look-ups per second that find no key. Beyond it, one query per IDS_SECONDS tells which ids exist."""
+
+IDS_SECONDS: Final = 1.0
 
 
 class TokenVerifier(Protocol):
@@ -51,9 +60,9 @@ class TokenVerifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _CachedKey:
-    """The result of a look-up: a key, or None if there is none."""
+    """A key that was found."""
 
-    key: StoredKey | None
+    key: StoredKey
     looked_up: float
     rechecked: float
     """When it was last looked up because of a wrong secret."""
@@ -65,6 +74,52 @@ class _VerifiedSecret:
 
     credential: Credential
     key: _CachedKey | None
+
+
+class _UnknownIds:
+    """Ids that callers name and that are no key's, so that these cost Postgres little. Thread-safe.
+
+    An id is no secret and can be made up, so each caller can name as many as it likes. Those that no key has take no
+    place from keys in the cache. Once too many were looked up in vain, only ids that exist are looked up. A key that
+    was created since the ids were read is then answered with 503 for IDS_SECONDS.
+    """
+
+    def __init__(self, read_ids: Callable[[], frozenset[str]], clock: Callable[[], float]) -> None:
+        self._read_ids = read_ids
+        self._clock = clock
+        self._looked_up: dict[str, float] = {}
+        self._vain = TokenBucket(MAX_UNKNOWN_LOOK_UPS, clock())
+        self._existing = frozenset[str]()
+        self._read_at = float("-inf")
+        self._lock = Lock()
+
+    def has(self, key_id: str) -> bool:
+        """Tell whether this id was no key's a moment ago."""
+        looked_up = self._looked_up.get(key_id)
+        return looked_up is not None and self._clock() - looked_up <= CACHE_SECONDS
+
+    def add(self, key_id: str) -> None:
+        """Note that this id was looked up in vain."""
+        with self._lock:
+            self._vain.spend(1)
+            self._looked_up.pop(key_id, None)
+            if len(self._looked_up) >= MAX_UNKNOWN_IDS:
+                del self._looked_up[next(iter(self._looked_up))]
+            self._looked_up[key_id] = self._clock()
+
+    def check(self, key_id: str) -> None:
+        """Raise TemporarilyUnavailable `overloaded` if this id must not be looked up now."""
+        with self._lock:
+            now = self._clock()
+            if self._vain.seconds_to_wait(now) <= 0:
+                return
+            if now - self._read_at > IDS_SECONDS:
+                self._existing, self._read_at = self._read_ids(), now
+            if key_id in self._existing:
+                return
+        raise TemporarilyUnavailable(
+            Code.OVERLOADED, "many calls name keys that do not exist, so no new one is looked up", retry_after=1
+        )
 
 
 class Authenticator:
@@ -88,6 +143,7 @@ class Authenticator:
         self.rate_limiter = rate_limiter or RateLimiter(NO_LIMITS)
         self._clock = clock
         self._cache: dict[str, _CachedKey] = {}
+        self._unknown = _UnknownIds(self._read_ids, clock)
         self._verified: dict[bytes, _VerifiedSecret] = {}
         """By the hash of a whole key: secrets that need no second check while their key is fresh."""
 
@@ -99,7 +155,8 @@ class Authenticator:
     def credential(self, token: str | None) -> Credential:
         """Return the credential of a key or token. Can query Postgres and the issuer.
 
-        Raises RejectedInput `unauthenticated` for a missing, malformed, wrong, deleted or expired one.
+        Raises RejectedInput `unauthenticated` for a missing, malformed, wrong, deleted or expired one, and
+        TemporarilyUnavailable `overloaded` if it is not known while many calls name keys that do not exist.
         """
         if token is None:
             raise RejectedInput(Code.UNAUTHENTICATED, "the request has no API key")
@@ -125,10 +182,17 @@ class Authenticator:
         if self._needs_look_up(key):
             return None
         credential = self._credential_of(key)
-        if len(self._verified) > MAX_CACHED_KEYS:
-            self._verified.clear()
-        self._verified[token_hash] = _VerifiedSecret(credential, self._cached_key_of(key))
+        cached = self._cache.get(key.key_id)
+        if cached is not None or self._is_admin_key(key.key_id):  # else another thread has just found it deleted
+            if len(self._verified) > MAX_CACHED_KEYS:
+                self._verified.clear()
+            self._verified[token_hash] = _VerifiedSecret(credential, cached)
         return credential
+
+    def needs_query(self, key_id: str) -> bool:
+        """Tell whether `signer` may query Postgres for this id, so that an event loop must not call it."""
+        cached = self._cache.get(key_id)
+        return not self._unknown.has(key_id) if cached is None else not self._is_fresh(cached)
 
     def signer(self, key_id: str) -> tuple[Credential, str] | None:
         """Return the credential and signing secret of a key that signs bodies, None without one. May query Postgres."""
@@ -157,15 +221,10 @@ class Authenticator:
             key_id = ApiKey.parse(token or "").key_id
         except RejectedInput:
             return None
-        cached = self._cache.get(key_id)
-        is_stored = cached is not None and cached.key is not None
-        return key_id if self._is_admin_key(key_id) or is_stored else None
+        return key_id if self._is_admin_key(key_id) or key_id in self._cache else None
 
     def _is_admin_key(self, key_id: str) -> bool:
         return self._admin_key is not None and key_id == self._admin_key.key_id
-
-    def _cached_key_of(self, key: ApiKey) -> _CachedKey | None:
-        return None if self._is_admin_key(key.key_id) else self._cache[key.key_id]
 
     def _is_valid(self, verified: _VerifiedSecret) -> bool:
         """Return True, and record the use of the key, if the key is fresh and was not looked up again since."""
@@ -192,7 +251,7 @@ class Authenticator:
         if self._is_admin_key(key.key_id):
             return False
         cached = self._cache.get(key.key_id)
-        if cached is None or cached.key is None:
+        if cached is None:
             return True
         return not (self._is_fresh(cached) and key.matches_any(cached.key.secret_hashes))
 
@@ -202,28 +261,41 @@ class Authenticator:
 
     def _find(self, key: ApiKey) -> StoredKey | None:
         """Return the stored key of this id. Look it up again if the secret does not match, because it can be new."""
-        now = self._clock()
-        cached = self._cache.get(key.key_id)
-        if cached is None or now - cached.looked_up > CACHE_SECONDS:
-            return self._look_up(key.key_id, now, cached.rechecked if cached else float("-inf"))
-        found = cached.key
-        if found is None or key.matches_any(found.secret_hashes) or now - cached.rechecked < MIN_RECHECK_SECONDS:
+        found, cached, now = self._present(key.key_id), self._cache.get(key.key_id), self._clock()
+        if (
+            found is None
+            or cached is None
+            or key.matches_any(found.secret_hashes)
+            or now - cached.rechecked < MIN_RECHECK_SECONDS
+        ):
             return found
         return self._look_up(key.key_id, now, rechecked=now)
 
     def _present(self, key_id: str) -> StoredKey | None:
+        """Return the key of this id as it is or was a moment ago, None without one."""
         cached, now = self._cache.get(key_id), self._clock()
-        if cached is None or now - cached.looked_up > CACHE_SECONDS:
-            return self._look_up(key_id, now, cached.rechecked if cached else float("-inf"))
-        return cached.key
+        if cached is None:
+            return None if self._unknown.has(key_id) else self._look_up(key_id, now, float("-inf"))
+        return cached.key if now - cached.looked_up <= CACHE_SECONDS else self._look_up(key_id, now, cached.rechecked)
 
     def _look_up(self, key_id: str, now: float, rechecked: float) -> StoredKey | None:
+        """Read a key. Raises TemporarilyUnavailable `overloaded` if too many look-ups found nothing."""
+        if key_id not in self._cache:
+            self._unknown.check(key_id)
         with translated_errors(), self._engine.begin() as connection:
             found = find_key(connection, key_id)
+        if found is None:
+            self._cache.pop(key_id, None)
+            self._unknown.add(key_id)
+            return None
         if len(self._cache) > MAX_CACHED_KEYS:
             self._cache.clear()
         self._cache[key_id] = _CachedKey(found, now, rechecked)
         return found
+
+    def _read_ids(self) -> frozenset[str]:
+        with translated_errors(), self._engine.begin() as connection:
+            return list_key_ids(connection)
 
 
 def _administrator(key: ApiKey) -> Credential:

@@ -58,6 +58,8 @@ class OidcVerifier:
             raise _rejection("was not made for this sign-in")
         if claims.get("azp", client_id) != client_id:
             raise _rejection("was made for another client")
+        if "azp" not in claims and isinstance(claims["aud"], list) and len(claims["aud"]) > 1:
+            raise _rejection("is for several audiences, and does not name the client that it was made for")
         return credential_of(claims, self._granted_by), float(claims["exp"])
 
     def _claims(self, token: str, audience: str) -> dict[str, Any]:

@@ -41,13 +41,16 @@ async def authorize_change(exchange: Exchange) -> Principal:
 async def _expect_signature(exchange: Exchange, header: str) -> None:
     """Take the credential of the named key, on condition that the body has its signature, which is checked later.
 
-    Raises RejectedInput `bad_signature`.
+    Raises RejectedInput `bad_signature`, and TemporarilyUnavailable `overloaded` if the key cannot be looked up now.
     """
     authenticator: Authenticator = exchange.scope["app"].gateway.authenticator
     key_id, signature = _key_id(exchange), Signature.parse(header)
     if signature is None:
         raise _bad("the signature must be sha256=<64 hexadecimal digits>, or t=<seconds>,v1=<64 hexadecimal digits>")
-    signer = await asyncio.to_thread(authenticator.signer, key_id)
+    if authenticator.needs_query(key_id):
+        signer = await asyncio.to_thread(authenticator.signer, key_id)
+    else:
+        signer = authenticator.signer(key_id)
     if signer is None:
         raise _bad(_NOT_VALID)
     credential, secret = signer

@@ -81,47 +81,52 @@ class MemoryBudget:
     def check(self, subject: str, size: int) -> None:
         """Raise TemporarilyUnavailable `overloaded` if `size` more bytes do not fit now; reserve nothing."""
         with self._lock:
-            self._check(subject, Allowance(0, size))
+            self._check(self._used_by_key.get(subject, _UNUSED), 0, 0, size, 0)
 
-    def reserve(self, subject: str, more: Allowance, *, is_certain: bool = False) -> None:
-        """Change what a key holds; counts can be negative. With `is_certain` it is counted even if it does not fit.
+    def change(
+        self, subject: str, requests: int, bodies: int, size: int, answers: int, *, is_certain: bool = False
+    ) -> None:
+        """Add to what a key holds, or take from it. With `is_certain` it is counted even if it does not fit.
 
         Raises TemporarilyUnavailable `overloaded`, and then changes nothing.
         """
         with self._lock:
+            own, used = self._used_by_key.get(subject), self._used
             if not is_certain:
-                self._check(subject, more)
-            own = self._used_by_key.get(subject)
+                self._check(own or _UNUSED, requests, bodies, size, answers)
             if own is None:
                 own = self._used_by_key[subject] = Allowance()
-            for held in (self._used, own):
-                held.requests += more.requests
-                held.bodies += more.bodies
-                held.size += more.size
-                held.answers += more.answers
+            used.requests += requests
+            used.bodies += bodies
+            used.size += size
+            used.answers += answers
+            own.requests += requests
+            own.bodies += bodies
+            own.size += size
+            own.answers += answers
             if not (own.requests or own.bodies or own.size or own.answers):
                 del self._used_by_key[subject]
-        if more.requests:
-            CHANGE_REQUESTS.inc(more.requests)
-        if more.bodies:
-            UNFINISHED_BODIES.inc(more.bodies)
-        if more.size:
-            BODY_BYTES.inc(more.size)
-        if more.answers:
-            ANSWER_BYTES.inc(more.answers)
+        if requests:
+            CHANGE_REQUESTS.inc(requests)
+        if bodies:
+            UNFINISHED_BODIES.inc(bodies)
+        if size:
+            BODY_BYTES.inc(size)
+        if answers:
+            ANSWER_BYTES.inc(answers)
 
-    def _check(self, subject: str, more: Allowance) -> None:
-        own, used, places = self._used_by_key.get(subject, _UNUSED), self._used, self._total.requests
-        if more.requests > 0 and not self._has_place(own.requests, used.requests):
-            raise _overloaded("requests in progress", own.requests, used.requests, places)
-        if more.bodies > 0 and not self._has_place(own.bodies, used.bodies):
-            raise _overloaded("bodies that have not arrived", own.bodies, used.bodies, places)
-        if more.size > 0 and not self._has_bytes(own.size, used.size, more.size):
-            raise _overloaded("bytes of bodies", own.size, used.size, self._total.size)
-        limit = self._total.size // 4
-        if more.answers > 0 and own.answers:
-            free = limit - used.answers - more.answers
-            if free < 0 or not self._is_fair(own.answers + more.answers, free):
+    def _check(self, own: Allowance, requests: int, bodies: int, size: int, answers: int) -> None:
+        used, total = self._used, self._total
+        if requests > 0 and not self._has_place(own.requests, used.requests):
+            raise _overloaded("requests in progress", own.requests, used.requests, total.requests)
+        if bodies > 0 and not self._has_place(own.bodies, used.bodies):
+            raise _overloaded("bodies that have not arrived", own.bodies, used.bodies, total.requests)
+        if size > 0 and not self._has_bytes(own.size, used.size, size):
+            raise _overloaded("bytes of bodies", own.size, used.size, total.size)
+        if answers > 0 and own.answers:
+            limit = total.size // 4
+            free = limit - used.answers - answers
+            if free < 0 or not self._is_fair(own.answers + answers, free):
                 raise _overloaded("bytes of answers that were not read", own.answers, used.answers, limit)
 
     def _has_place(self, own: int, used: int) -> bool:
@@ -187,10 +192,10 @@ class Reservation:
             return
         size = max(received, min(declared, received + READ_AHEAD_BYTES))
         requests, bodies = (int(self._is_change), 0) if is_complete else (0, 1)
-        with self._lock:
-            held = self._held
-            if requests != held.requests or bodies != held.bodies or size > held.size:
-                self._take(Allowance(requests - held.requests, max(0, size - held.size), bodies - held.bodies))
+        held = self._held
+        if requests != held.requests or bodies != held.bodies or size > held.size:
+            with self._lock:
+                self._take(requests - held.requests, bodies - held.bodies, max(0, size - held.size), 0)
 
     def check(self, size: int) -> None:
         """Raise TemporarilyUnavailable `overloaded` if a body of `size` bytes does not fit now; reserve nothing."""
@@ -206,12 +211,12 @@ class Reservation:
         """
         with self._lock:
             if size > self._held.size:
-                self._take(Allowance(size=size - self._held.size))
+                self._take(0, 0, size - self._held.size, 0)
 
     def hold_answer(self, size: int, *, is_certain: bool) -> None:
         """Hold an answer of `size` bytes. Raises TemporarilyUnavailable `overloaded`, unless it is certain."""
         with self._lock:
-            self._take(Allowance(answers=size), is_certain=is_certain)
+            self._take(0, 0, 0, size, is_certain=is_certain)
 
     def release(self) -> None:
         """Release all of it. A second call does nothing."""
@@ -222,17 +227,18 @@ class Reservation:
         with self._lock:
             held = self._held
             if held.requests or held.bodies or held.size or held.answers:
-                self._take(Allowance(-held.requests, -held.size, -held.bodies, -held.answers), is_certain=True)
+                self._take(-held.requests, -held.bodies, -held.size, -held.answers, is_certain=True)
             self._is_released = True
 
-    def _take(self, more: Allowance, *, is_certain: bool = False) -> None:
+    def _take(self, requests: int, bodies: int, size: int, answers: int, *, is_certain: bool = False) -> None:
         assert self._subject is not None
         if not self._is_released:
-            self._budget.reserve(self._subject, more, is_certain=is_certain)
-            self._held.requests += more.requests
-            self._held.bodies += more.bodies
-            self._held.size += more.size
-            self._held.answers += more.answers
+            self._budget.change(self._subject, requests, bodies, size, answers, is_certain=is_certain)
+            held = self._held
+            held.requests += requests
+            held.bodies += bodies
+            held.size += size
+            held.answers += answers
 
 
 class UnverifiedRoom:

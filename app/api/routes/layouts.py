@@ -62,14 +62,14 @@ def put_layout(
         lock_layouts(connection)
         present = find_layout(connection, name)
         if present is not None and present.document == document:
-            return _model(present)
+            return _model(present, principal)
         if present is None and not has_room(connection):
             raise RejectedInput(Code.LAYOUTS_FULL, f"there are {MAX_LAYOUTS:,} layouts already")
         stored = set_layout(connection, name, document, principal.key_id)
         record_operation(connection, principal.key_id, "set_layout", details={"layout": name, "places": document})
     if present is None:
         response.status_code = 201
-    return _model(stored)
+    return _model(stored, principal)
 
 
 @router.get(
@@ -83,7 +83,7 @@ def put_layout(
 def get_layouts(gateway: GatewayDep, principal: Reader) -> LayoutsModel:
     """Return all layouts by name."""
     with translated_errors(), gateway.engine.begin() as connection:
-        return LayoutsModel(layouts=[_model(stored) for stored in list_layouts(connection)])
+        return LayoutsModel(layouts=[_model(stored, principal) for stored in list_layouts(connection)])
 
 
 @router.get(
@@ -95,12 +95,12 @@ def get_layouts(gateway: GatewayDep, principal: Reader) -> LayoutsModel:
     responses=problems(401, 403, 404, 422, 503),
 )
 def get_layout(name: LayoutName, gateway: GatewayDep, principal: Reader) -> StoredLayoutModel:
-    """Return a layout, and who changed it last."""
+    """Return a layout, and who changed it last if you may change layouts."""
     with translated_errors(), gateway.engine.begin() as connection:
         stored = find_layout(connection, name)
     if stored is None:
         raise RejectedInput(Code.UNKNOWN_LAYOUT, "no such layout")
-    return _model(stored)
+    return _model(stored, principal)
 
 
 @router.delete(
@@ -120,10 +120,12 @@ def delete(name: LayoutName, gateway: GatewayDep, principal: LayoutWriter) -> Re
     return Response(status_code=204)
 
 
-def _model(stored: StoredLayout) -> StoredLayoutModel:
+def _model(stored: StoredLayout, principal: Principal) -> StoredLayoutModel:
+    """Return the model of a layout. Only a caller who may change layouts sees who did: ids are for overseers."""
+    may_change = principal.may_everywhere(Right.REGISTER)
     return StoredLayoutModel(
         name=stored.name,
         layout=LayoutModel.model_validate(stored.document),
         changed_at=stored.changed_at,
-        changed_by=stored.changed_by,
+        changed_by=stored.changed_by if may_change else None,
     )

@@ -100,8 +100,8 @@ class StoredLayoutModel(Model):
     changed_at: datetime
     """When it was last changed."""
 
-    changed_by: str
-    """Who changed it last: the id of a key, or the subject of a token."""
+    changed_by: str | None = None
+    """Who changed it last: the id of a key, or the subject of a token. Shown to callers who may change layouts."""
 
 
 class LayoutsModel(Model):

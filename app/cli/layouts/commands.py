@@ -43,7 +43,7 @@ def list_layouts(connection: Connection, as_json: AsJson = False) -> None:
     grid = Grid(("name", "parts", "changed", "by"))
     for entry in found:
         parts = ", ".join(name for name in entry["layout"])
-        grid.add(entry["name"], parts, moment(entry["changed_at"]), entry["changed_by"])
+        grid.add(entry["name"], parts, moment(entry["changed_at"]), entry.get("changed_by", ""))
     grid.print()
 
 

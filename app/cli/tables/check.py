@@ -85,7 +85,10 @@ def check(
             return SourceQueries.of(dialect, relation or table, compared, keys, given, is_table=is_table)
 
         if show_sql is not None:
-            typer.echo(queries_in(show_sql).script(digits, buckets))
+            try:
+                typer.echo(queries_in(show_sql).script(digits, buckets))
+            except ValueError as error:
+                raise typer.BadParameter(str(error), param_hint="--bucket") from None
             return
         if source is None:
             raise typer.BadParameter("name the source, or set MIRRORGATE_SOURCE", param_hint="--source")
@@ -136,10 +139,16 @@ def _print(table: str, found: Mapping[str, Any]) -> None:
     for kind, meaning in zip(KINDS, ("only in the source", "only in the gateway", "with other values"), strict=True):
         if listed := keys.get(kind, []):
             more = " …" if len(listed) > _MAX_SHOWN else ""
-            say(f"{len(listed):,} rows {meaning}: {', '.join(listed[:_MAX_SHOWN])}{more}")
+            shown = ", ".join(map(_printable, listed[:_MAX_SHOWN]))
+            say(f"{len(listed):,} rows {meaning}: {shown}{more}")
     if keys and keys["count"] > sum(len(keys[kind]) for kind in KINDS):
         say(f"{keys['count']:,} rows differ, more than are listed")
     rows = sum(max(one["source"]["rows"], one["gateway"]["rows"]) for one in found["buckets"])
     say(f"{len(found['buckets']):,} buckets of {rows:,} rows differed in the first round; `--json` lists them")
     if found["buckets_not_compared"]:
         say(f"{found['buckets_not_compared']:,} of them have too many rows to compare; give more --digits, up to 4")
+
+
+def _printable(key: str) -> str:
+    """Return a key text without characters that a terminal would obey."""
+    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in key)

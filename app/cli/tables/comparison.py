@@ -10,7 +10,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from app.domain.source_checks.digests import MAX_ROWS, bucket_of
+from app.domain.source_checks.digests import MAX_ROWS, bucket_of, is_bucket
+from app.errors import Code, MirrorgateError
 
 if TYPE_CHECKING:
     from app.client.http import GatewayClient
@@ -90,6 +91,7 @@ class Comparison:
         """Compare the rows again that differed before; all buckets if not every such row is listed."""
         keys = {key for kind in KINDS for key in before.keys[kind]}
         differing = {bucket_of(key, self._wanted.digits) for key in keys} if before.is_listed else set(sizes)
+        differing &= sizes.keys()  # the gateway names the keys
         found = self._round(sorted(differing), sizes)
         if not (before.is_listed and found.is_listed):
             return found
@@ -115,8 +117,62 @@ class Comparison:
 
     def _post(self, **of_source: Any) -> dict[str, Any]:
         body = self._base | of_source
-        answer: dict[str, Any] = self._client.post(f"{self._wanted.path}/checks", body, answer_seconds=_ANSWER_SECONDS)
-        return answer
+        answer = self._client.post(f"{self._wanted.path}/checks", body, answer_seconds=_ANSWER_SECONDS)
+        return checked_answer(answer, self._wanted.digits, has_keys="rows" in of_source)
+
+
+def checked_answer(answer: Any, digits: int, *, has_keys: bool) -> dict[str, Any]:
+    """Return an answer of the gateway if it is one, with nothing else in it.
+
+    Names of buckets become SQL that runs in the source, so a gateway is not trusted.
+
+    Raises MirrorgateError `internal` for any other answer.
+    """
+    try:
+        equal, sequence, listed = answer["equal"], answer["sequence"], answer["keys"]
+        names = [_text(one["bucket"]) for one in answer["buckets"]]
+        if type(equal) is not bool or len({*names}) < len(names) or not all(is_bucket(name, digits) for name in names):
+            raise ValueError
+        buckets = [
+            {"bucket": name, "source": _digest(one["source"]), "gateway": _digest(one["gateway"])}
+            for name, one in zip(names, answer["buckets"], strict=True)
+        ]
+        keys = None
+        if has_keys:
+            keys = {kind: [_text(key) for key in listed[kind]] for kind in KINDS} | {"count": _count(listed["count"])}
+        return {
+            "equal": equal,
+            "generation": _count(answer["generation"]),
+            "sequence": None if sequence is None else _count(sequence),
+            "columns": [_text(name) for name in answer["columns"]],
+            "rows": _count(answer["rows"]),
+            "buckets": buckets,
+            "keys": keys,
+        }
+    except (KeyError, TypeError, ValueError):
+        raise MirrorgateError(
+            Code.INTERNAL,
+            "the gateway's answer is not one to a comparison",
+            remedy="Check that --url names a Mirrorgate gateway of the same version as this program.",
+        ) from None
+
+
+def _digest(given: Any) -> dict[str, int]:
+    return {"rows": _count(given["rows"]), "checksum": _count(given["checksum"])}
+
+
+def _count(given: Any) -> int:
+    """Return a whole number that is not negative. Raises ValueError for anything else."""
+    if type(given) is not int or given < 0:
+        raise ValueError
+    return given
+
+
+def _text(given: Any) -> str:
+    """Return a text. Raises ValueError for anything else."""
+    if type(given) is not str:
+        raise ValueError
+    return given
 
 
 def groups(buckets: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:

@@ -63,6 +63,11 @@ class Principal:
         grants = self.grants or (Grant(self.rights, self.table_patterns),)
         return any(grant.carries(right) and grant.covers(table) for grant in grants)
 
+    def may_everywhere(self, right: Right) -> bool:
+        """Tell whether one grant gives a right other than that of the call for every table."""
+        grants = self.grants or (Grant(self.rights, self.table_patterns),)
+        return any(grant.carries(right) and EVERY_TABLE in grant.table_patterns for grant in grants)
+
     @property
     def oversees_every_table(self) -> bool:
         """True if the right of the call is for all tables."""

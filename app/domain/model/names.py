@@ -15,6 +15,20 @@ MAX_TEXT_BYTES: Final = 255
 _INVISIBLE: Final = frozenset({"Cf", "Zl", "Zp"})
 """Bidirectional controls, zero-width characters and line separators."""
 
+_BLANK: Final = re.compile(
+    "["
+    # Default_Ignorable_Code_Point of Unicode 15.1, which Python does not know: no font draws them.
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    # Spaces but U+0020, which look like it, or like nothing.
+    "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+    # Characters whose form is empty: BRAILLE PATTERN BLANK, MUSICAL SYMBOL NULL NOTEHEAD, KHITAN SMALL SCRIPT FILLER,
+    # BRAHMI NUMBER JOINER, and the blanks of Egyptian hieroglyphs.
+    "\u2800\U0001d159\U00016fe4\U0001107f\U00013441\U00013442"
+    "]"
+)
+"""Characters that look like nothing or like a space, so that two names would look the same."""
+
 _FORBIDDEN: Final = re.compile(r'[/\\.%:*?"<>|]')
 
 
@@ -83,14 +97,15 @@ def check_new_column_name(name: str) -> None:
 
 
 def check_new_table_name(name: TableName) -> None:
-    """Raise RejectedInput `bad_name` for a new table whose name has invisible characters."""
+    """Raise RejectedInput `bad_name` for a new table whose name has characters that nobody sees."""
     _check_visible(str(name), "table name")
 
 
 def _check_visible(name: str, what: str) -> None:
-    if any(unicodedata.category(character) in _INVISIBLE for character in name):
+    if _BLANK.search(name) or any(unicodedata.category(character) in _INVISIBLE for character in name):
         raise RejectedInput(
-            Code.BAD_NAME, f"a {what} has an invisible character, or one that changes the writing direction"
+            Code.BAD_NAME,
+            f"a {what} has an invisible or blank character, or one that changes the writing direction",
         )
 
 

@@ -5,6 +5,7 @@ sort differently. Its checksum is the first 32 bits of the MD5 of its row text, 
 what every database has; it protects against chance, not against an attacker who writes the rows.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ MAX_ROWS: Final = 100_000
 """Rows of the source in one request."""
 
 _CHECKSUM_DIGITS: Final = 8
+_BUCKET: Final = re.compile(rf"[0-9a-f]{{1,{MAX_DIGITS}}}")
 
 
 class Digest(NamedTuple):
@@ -114,6 +116,11 @@ class BucketRows:
         missing = sorted(self._unseen)
         total = len(missing) + self._surplus.count + self._changed.count
         return RowDifferences(missing[:MAX_LISTED], self._surplus.listed(), self._changed.listed(), total)
+
+
+def is_bucket(name: str, digits: int) -> bool:
+    """Tell whether a text is the name of a bucket with so many digits."""
+    return len(name) == digits and _BUCKET.fullmatch(name) is not None
 
 
 class _FirstKeys:

@@ -10,6 +10,7 @@ from typing import Self
 
 from app.domain.model.table_schema import Column
 from app.domain.source_checks.dialects import GRAMMARS, Dialect, Grammar
+from app.domain.source_checks.digests import is_bucket
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,13 @@ class SourceQueries:
         )
 
     def rows(self, buckets: Collection[str]) -> str:
-        """Return the query for the rows in some buckets of one length: columns key text, checksum."""
+        """Return the query for the rows in some buckets of one length: columns key text, checksum.
+
+        Raises ValueError for anything but names of buckets: they become part of the SQL, and may come from elsewhere.
+        """
         digits = len(next(iter(buckets)))
+        if not all(is_bucket(bucket, digits) for bucket in buckets):
+            raise ValueError("a bucket is not named by one to four hexadecimal digits, the same number for each")
         function = "SUBSTRING" if self.dialect is Dialect.MSSQL else "SUBSTR"
         names = ", ".join(f"'{bucket}'" for bucket in sorted(buckets))
         return (

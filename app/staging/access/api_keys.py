@@ -37,6 +37,9 @@ SELECT_KEYS = sa.text(f"{_KEYS} ORDER BY k.created_at, k.key_id")
 SELECT_KEY = sa.text(f"{_KEYS} WHERE k.key_id = :key_id")
 """Read one key."""
 
+SELECT_KEY_IDS = sa.text("SELECT key_id FROM mirrorgate.api_keys")
+"""Read the ids of all keys."""
+
 LOCK_KEY = sa.text("SELECT FROM mirrorgate.api_keys WHERE key_id = :key_id FOR UPDATE")
 """Lock a key against a concurrent change."""
 
@@ -152,6 +155,11 @@ def find_key(connection: sa.Connection, key_id: str) -> StoredKey | None:
 def list_keys(connection: sa.Connection) -> list[StoredKey]:
     """Return all keys, oldest first."""
     return [_stored(row) for row in connection.execute(SELECT_KEYS)]
+
+
+def list_key_ids(connection: sa.Connection) -> frozenset[str]:
+    """Return the ids of all keys, also of expired ones."""
+    return frozenset(connection.execute(SELECT_KEY_IDS).scalars())
 
 
 def rotate_key(connection: sa.Connection, key_id: str, secret_hash: bytes, overlap_seconds: int) -> StoredKey | None:

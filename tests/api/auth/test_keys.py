@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.api.auth.authenticator import CACHE_SECONDS, MIN_RECHECK_SECONDS, Authenticator
+from app.api.auth.authenticator import (
+    CACHE_SECONDS,
+    IDS_SECONDS,
+    MAX_CACHED_KEYS,
+    MAX_UNKNOWN_LOOK_UPS,
+    MIN_RECHECK_SECONDS,
+    Authenticator,
+)
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Credential, Grant, Right
-from app.errors import Code
+from app.errors import Code, TemporarilyUnavailable
 from app.staging.access.api_keys import delete_key, insert_key, rotate_key
 from app.staging.access.audit_writer import AuditWriter
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
@@ -386,3 +393,34 @@ def test_the_key_of_the_settings_needs_no_database(authenticator: Authenticator,
         with rejected():
             authenticator.credential(ADMIN_KEY + "x")
     assert selects == []
+
+
+def test_ids_that_no_key_has_cost_little_and_take_no_place_of_keys(gateway: Gateway, api_engine: sa.Engine) -> None:
+    known, unseen = create(gateway, rights=["read"]), create(gateway, rights=["read"])
+    clock = Clock()
+    authenticator = Authenticator(api_engine, None, AuditWriter(api_engine), signing_key="s" * 32, clock=clock)
+    assert authenticator.credential(known["key"]).subject == known["id"]
+    queries = list[str]()
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        queries.append(statement)
+
+    sa.event.listen(api_engine, "before_cursor_execute", note)
+    try:
+        overloaded = 0
+        for number in range(MAX_CACHED_KEYS + 2_000):
+            try:
+                assert authenticator.signer(f"{number:032x}") is None
+            except TemporarilyUnavailable:
+                overloaded += 1
+        assert len([query for query in queries if "api_keys" in query]) == MAX_UNKNOWN_LOOK_UPS + 1
+        assert overloaded == MAX_CACHED_KEYS + 2_000 - MAX_UNKNOWN_LOOK_UPS
+        assert authenticator.cached_credential(known["key"]) is not None  # no stranger drives it out
+    finally:
+        sa.event.remove(api_engine, "before_cursor_execute", note)
+    assert authenticator.credential(unseen["key"]).subject == unseen["id"]
+    new = create(gateway, rights=["read"])
+    with pytest.raises(TemporarilyUnavailable):
+        authenticator.credential(new["key"])  # the ids were read before it was created
+    clock.now += IDS_SECONDS + 0.1
+    assert authenticator.credential(new["key"]).subject == new["id"]

@@ -119,3 +119,16 @@ def test_columns_and_pointers_route_messages_over_http(gateway: Gateway) -> None
     problem(gateway.replicate(keyed, table="t", keyed="false"), 422, "malformed_message")
     assert gateway.replicate(keyed, table="t", keyed="true").status_code == 202
     assert gateway.replicate(keyed, table="t").json()["receipts"][0]["sequence"] == 3
+
+
+def test_who_changed_a_layout_is_shown_to_those_who_may_change_it(gateway: Gateway, client_with: ClientWith) -> None:
+    gateway.put("/v1/layouts/flat", json=LAYOUT).raise_for_status()
+    for client, is_shown in (
+        (client_with("read"), False),
+        (client_with("read", "register", tables=["sales.*"]), False),
+        (client_with("read", "register"), True),
+        (client_with("admin"), True),
+    ):
+        [listed] = client.get("/v1/layouts").json()["layouts"]
+        assert "changed_by" in listed if is_shown else "changed_by" not in listed
+        assert client.get("/v1/layouts/flat").json() == listed

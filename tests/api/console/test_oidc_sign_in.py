@@ -164,6 +164,8 @@ CASES: dict[str, tuple[str, int, dict[str, Any], Any]] = {
     "no nonce": ("was not made for this sign-in", 401, {"nonce": None}, None),
     "an access token": ("another audience", 401, {"aud": AUDIENCE}, None),
     "another client": ("another client", 401, {"aud": [CLIENT_ID, "x"], "azp": "x"}, None),
+    "no client of several": ("is for several audiences", 401, {"aud": [CLIENT_ID, "x"]}, None),
+    "no client named": ("another client", 401, {"aud": CLIENT_ID, "azp": ""}, None),
     "another issuer": ("another issuer", 401, {"iss": "https://evil.example"}, None),
     "an expired token": ("has expired", 401, {"exp": 1_000_000}, None),
     "a token that expires now": ("has expired", 401, {"exp": int(time.time()) - 5}, None),

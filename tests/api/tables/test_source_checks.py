@@ -21,6 +21,10 @@ from app.api.schemas.recovery.source_checks import (
     SourceCheckResultModel,
 )
 from app.cli.tables import comparison
+from app.domain.model.table_schema import Column, ColumnType
+from app.domain.source_checks.dialects import Dialect
+from app.domain.source_checks.source_sql import SourceQueries
+from app.errors import MirrorgateError
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.source.database import SourceDatabase
@@ -326,3 +330,39 @@ def test_a_source_that_cannot_be_read_is_named_without_its_password(orders: Gate
     assert "the source could not be read" in ended.errors
     assert "hunter2" not in ended.errors
     assert "queries for sqlite" in terminal.run("tables", "check", TABLE, "--source", "sqlite://").errors
+
+
+ANSWER: Final = {
+    "equal": False,
+    "generation": 1,
+    "sequence": 7,
+    "columns": ["id"],
+    "rows": 3,
+    "buckets": [{"bucket": "0a", "source": {"rows": 1, "checksum": 2}, "gateway": {"rows": 0, "checksum": 0}}],
+    "keys": {"missing": ["1"], "surplus": [], "changed": [], "count": 1},
+}
+
+
+def test_an_answer_of_a_gateway_is_taken_only_as_it_should_be() -> None:
+    """Names of buckets become SQL for the source."""
+    assert comparison.checked_answer(ANSWER | {"more": 1}, 2, has_keys=True) == ANSWER
+    assert comparison.checked_answer(ANSWER, 2, has_keys=False)["keys"] is None
+    [bucket] = ANSWER["buckets"]
+    others: list[Any] = [None, [], "{}", ANSWER | {"buckets": [bucket, bucket]}, ANSWER | {"keys": {"count": 1}}]
+    others += [ANSWER | {"buckets": [bucket | {"bucket": name}]} for name in ("a') OR 1=1--", "", "a", "0A", "0g", 10)]
+    others += [ANSWER | {"buckets": [bucket | {"source": one}]} for one in (None, {"rows": "1; DROP", "checksum": 1})]
+    others += [ANSWER | {name: value} for name in ("rows", "sequence", "generation") for value in ("1", -1, True, 1.5)]
+    others += [ANSWER | {"equal": "yes"}, ANSWER | {"columns": [1]}]
+    others += [ANSWER | {"keys": ANSWER["keys"] | {"surplus": [1]}}]
+    others += [{name: value for name, value in ANSWER.items() if name != missing} for missing in ANSWER]
+    for other in others:
+        with pytest.raises(MirrorgateError, match="not one to a comparison"):
+            comparison.checked_answer(other, 2, has_keys=True)
+
+
+@pytest.mark.parametrize("names", [["a') OR 1=1--"], ["0", "00"], ["0g"], ["A"], ["12345"], ["a\n"], ["\u0663"]])
+def test_only_names_of_buckets_become_part_of_a_query(names: list[str]) -> None:
+    column = Column("id", ColumnType.parse("int64"), nullable=False)
+    queries = SourceQueries.of(Dialect.POSTGRESQL, "t", [column], ["id"], {}, is_table=True)
+    with pytest.raises(ValueError, match="hexadecimal"):
+        queries.rows(names)

@@ -117,7 +117,13 @@ def test_a_column_name_that_no_file_can_have_is_rejected(name: str, code: Code) 
     assert rejection.code == code
 
 
-LOOK_ALIKES = ["id\u200b", "\u202edi", "i\u2066d", "\ufeffid", "i\u200dd", "id\u2028"]
+BLANKS = (
+    "\u00a0\u00ad\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b\u2002\u200a\u2060\u2800\u3000\u3164\ufe0f\uffa0"
+    "\U00016fe4\U0001107f\U0001d159\U0001d173\U000e0020\U000e0100"
+)
+"""Characters that look like nothing, or like a space."""
+
+LOOK_ALIKES = ["id\u200b", "\u202edi", "i\u2066d", "\ufeffid", "i\u200dd", "id\u2028", *(f"i{one}d" for one in BLANKS)]
 
 
 @pytest.mark.parametrize("name", [*LOOK_ALIKES, "id ", " id", "__rowMarker__ "])
@@ -131,6 +137,12 @@ def test_a_new_column_may_not_look_like_another(name: str) -> None:
     with rejected() as rejection:
         evolve(schema_of({"a": "int64"}, ["a"]), schema)
     assert rejection.code == Code.BAD_NAME
+
+
+@pytest.mark.parametrize("name", ["größe", "order id", "名前", "नाम", "ชื่อ", "שם", "e\u0331", "🙂"])
+def test_every_visible_name_can_be_new(name: str) -> None:
+    check_new_column_name(name)
+    check_new_table_name(TableName.parse(name))
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
