@@ -80,8 +80,6 @@ def test_tables_and_audit_hide_nothing_on_a_phone(chromium: Browser, stocked: st
             assert visitor.page.evaluate(_HIDDEN) == []
             labels = visitor.page.eval_on_selector_all("td[data-label]", "all => all.map((one) => one.dataset.label)")
             assert {*words} <= {*labels}
-            tall = visitor.page.eval_on_selector_all(".stack tbody tr", "all => all.map((one) => one.offsetHeight)")
-            assert max(tall) < 400, "a row is mostly empty height"
             assert visitor.violations() == []
 
 
