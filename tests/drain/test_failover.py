@@ -4,19 +4,27 @@ published twice, and the table says why it stopped."""
 from itertools import count
 from pathlib import Path
 
+import httpx
 import pytest
 import sqlalchemy as sa
+from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from app.api import application
 from app.domain.model.table import TableState
 from app.landing.landed_state import CONSUMED_FOLDERS
+from app.settings import Settings
 from spark_jobs.drain_cycle import DrainCycle
+from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.drain.conftest import NewDrain
 from tests.drain.test_restore import ID, consume, numbers_in, why
 from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.http.server import served
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database, put_back
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
+from tests.support.waiting import wait_until
 
 _NAMES = count(1)
 _SAME_RUN = "UPDATE mirrorgate.table_leases SET database_run = mirrorgate.database_run()"
@@ -96,3 +104,26 @@ def test_a_renewal_in_another_run_of_the_database_ends_all_holds_and_is_logged(
     assert line["tables"] == 1
     assert line["log_level"] == "warning"
     assert len(cycle.leased) == 0
+
+
+def test_rows_are_not_staged_under_a_schema_that_the_database_has_lost(
+    engine: sa.Engine, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process has the lost schema in its cache, and the database gives its numbers to another one."""
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
+    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as gateway:
+        registered(engine, "t", ID)
+        backup = clone_database(database_url, f"standby_{next(_NAMES)}")
+        registered(engine, "t", schema_of({"id": "int64", "lost": "int64"}, ["id"]))
+        assert gateway.rows("t", {"id": 1, "lost": 1}).status_code == 202
+        put_back(database_url, backup)
+        registered(engine, "t", schema_of({"id": "int64", "present": "string"}, ["id"]))
+
+        def answer() -> httpx.Response | None:
+            found = gateway.rows("t", {"id": 2, "lost": 2})
+            return None if found.status_code == 503 else found
+
+        rejected = wait_until(answer, within=30, what="the gateway has connections again")
+        problem(rejected, 422, "unknown_column")
+    assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 0

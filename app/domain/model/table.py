@@ -77,6 +77,8 @@ class Table:
     options: TableOptions = DEFAULT_OPTIONS
     revision: int = 1
     """Grows with each change of options, routes, source columns or metadata; a batch is typed under one revision."""
+    database_run: str = ""
+    """The run of the database in which the table was read: after a failover, numbers may mean other columns."""
     left_columns: frozenset[str] = frozenset()
     """Columns that have left the source."""
     late_columns: Mapping[str, BatchSequence] = field(default_factory=dict)
@@ -98,6 +100,11 @@ class Table:
     """The fingerprint of the secret that the hashed columns of this generation are hashed under."""
     backfill_due: bool = False
     """True while the drain that owns the table gives row images to rows from before it kept any."""
+
+    @property
+    def typed_under(self) -> tuple[Generation, SchemaVersion, int, str]:
+        """What has to be the same when a batch that was typed for this table is staged."""
+        return self.generation, self.schema_version, self.revision, self.database_run
 
     @property
     def is_projected(self) -> bool:

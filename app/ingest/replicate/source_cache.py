@@ -39,12 +39,7 @@ class CachedSource:
 
     def is_of(self, table: Table) -> bool:
         """Tell whether this is the source of the table as it is in `table`."""
-        known = self.table
-        return (known.generation, known.schema_version, known.revision) == (
-            table.generation,
-            table.schema_version,
-            table.revision,
-        )
+        return self.table.typed_under == table.typed_under
 
 
 @dataclass(frozen=True, slots=True)

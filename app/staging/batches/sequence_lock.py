@@ -25,7 +25,8 @@ LOCK_COUNTERS: Final = """
 """Take the sequence lock of some tables, and read their counters."""
 
 SELECT_TABLE_VERSIONS: Final = """
-    SELECT table_id, generation, state, schema_version, revision, rebuild_due FROM mirrorgate.tables
+    SELECT table_id, generation, state, schema_version, revision, (SELECT mirrorgate.database_run()), rebuild_due
+    FROM mirrorgate.tables
     WHERE table_id = ANY(%(table_ids)s::bigint[])"""
 """Read what a batch depends on when it is typed."""
 
@@ -59,13 +60,14 @@ class TableVersionCheck:
     state: TableState
     schema_version: SchemaVersion
     revision: int
+    database_run: str
     rebuild_due: bool
     """True if batches note the rows that they change, for a rebuild that copies the row images."""
 
     def accepts(self, table: Table) -> bool:
         """Return true if a batch that was typed for `table` may be staged."""
-        typed_under = (table.generation, table.schema_version, table.revision)
-        return self.state.accepts_changes and typed_under == (self.generation, self.schema_version, self.revision)
+        present = (self.generation, self.schema_version, self.revision, self.database_run)
+        return self.state.accepts_changes and table.typed_under == present
 
 
 def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:
@@ -88,16 +90,16 @@ def shorten_lock_timeout(connection: sa.Connection) -> None:
 
 
 def read_table_versions(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, TableVersionCheck]:
-    """Return state, generation, schema version, revision and whether a rebuild is due, of locked tables.
+    """Return state, generation, schema version, revision, database run and whether a rebuild is due, of locked tables.
 
     This is a separate statement, because one that also waits for the lock would see the tables as they were before.
     """
     rows = driver_rows(connection, SELECT_TABLE_VERSIONS, {"table_ids": int_array_literal(table_ids)})
     return {
         TableId(table_id): TableVersionCheck(
-            Generation(generation), TableState(state), SchemaVersion(version), revision, rebuild_due
+            Generation(generation), TableState(state), SchemaVersion(version), revision, run, rebuild_due
         )
-        for table_id, generation, state, version, revision, rebuild_due in rows
+        for table_id, generation, state, version, revision, run, rebuild_due in rows
     }
 
 

@@ -25,6 +25,7 @@ log = structlog.get_logger()
 _SELECT_TABLES = f"""
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
         t.images_complete, t.arcion_catalog, t.drop_plan, t.rebuild_due,
+        (SELECT mirrorgate.database_run()) AS database_run,
         {IS_BACKFILL_DUE} AS backfill_due,
         t.mask_fingerprint, c.cdc_started, v.key_columns, v.columns, v.bare, v.lands_as
     FROM mirrorgate.tables t
@@ -193,6 +194,7 @@ def _parsed(row: sa.RowMapping) -> Table:
         schema=TableSchema.from_json(dict(row)),
         options=TableOptions.parse(row["options"]),
         revision=row["revision"],
+        database_run=row["database_run"],
         left_columns=frozenset(name for name, since in stays.items() if since is None),
         late_columns={name: BatchSequence(since) for name, since in stays.items() if since is not None},
         cdc_started=row["cdc_started"],
