@@ -7,12 +7,12 @@ script to a page into which a user types a key. `app/api/openapi/static/README.m
 
 import asyncio
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
@@ -71,7 +71,7 @@ async def redoc() -> Response:
 @router.api_route("/openapi.json", methods=_METHODS)
 async def contract(request: Request) -> Response:
     """Return the contract as JSON."""
-    return Response(msgspec.json.encode(request.app.openapi()), media_type="application/json")
+    return Response(encoded_contract(request.app), media_type="application/json")
 
 
 @router.api_route("/docs/assets/{name}", methods=_METHODS)
@@ -87,6 +87,12 @@ async def asset(name: str) -> Response:
 async def favicon() -> Response:
     """Return the icon, for browsers that ask for it at the root."""
     return await asset("favicon.svg")
+
+
+@lru_cache(1)
+def encoded_contract(app: FastAPI) -> bytes:
+    """Return the contract as JSON, the same object each time: callers without a key may read it slowly."""
+    return msgspec.json.encode(app.openapi())
 
 
 @cache

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.api.openapi.docs_pages import MEDIA_TYPES, STATIC
+from app.api.application import create_app
+from app.api.openapi.docs_pages import MEDIA_TYPES, STATIC, encoded_contract
+from app.settings import Settings
 from tests.api.calls import Gateway, problem
 
 
@@ -65,3 +67,8 @@ def test_no_answer_is_taken_for_another_type_and_secrets_are_not_kept(gateway: G
         assert answer.headers["cache-control"] == "no-store"
     for answer in (created, gateway.get("/v1/tables"), gateway.get("/v1/nothing"), gateway.get("/docs")):
         assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_all_unread_answers_with_the_contract_share_one_copy() -> None:
+    app = create_app(Settings())
+    assert encoded_contract(app) is encoded_contract(app)
