@@ -25,7 +25,7 @@ def terminal(
 ) -> "Terminal":
     monkeypatch.setenv("MIRRORGATE_DATABASE_URL", database_url)
     monkeypatch.setenv("MIRRORGATE_LANDING_ZONE", str(landing_zone))
-    monkeypatch.setattr("app.cli.direct.configure_logging", lambda _: None)
+    monkeypatch.setattr("app.cli.direct.configure_logging", lambda *_, **__: None)
     return Terminal(monkeypatch, capsys)
 
 

@@ -27,7 +27,7 @@ Run = Callable[..., Ended]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Return what runs `mirrorgate` in this process, whose logs stay as they are."""
-    monkeypatch.setattr("app.observability.telemetry.configure_logging", lambda _: None)
+    monkeypatch.setattr("app.observability.telemetry.configure_logging", lambda *_, **__: None)
 
     def command(*arguments: object) -> Ended:
         capsys.readouterr()

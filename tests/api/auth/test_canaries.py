@@ -82,7 +82,6 @@ REJECTED: Final[dict[str, Call]] = {
     "Replicate mask": lambda c, x: c.replicate(messages.data("UPDATE", {"id": 1}, columnMask=x), table="t"),
     "Replicate row": lambda c, x: c.replicate(messages.data("INSERT", None) | {"message": x}, table="t"),
     "Replicate precision": lambda c, x: c.replicate(messages.metadata("m", {"id": {"type": "NUMERIC", "scale": x}})),
-    "type of a column": lambda c, x: c.register("u", {"id": x}),
     "Arrow schema": lambda c, x: c.put("/v1/tables/u", json={"arrow_schema": x}),
     "option": lambda c, x: c.put("/v1/tables/t", json={"options": {"partial_updates": x}}),
     "right of a key": lambda c, x: c.post("/v1/keys", json={"rights": [x]}),

@@ -79,7 +79,7 @@ def test_a_stopped_table_holds_up_no_other_and_continues_when_its_object_is_mend
     bridge = bridge_of(api_address, tmp_path, "rows", "{table}/…")
     tables = bridge.run()
     assert {name: table.stop and table.stop.error.code for name, table in tables.items()} == {
-        "a": "malformed_json", "b": "incomplete_update", "c": None,
+        "a": "malformed_json", "b": "missing_key", "c": None,
     }  # fmt: skip
     assert keys(api_engine, "c") == list(range(4))
     write(tmp_path, {"a/1": rows(0)})

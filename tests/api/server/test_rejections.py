@@ -28,7 +28,7 @@ GOOD = insert("t", id="1", day="2024-02-29")
         (insert("t", id="1", day=CANARY), 422, "bad_value", "/after/day", "day"),
         (insert("t", id="1", day="null", extra=CANARY), 422, "unknown_column", "/after/extra", "extra"),
         (insert("t", id="null", day="null"), 422, "null_key", "/after/id", "id"),
-        (insert("t", day="null"), 422, "incomplete_insert", "/after/id", "id"),
+        (insert("t", day="null"), 422, "missing_key", "/after/id", "id"),
         (GOOD | {"opType": CANARY}, 422, "bad_op", "/opType", None),
         (GOOD | {"exists": {"id": CANARY}}, 422, "bad_exists", "/exists/id", "id"),
         (GOOD | {"exists": {"id": "3"}}, 422, "exists_mismatch", "/before/id", "id"),

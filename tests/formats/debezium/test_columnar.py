@@ -225,7 +225,7 @@ TYPED_AT_ONCE = {"date", "timestamp", "decimal(12,2)", "decimal(20,4)", "decimal
 
 
 def _field(meaning: str, kind: str, **parameters: str) -> ConnectField:
-    return ConnectField("x", kind, meaning, True, parameters)
+    return ConnectField("x", kind, meaning, True, parameters=parameters)
 
 
 @pytest.mark.parametrize(

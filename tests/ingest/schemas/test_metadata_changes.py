@@ -37,7 +37,7 @@ def test_metadata_that_renames_a_column_is_rejected_and_changes_nothing(harness:
         pointer = "/message/tableStructure/tableColumns/b"
         assert rejection.places == [(Code.COLUMN_RENAMED, 0, pointer, "b")]
         assert "'a'" in rejection.text
-        assert "Recreate" in rejection.text
+        assert "rebuild" in rejection.text
         assert "PUT" in rejection.text
     assert (harness.table("s.t"), events(harness)) == (before, [])
 

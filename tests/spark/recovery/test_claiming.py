@@ -44,7 +44,7 @@ def settings(
 
     real = drains.configured_cycle
     monkeypatch.setattr(drains, "configured_cycle", configured_cycle)
-    monkeypatch.setattr(drains, "running_spark", lambda _: nullcontext(spark))
+    monkeypatch.setattr(drains, "running_spark", lambda *_, **__: nullcontext(spark))
     monkeypatch.setattr(drains, "configure_logging", lambda _: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield Settings(

@@ -65,7 +65,7 @@ def test_acts_on_tables_and_all_else_are_read_in_the_order_in_which_they_happene
     events = audit(engine)
     assert [(event.request_id, event.action, event.table, event.code) for event in events] == [
         ("one", "create_key", None, None),
-        ("two", "pause", "sales.orders", None),
+        ("two", "pause", "Sales.Orders", None),
         ("r", READ.action, "hr.people", "unknown_table"),
     ]
     assert events[0].details == {"key": "ccddeeff"}

@@ -13,7 +13,7 @@ from app.staging.batches.commit_verification import SELECT_STATUS, current_trans
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.writer.group_commit import GroupCommit
-from tests.support.gateway_parts import inserts, registered, stage, typed
+from tests.support.gateway_parts import current, inserts, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.postgres.crashing_postgres import CrashingPostgres
 from tests.support.samples.schemas import schema_of
@@ -71,7 +71,7 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     lost = writer.submit([typed(table, inserts([{"id": 1}]))])
     assert staged.wait(timeout=30)
     crash(server, other)
-    [later] = stage(other, [typed(table, inserts([{"id": 2}]))])
+    [later] = stage(other, [typed(current(other, "t"), inserts([{"id": 2}]))])
     crashed.set()
     rejection = lost.exception(timeout=30)
     writer.close()
