@@ -31,11 +31,11 @@ from tools.openapi import CONTRACT
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 SHORT = """
 [[operations]]
-include-path-regex = "^/v1/(changes/replicate|tables/[{]table[}]/recreate)$"
+include-path-regex = "^/v1/(changes/[a-z]+|tables/[{]table[}]/recreate)$"
 phases.coverage.enabled = false
 """
-"""Most of the requests that cover each limit of each parameter once are for the many Replicate forms, and for the
-declaration of a table, which two operations take."""
+"""Most of the requests that cover each limit of each parameter once are for the many forms of changes, which tests of
+each format send, and for the declaration of a table, which two operations take."""
 
 
 @pytest.fixture
