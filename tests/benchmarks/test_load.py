@@ -96,15 +96,13 @@ def test_inserts_of_new_rows_have_new_keys_in_every_round_and_command() -> None:
     assert list(requests.of(LoadCommand())) == sent[: workload.requests]
 
 
-MARKS = {
-    "partial": pytest.mark.slow,
-    "whole": pytest.mark.slow,
-    "many-tables": pytest.mark.thorough,
-    "one-in-each-table": pytest.mark.thorough,
-}
+IN_EVERY_RUN = {"bulk", "replicate", "small-1"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(WORKLOADS)])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.thorough) for name in sorted(WORKLOADS)],
+)
 def test_the_gateway_accepts_every_workload(name: str, database_url: str) -> None:
     own = {"database_url": database_url, "admin_key": KEY, "mask_secret": MASK_SECRET}
     settings = Settings.model_validate(own)

@@ -42,7 +42,7 @@ def test_a_figure_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path)
     assert "second failed: no room" in printed.getvalue()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
     output = tmp_path / "results.json"

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from tests.overload.run import EXPECTED, overload
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_under_ten_times_the_load_nothing_accepted_is_lost_and_memory_stays_within_its_bound(
     database_url: str, engine: sa.Engine
 ) -> None:
