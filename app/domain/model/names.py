@@ -97,7 +97,7 @@ def check_new_column_name(name: str) -> None:
 
 
 def check_new_table_name(name: TableName) -> None:
-    """Raise RejectedInput `bad_name` for a new table whose name has characters that nobody sees."""
+    """Raise RejectedInput `bad_name` for a new table whose name has invisible characters."""
     _check_visible(str(name), "table name")
 
 
