@@ -85,7 +85,12 @@ class RequestTyper:
             if present == routed:
                 raise
             typed = self._typed(parsed, routed := present)
-        if self._change_tables(parsed, typed, routed):
+        try:
+            is_changed = self._change_tables(parsed, typed, routed)
+        except TableMoved:
+            self.forget(parsed)
+            raise
+        if is_changed:
             self.forget(parsed)
             typed = self._typed(parsed, self._router.route(parsed))
             if typed.needs:
@@ -148,7 +153,7 @@ class RequestTyper:
     def _change_tables(self, parsed: ParsedRequest, typed: TypedRequest, routed: RoutedRequest) -> bool:
         """Give tables what the typed changes need of them; return whether there was anything to give.
 
-        No table changes for a request that staging would reject.
+        No table changes for a request that staging would reject. Raises TableMoved if a table is not as it was cached.
         """
         pins = [(part.table, part.new_catalog) for part in routed.tables if part.new_catalog is not None]
         if not typed.needs and not pins:

@@ -27,6 +27,7 @@ from app.staging.batches.idempotency import IdempotencyTransaction
 from app.staging.batches.load_transaction import LoadTransaction
 from app.staging.batches.locked_table import LockedTable, StagedBatch, image_overlay, lock_tables
 from app.staging.batches.row_images import note_touched, write_row_images
+from app.staging.batches.sequence_lock import read_table_versions
 from app.staging.batches.source_positions import record_source_position
 
 Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
@@ -90,7 +91,15 @@ def stage_requests(
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
-    """Raise RejectedInput, like `ImageOverlay.complete`, if present row images do not complete these batches."""
+    """Raise RejectedInput, like `ImageOverlay.complete`, if present row images do not complete these batches.
+
+    Raises TableMoved if a table is not as the batch was typed for it: its images may be of another generation.
+    """
+    versions = read_table_versions(connection, [batch.table.table_id for batch in batches])
+    for batch in batches:
+        present = versions.get(batch.table.table_id)
+        if present is None or not present.accepts(batch.table):
+            raise TableMoved
     completed = CompletedBytes()
     for batch in batches:
         image_overlay(connection, batch.table, [batch], completed).complete(batch.rows)

@@ -4,8 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from app.domain.model.drop_plan import DropAction, DropPlan
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
+from tests.support.gateway_parts import next_generation
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
@@ -168,3 +170,23 @@ def test_a_typed_column_of_later_metadata_beside_an_added_text_column_is_a_confl
     with rejected() as rejection:
         harness.replicate(metadata("S.T", {"id": "INT8", "n": "INT4"}))
     assert rejection.code is Code.INCOMPATIBLE_SCHEMA
+
+
+def test_a_process_that_remembers_the_former_generation_completes_a_new_column_from_present_images(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    """The new column lets the process look at row images before it stages: of the generation that it remembers."""
+    wide = schema_of({"id": "int64", "name": "string", "later": "string"}, ["id"], ["id"])
+    options = {"new_columns": "add_as_string", "partial_updates": "complete", "reload": "upsert"}
+    harness.put("t", NAMED, **options)
+    harness.arcion(arcion("t", None, {"id": "1", "name": "former"}))
+    next_generation(harness.engine, "t", DropPlan(DropAction.RECREATE))
+    other_harness.put("t", wide, **options)
+    other_harness.arcion(arcion("t", None, {"id": "2", "name": "present", "later": "a"}))
+    harness.arcion(
+        arcion("t", None, {"id": "3", "name": "x", "later": "b"}),
+        arcion("t", {"id": "2"}, {"id": "2", "later": "c"}),
+    )
+    assert harness.rows("t")[-1] | {"__rowMarker__": 1} == {
+        "id": 2, "name": "present", "later": "c", "__rowMarker__": 1,
+    }  # fmt: skip
