@@ -113,7 +113,7 @@ def unknown_files(
     """Return the error for files after the last recorded one that the ledger does not know, in a folder of this table.
 
     The first of them decides: `ledger_behind_zone` if its footer names this table, generation and number, else
-    `foreign_file`. Only the gateway writes such a footer, so the ledger lost the file, and nobody may move it away.
+    `foreign_file`. Only the gateway writes such a footer, so the ledger lost the file, and operators must not move it.
     """
     found = find_file(zone, name, ahead[0]) if ahead else None
     first = None if found is None else _identity(zone, *found)

@@ -30,7 +30,7 @@ _NO_TRANSACTIONS: Final = "statement pooling mode"
 
 
 def require_own_sessions(engine: sa.Engine) -> None:
-    """Raise Misconfigured `pooler_unusable` unless each session has a server process of its own.
+    """Raise Misconfigured `pooler_unusable` unless each session has its own server process.
 
     Also raised for a pooler that rejects the session's settings. Raises TemporarilyUnavailable if Postgres is away.
     """

@@ -124,7 +124,7 @@ A negative age is due at once, see `is_due` in app.domain.publication.drain_plan
 RELEASE_TABLE = sa.text("""
     UPDATE mirrorgate.table_leases SET worker_id = gen_random_uuid()
     WHERE table_id = :table_id AND worker_id = :worker_id""")
-"""Give a table to whoever claims it next: no drain has the new id."""
+"""Release a table to the next drain that claims it: no drain has the new id."""
 
 RAISE_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = :epoch WHERE table_id = :table_id")
 """Set the epoch of a table."""
