@@ -9,7 +9,7 @@ from app.mirror import target_lock
 from app.mirror.target_lock import exclusive_target
 from tests.mirror.object_store.conftest import S3
 
-IMPATIENT = {"timeout": "0.2s", "max_retries": "0"}
+IMPATIENT = {"timeout": "3s", "max_retries": "0"}
 
 
 @pytest.fixture
