@@ -43,20 +43,22 @@ demo: .venv-run ## Run the whole gateway on real messages and print what landed
 up: .venv-run ## Run the gateway on this machine until Ctrl-C
 	@$(BIN)/mirrorgate up $(ARGS)
 
-test: .venv ## Run all tests
-	@$(RUN) pytest $(PARALLEL) $(ARGS)
+test: .venv ## Run the gateway's tests
+	@$(RUN) pytest $(PARALLEL) --suites gateway $(ARGS)
 
 test-fast: .venv ## Run the tests that need no Spark and little time
-	@$(RUN) pytest $(PARALLEL) -m "not spark and not slow and not thorough" $(ARGS)
+	@$(RUN) pytest $(PARALLEL) --suites gateway -m "not spark and not slow and not thorough" $(ARGS)
 
-check: .venv ## Check format, lint, types and imports, then run all tests
+SUITES ?= changed
+check: .venv ## Check format, lint, types and imports, then run the gateway's tests and the suites of what has changed
 	$(RUN) ruff format --check
 	$(RUN) ruff check
 	$(RUN) mypy
 	$(BIN)/lint-imports
-	$(RUN) pytest $(PARALLEL) $(ARGS)
+	$(RUN) pytest $(PARALLEL) --suites $(SUITES) $(ARGS)
 
-test-all: check helm-tools ## What check does, then thorough tests, chaos, fuzz, and the model with a million changes
+test-all: helm-tools ## What check does with every suite, then thorough tests, chaos, fuzz, and the model with a million changes
+	$(MAKE) check SUITES=all
 	$(RUN) pytest -m thorough $(ARGS)
 	$(RUN) tests.chaos --minutes 3
 	$(RUN) tests.fuzz --seconds 60

@@ -19,6 +19,7 @@ from app.staging.connection.schema_revision import migrate
 from tests.support.postgres.databases import create_database, database_in, emptied
 from tests.support.suite import hypothesis_profile as _  # noqa: F401  # loads the profile
 from tests.support.suite.distribution import LongFirst, long_first
+from tests.support.suite.selection import add_option, is_left_out
 
 _NUMBERS = itertools.count(1)
 
@@ -41,6 +42,14 @@ gc.set_threshold(50_000, 20, 50)  # with Python's own, a twentieth of the run is
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFirst | None:
     return LongFirst(config, log) if config.option.dist == "load" else None  # what --numprocesses alone means
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_option(parser)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return is_left_out(collection_path, config) or None  # None leaves the question to pytest
 
 
 @pytest.hookimpl(trylast=True)  # once those that are not asked for have gone
