@@ -15,23 +15,28 @@ from app.console.views.plots import hour_plots
 from app.console.views.table_list import TableQuery, table_list
 from app.domain.access.console_session import SessionToken, safe_next
 from app.domain.preflight.database_findings import judge_durability
-from app.staging.attention.glances import Glance
+from app.staging.overview.table_summaries import TableSummary
 from app.staging.retention.history import Sample
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
-PLAIN: dict[str, Any] = dict.fromkeys(Glance._fields) | {
+PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields) | {
     "table_id": 1, "name": "a.b", "generation": 1, "state": "active", "accepted_rows": 0, "pending_rows": 0,
     "oldest_seconds": 0.0, "waiting_letters": 0,
 }  # fmt: skip
 
 
-def glance(**values: Any) -> Glance:
-    return Glance(**(PLAIN | values))
+def summary(**values: Any) -> TableSummary:
+    return TableSummary(**(PLAIN | values))
 
 
 def test_a_quarantine_says_since_when_and_links_to_its_section() -> None:
     [found] = troubles(
-        [glance(state="quarantined", state_reason="foreign_file: f.parquet", quarantined_at=NOW)], {}, None, {}, 0.0, []
+        [summary(state="quarantined", state_reason="foreign_file: f.parquet", quarantined_at=NOW)],
+        {},
+        None,
+        {},
+        0.0,
+        [],
     )
     assert found.since == NOW
     page = "https://github.com/mirrorgate/mirrorgate/blob/main/docs/operations.md#after-a-foreign-file"
@@ -41,18 +46,18 @@ def test_a_quarantine_says_since_when_and_links_to_its_section() -> None:
 
 def test_what_stops_data_comes_first() -> None:
     seen = [
-        glance(name="letters", waiting_letters=3),
-        glance(name="paused", state="paused", pending_rows=7),
-        glance(
+        summary(name="letters", waiting_letters=3),
+        summary(name="paused", state="paused", pending_rows=7),
+        summary(
             name="failing",
             failure_code="disk_full",
             failure_detail="no space",
             failure_remedy="Free it.",
             failure_tries=4,
         ),
-        glance(name="full", table_id=9),
-        glance(name="gone", state="quarantined", state_reason="landing_folder_lost: gone"),
-        glance(name="fabric", fabric_error="user error"),
+        summary(name="full", table_id=9),
+        summary(name="gone", state="quarantined", state_reason="landing_folder_lost: gone"),
+        summary(name="fabric", fabric_error="user error"),
     ]
     unsafe = judge_durability("off", "on", "on")
     found = troubles(seen, {"api": "ok", "drain": "none"}, None, {(9, 1): 0.9}, 0.1, unsafe)  # type: ignore[dict-item]  # plain ids
@@ -67,7 +72,7 @@ def test_what_stops_data_comes_first() -> None:
         ("warn", "1 paused table"),
     ]
     assert all(trouble.why and trouble.remedy for trouble in found)
-    assert troubles([glance()], {"api": "ok"}, None, {}, 0.0, judge_durability("on", "on", "on")) == ()
+    assert troubles([summary()], {"api": "ok"}, None, {}, 0.0, judge_durability("on", "on", "on")) == ()
 
 
 def test_paused_tables_and_their_rows_are_told_in_singular_and_plural() -> None:
@@ -75,7 +80,7 @@ def test_paused_tables_and_their_rows_are_told_in_singular_and_plural() -> None:
         (["paused"], 1, "t0: 1 row waits. An operator paused it.", "Resume it when"),
         (["paused"] * 2, 7, "t0, t1: 14 rows wait. An operator paused them.", "Resume them when"),
     ):
-        seen = [glance(name=f"t{number}", state=state, pending_rows=rows) for number, state in enumerate(states)]
+        seen = [summary(name=f"t{number}", state=state, pending_rows=rows) for number, state in enumerate(states)]
         safe = judge_durability("on", "on", "on")
         (trouble,) = troubles(seen, {"api": "ok"}, None, {}, 0.0, safe)
         assert trouble.why == why
@@ -84,7 +89,7 @@ def test_paused_tables_and_their_rows_are_told_in_singular_and_plural() -> None:
 
 def test_totals_add_up_what_is_seen() -> None:
     totals = totals_of(
-        [glance(accepted_rows=10, pending_rows=4, processed_rows=3), glance(state="paused", accepted_rows=5)]
+        [summary(accepted_rows=10, pending_rows=4, processed_rows=3), summary(state="paused", accepted_rows=5)]
     )
     assert (totals.accepted, totals.staged, totals.published, totals.pending, totals.processed) == (15, 15, 11, 4, 3)
     assert totals.states == (("active", 1), ("paused", 1))
@@ -93,14 +98,14 @@ def test_totals_add_up_what_is_seen() -> None:
 
 def test_the_overview_and_the_list_count_the_states_of_tables_alike() -> None:
     seen = [
-        glance(table_id=1, name="a", failure_code="storage_failed"),
-        glance(table_id=2, name="b", state="rebuilding", failure_code="storage_failed"),
-        glance(table_id=3, name="c", state="rebuilding"),
+        summary(table_id=1, name="a", failure_code="storage_failed"),
+        summary(table_id=2, name="b", state="rebuilding", failure_code="storage_failed"),
+        summary(table_id=3, name="c", state="rebuilding"),
     ]
     assert totals_of(seen).states == (("failing", 1), ("rebuilding", 2))
     listed = table_list(seen, TableQuery(state="rebuilding"), {})
     assert [(chip.label, chip.number) for chip in listed.chips] == [("All", 3), ("Failing", 2), ("Rebuilding", 2)]
-    assert [(row.glance.name, row.state) for row in listed.rows] == [("b", "rebuilding"), ("c", "rebuilding")]
+    assert [(row.summary.name, row.state) for row in listed.rows] == [("b", "rebuilding"), ("c", "rebuilding")]
 
 
 def test_a_minute_without_a_sample_is_a_gap_in_a_plot() -> None:

@@ -10,7 +10,7 @@ from app.domain.model.table import TableLife
 from app.domain.preflight.alerts import Alert, AlertKind, Severity
 from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, PATIENT_PARTS, code_in, remedy_in
 from app.domain.preflight.readiness import OK
-from app.staging.attention.glances import Glance
+from app.staging.overview.table_summaries import TableSummary
 
 _PART_REMEDIES: Final[Mapping[str, str]] = {
     "drain": "Read the log of the drain, or start one with `mirrorgate drain`.",
@@ -21,7 +21,7 @@ _PART_REMEDIES: Final[Mapping[str, str]] = {
 
 
 def conditions(
-    glances: Sequence[Glance],
+    summaries: Sequence[TableSummary],
     parts: Mapping[str, str],
     fabric: FabricTrouble | None,
     shares: Mapping[TableLife, float],
@@ -37,29 +37,29 @@ def conditions(
             yield Alert(AlertKind.PART, part, severity, f"{part}_not_ok", _sentence(state), remedy)
     if total_share >= NEAR_LIMIT:
         yield from _backlog("all tables", total_share)
-    for glance in glances:
-        yield from _of_table(glance)
-        share = shares.get((glance.table_id, glance.generation), 0.0)
+    for summary in summaries:
+        yield from _of_table(summary)
+        share = shares.get((summary.table_id, summary.generation), 0.0)
         if share >= NEAR_LIMIT:
-            yield from _backlog(glance.name, share)
+            yield from _backlog(summary.name, share)
 
 
-def _of_table(glance: Glance) -> Iterator[Alert]:
-    name, critical, warning = glance.name, Severity.CRITICAL, Severity.WARNING
-    if glance.state == "quarantined":
-        reason = glance.state_reason or ""
-        command = f"mirrorgate tables release {quote(name)} --generation {glance.generation} --reason …"
+def _of_table(summary: TableSummary) -> Iterator[Alert]:
+    name, critical, warning = summary.name, Severity.CRITICAL, Severity.WARNING
+    if summary.state == "quarantined":
+        reason = summary.state_reason or ""
+        command = f"mirrorgate tables release {quote(name)} --generation {summary.generation} --reason …"
         remedy = f"{remedy_in(reason)} `{command}` releases it."
         code = code_in(reason) or "quarantined"
         yield Alert(AlertKind.TABLE_QUARANTINED, name, critical, code, _sentence(reason), remedy)
-    if glance.failure_code is not None:
-        detail = _sentence(glance.failure_detail or "")
-        remedy = glance.failure_remedy or ""
-        yield Alert(AlertKind.TABLE_FAILING, name, critical, glance.failure_code, detail, remedy)
-    if glance.fabric_error is not None:
-        detail, remedy = _sentence(glance.fabric_error), remedy_for(glance.fabric_whose or "unknown")
+    if summary.failure_code is not None:
+        detail = _sentence(summary.failure_detail or "")
+        remedy = summary.failure_remedy or ""
+        yield Alert(AlertKind.TABLE_FAILING, name, critical, summary.failure_code, detail, remedy)
+    if summary.fabric_error is not None:
+        detail, remedy = _sentence(summary.fabric_error), remedy_for(summary.fabric_whose or "unknown")
         yield Alert(AlertKind.FABRIC_TABLE, name, critical, "fabric_error", detail, remedy)
-    if glance.waiting_letters:
+    if summary.waiting_letters:
         detail = "Rejected changes wait for a decision."
         remedy = f"Run `mirrorgate dead-letters list {quote(name)}`, then replay or discard them."
         yield Alert(AlertKind.DEAD_LETTERS, name, warning, "dead_letters_waiting", detail, remedy)

@@ -16,9 +16,9 @@ from app.domain.preflight.readiness import judge_gateway
 from app.errors import Code, MirrorgateError
 from app.ingest import BacklogWatch
 from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
-from app.staging.attention.alerts import alerts_claimed, known_alerts, store_alerts
-from app.staging.attention.glances import glances
 from app.staging.connection.database import Engine, installation_id, translated_errors
+from app.staging.overview.alerts import alerts_claimed, known_alerts, store_alerts
+from app.staging.overview.table_summaries import table_summaries
 from app.staging.tables.gateway_status import gateway_facts
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ class AlertWatch:
             self.gateway = str(installation_id(connection))
             known = known_alerts(connection)
             facts = gateway_facts(connection)
-            tables = glances(connection)
+            tables = table_summaries(connection)
         trouble = fabric_trouble(facts.fabric)
         found = conditions(tables, judge_gateway(facts), trouble, self.backlog.shares(), self.backlog.total_share())
         plan = plan_alerts(known, found, self.clock(), after_seconds=self.after_seconds)

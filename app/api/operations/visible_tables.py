@@ -1,11 +1,11 @@
-"""Finds tables that a caller may see: one by its name, or all of them at a glance."""
+"""Finds tables that a caller may see: one by its name, or the summaries of all."""
 
 from app.api.auth.dependencies import visible_name
 from app.domain.access.rights import Principal
 from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table
-from app.staging.attention.glances import Glance, glances
 from app.staging.connection.database import Connection
+from app.staging.overview.table_summaries import TableSummary, table_summaries
 from app.staging.tables.registry import find_table
 
 
@@ -22,9 +22,9 @@ def visible_table(connection: Connection, text: str, principal: Principal) -> Ta
     return found_table(connection, visible_name(text, principal))
 
 
-def visible_glances(connection: Connection, principal: Principal) -> list[Glance]:
+def visible_summaries(connection: Connection, principal: Principal) -> list[TableSummary]:
     """Return the live tables that the caller may see, by name, read in one statement."""
-    found = glances(connection)
+    found = table_summaries(connection)
     if principal.oversees_every_table:
         return found
-    return [glance for glance in found if principal.may_touch(TableName.parse(glance.name))]
+    return [summary for summary in found if principal.may_touch(TableName.parse(summary.name))]

@@ -22,10 +22,10 @@ from app.domain.fabric.remedies import remedy_for
 from app.domain.fabric.trouble import fabric_trouble
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table
-from app.staging.attention.table_facts import TableFacts, find_facts
 from app.staging.connection.database import Connection
 from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus
+from app.staging.overview.table_facts import TableFacts, find_facts
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:

@@ -16,7 +16,7 @@ from app.domain.model.table import TableLife
 from app.domain.preflight.finding import Finding, Outcome
 from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, PATIENT_PARTS, remedy_in
 from app.domain.preflight.readiness import OK
-from app.staging.attention.glances import Glance
+from app.staging.overview.table_summaries import TableSummary
 
 MAX_EACH: Final = 5
 """Tables with the same trouble that are named; the others are counted."""
@@ -54,7 +54,7 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def troubles(
-    glances: Sequence[Glance],
+    summaries: Sequence[TableSummary],
     parts: Mapping[str, str],
     fabric: FabricTrouble | None,
     shares: Mapping[TableLife, float],
@@ -70,12 +70,12 @@ def troubles(
         *_of_parts(parts),
         *of_database(fabric),
         *_of_findings(findings),
-        *_shortened(_quarantined(glances), "quarantined", "quarantined"),
-        *_shortened(_failing(glances), "failing", "failing"),
-        *_backlogs(glances, shares, total_share),
-        *_shortened(_fabric(glances), "Fabric error", "fabric-error"),
-        *_shortened(_letters(glances), "dead letters", "dead-letters", "/console/dead-letters"),
-        *_paused(glances),
+        *_shortened(_quarantined(summaries), "quarantined", "quarantined"),
+        *_shortened(_failing(summaries), "failing", "failing"),
+        *_backlogs(summaries, shares, total_share),
+        *_shortened(_fabric(summaries), "Fabric error", "fabric-error"),
+        *_shortened(_letters(summaries), "dead letters", "dead-letters", "/console/dead-letters"),
+        *_paused(summaries),
     ]
     return tuple(sorted(found, key=lambda trouble: trouble.severity != "bad"))
 
@@ -121,39 +121,39 @@ def _of_findings(findings: Iterable[Finding]) -> Iterator[Trouble]:
             )
 
 
-def _quarantined(glances: Sequence[Glance]) -> list[Trouble]:
+def _quarantined(summaries: Sequence[TableSummary]) -> list[Trouble]:
     return [
         Trouble(
             "bad",
             "quarantined",
-            glance.name,
-            glance.state_reason or "The table was stopped.",
-            remedy_in(glance.state_reason),
-            address(glance.name),
-            since=glance.quarantined_at,
+            summary.name,
+            summary.state_reason or "The table was stopped.",
+            remedy_in(summary.state_reason),
+            address(summary.name),
+            since=summary.quarantined_at,
         )
-        for glance in glances
-        if glance.state == "quarantined"
+        for summary in summaries
+        if summary.state == "quarantined"
     ]
 
 
-def _failing(glances: Sequence[Glance]) -> list[Trouble]:
+def _failing(summaries: Sequence[TableSummary]) -> list[Trouble]:
     return [
         Trouble(
             "bad",
             "failing",
-            glance.name,
-            f"{glance.failure_code}: {glance.failure_detail} ({glance.failure_tries} tries in a row)"[:_MAX_WHY],
-            glance.failure_remedy or "",
-            address(glance.name),
-            since=glance.failing_since,
+            summary.name,
+            f"{summary.failure_code}: {summary.failure_detail} ({summary.failure_tries} tries in a row)"[:_MAX_WHY],
+            summary.failure_remedy or "",
+            address(summary.name),
+            since=summary.failing_since,
         )
-        for glance in glances
-        if glance.failure_code is not None
+        for summary in summaries
+        if summary.failure_code is not None
     ]
 
 
-def _backlogs(glances: Sequence[Glance], shares: Mapping[TableLife, float], total: float) -> Iterator[Trouble]:
+def _backlogs(summaries: Sequence[TableSummary], shares: Mapping[TableLife, float], total: float) -> Iterator[Trouble]:
     if total >= NEAR_LIMIT:
         why = f"All tables together have {text.percent(total)} of what may wait."
         yield Trouble(_full(total), "backlog", "The backlog of all tables is nearly full", why, BACKLOG_REMEDY)
@@ -161,55 +161,57 @@ def _backlogs(glances: Sequence[Glance], shares: Mapping[TableLife, float], tota
         Trouble(
             _full(share),
             "backlog",
-            glance.name,
+            summary.name,
             f"{text.percent(share)} of the limit of its backlog; the oldest batch has waited for "
-            f"{text.duration(glance.oldest_seconds)}.",
+            f"{text.duration(summary.oldest_seconds)}.",
             BACKLOG_REMEDY,
-            address(glance.name),
+            address(summary.name),
         )
-        for glance in glances
-        if (share := shares.get((glance.table_id, glance.generation), 0.0)) >= NEAR_LIMIT
+        for summary in summaries
+        if (share := shares.get((summary.table_id, summary.generation), 0.0)) >= NEAR_LIMIT
     ]
     yield from _shortened(near, "backlog", "lagging")
 
 
-def _fabric(glances: Sequence[Glance]) -> list[Trouble]:
+def _fabric(summaries: Sequence[TableSummary]) -> list[Trouble]:
     return [
         Trouble(
             "bad",
             "Fabric error",
-            glance.name,
-            glance.fabric_error[:_MAX_WHY],
-            remedy_for(glance.fabric_whose or "unknown"),
-            address(glance.name),
+            summary.name,
+            summary.fabric_error[:_MAX_WHY],
+            remedy_for(summary.fabric_whose or "unknown"),
+            address(summary.name),
         )
-        for glance in glances
-        if glance.fabric_error
+        for summary in summaries
+        if summary.fabric_error
     ]
 
 
-def _letters(glances: Sequence[Glance]) -> list[Trouble]:
-    with_letters = sorted((glance for glance in glances if glance.waiting_letters), key=lambda g: -g.waiting_letters)
+def _letters(summaries: Sequence[TableSummary]) -> list[Trouble]:
+    with_letters = sorted(
+        (summary for summary in summaries if summary.waiting_letters), key=lambda g: -g.waiting_letters
+    )
     return [
         Trouble(
             "warn",
             "dead letters",
-            glance.name,
-            f"{text.count(glance.waiting_letters)} rejected messages wait.",
+            summary.name,
+            f"{text.count(summary.waiting_letters)} rejected messages wait.",
             "Read why they were rejected, then correct and replay them, or discard them.",
-            f"/console/dead-letters?table={quote(glance.name, safe='')}",
-            since=glance.oldest_letter_at,
+            f"/console/dead-letters?table={quote(summary.name, safe='')}",
+            since=summary.oldest_letter_at,
         )
-        for glance in with_letters
+        for summary in with_letters
     ]
 
 
-def _paused(glances: Sequence[Glance]) -> Iterator[Trouble]:
-    paused = [glance for glance in glances if glance.state == "paused"]
+def _paused(summaries: Sequence[TableSummary]) -> Iterator[Trouble]:
+    paused = [summary for summary in summaries if summary.state == "paused"]
     if paused:
-        names = ", ".join(glance.name for glance in paused[:MAX_EACH])
+        names = ", ".join(summary.name for summary in paused[:MAX_EACH])
         more = f" and {len(paused) - MAX_EACH} more" if len(paused) > MAX_EACH else ""
-        waiting = sum(glance.pending_rows for glance in paused)
+        waiting = sum(summary.pending_rows for summary in paused)
         yield Trouble(
             "warn",
             "paused",

@@ -7,7 +7,7 @@ from typing import Final
 from app.console.views.attention import Trouble
 from app.console.views.plots import PlotView
 from app.domain.preflight.readiness import OK
-from app.staging.attention.glances import Glance
+from app.staging.overview.table_summaries import TableSummary
 
 _LABELS: Final = {
     "api": "API",
@@ -83,23 +83,23 @@ def parts_of(parts: Mapping[str, str]) -> tuple[PartView, ...]:
     return tuple(sorted(views, key=lambda part: part.ok))
 
 
-def totals_of(glances: Sequence[Glance]) -> TotalsView:
-    """Add up tables at a glance."""
+def totals_of(summaries: Sequence[TableSummary]) -> TotalsView:
+    """Add up tables."""
     states: dict[str, int] = {"active": 0}
-    for glance in glances:
-        states[glance.shown_state] = states.get(glance.shown_state, 0) + 1
-    processed = [glance.processed_rows for glance in glances if glance.processed_rows is not None]
-    accepted = sum(glance.accepted_rows for glance in glances)
-    pending = sum(glance.pending_rows for glance in glances)
+    for summary in summaries:
+        states[summary.shown_state] = states.get(summary.shown_state, 0) + 1
+    processed = [summary.processed_rows for summary in summaries if summary.processed_rows is not None]
+    accepted = sum(summary.accepted_rows for summary in summaries)
+    pending = sum(summary.pending_rows for summary in summaries)
     return TotalsView(
-        tables=len(glances),
+        tables=len(summaries),
         states=tuple((state, number) for state, number in states.items() if number),
         accepted=accepted,
         staged=accepted,
         published=accepted - pending,
         pending=pending,
-        oldest_seconds=max((glance.oldest_seconds for glance in glances), default=0.0),
+        oldest_seconds=max((summary.oldest_seconds for summary in summaries), default=0.0),
         processed=sum(processed) if processed else None,
         reported=len(processed),
-        letters=sum(glance.waiting_letters for glance in glances),
+        letters=sum(summary.waiting_letters for summary in summaries),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.console.views.paging import PageLinks, link
-from app.staging.attention.producers import ListedProducer, ProducerTurn
+from app.staging.overview.producers import ListedProducer, ProducerTurn
 
 PATH: Final = "/console/producers"
 

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from app.console.views.attention import address
 from app.domain.model.table import TableLife, TableState
 from app.domain.preflight.judgements import NEAR_LIMIT, code_in
-from app.staging.attention.glances import Glance
+from app.staging.overview.table_summaries import TableSummary
 
 PAGE_TABLES: Final = 100
 """Tables on one page."""
@@ -36,24 +36,24 @@ class Order(StrEnum):
     ROWS = "rows"
 
 
-_ORDERS: Final[Mapping[Order, tuple[str, Callable[[Glance], Any], bool]]] = {
-    Order.NAME: ("Table", lambda glance: glance.name.casefold(), False),
-    Order.LAG: ("Lag", lambda glance: glance.oldest_seconds, True),
-    Order.WAITING: ("Rows waiting", lambda glance: glance.pending_rows, True),
-    Order.ROWS: ("Rows accepted", lambda glance: glance.accepted_rows, True),
+_ORDERS: Final[Mapping[Order, tuple[str, Callable[[TableSummary], Any], bool]]] = {
+    Order.NAME: ("Table", lambda summary: summary.name.casefold(), False),
+    Order.LAG: ("Lag", lambda summary: summary.oldest_seconds, True),
+    Order.WAITING: ("Rows waiting", lambda summary: summary.pending_rows, True),
+    Order.ROWS: ("Rows accepted", lambda summary: summary.accepted_rows, True),
 }
 """Of each order its label, its key, and whether the largest come first."""
 
-_FILTERS: Final[Mapping[str, tuple[str, Callable[[Glance, float], bool]]]] = {
-    "active": ("Active", lambda glance, _: glance.shown_state == TableState.ACTIVE),
-    "quarantined": ("Quarantined", lambda glance, _: glance.state == TableState.QUARANTINED),
-    "failing": ("Failing", lambda glance, _: glance.failure_code is not None),
-    "lagging": ("Lagging", lambda glance, share: share >= NEAR_LIMIT or glance.oldest_seconds >= LAGGING_SECONDS),
-    "fabric-error": ("Fabric error", lambda glance, _: bool(glance.fabric_error)),
-    "dead-letters": ("Dead letters", lambda glance, _: glance.waiting_letters > 0),
-    "paused": ("Paused", lambda glance, _: glance.state == TableState.PAUSED),
-    "rebuilding": ("Rebuilding", lambda glance, _: glance.state == TableState.REBUILDING),
-    "dropping": ("Dropping", lambda glance, _: glance.state == TableState.DROPPING),
+_FILTERS: Final[Mapping[str, tuple[str, Callable[[TableSummary, float], bool]]]] = {
+    "active": ("Active", lambda summary, _: summary.shown_state == TableState.ACTIVE),
+    "quarantined": ("Quarantined", lambda summary, _: summary.state == TableState.QUARANTINED),
+    "failing": ("Failing", lambda summary, _: summary.failure_code is not None),
+    "lagging": ("Lagging", lambda summary, share: share >= NEAR_LIMIT or summary.oldest_seconds >= LAGGING_SECONDS),
+    "fabric-error": ("Fabric error", lambda summary, _: bool(summary.fabric_error)),
+    "dead-letters": ("Dead letters", lambda summary, _: summary.waiting_letters > 0),
+    "paused": ("Paused", lambda summary, _: summary.state == TableState.PAUSED),
+    "rebuilding": ("Rebuilding", lambda summary, _: summary.state == TableState.REBUILDING),
+    "dropping": ("Dropping", lambda summary, _: summary.state == TableState.DROPPING),
 }
 """Of each chip its label, and which tables it shows; the number is the table's share of its backlog limit."""
 
@@ -120,7 +120,7 @@ class HeaderView:
 class TableRow:
     """A table in the list."""
 
-    glance: Glance
+    summary: TableSummary
     link: str
     state: str
     trouble: str
@@ -147,12 +147,14 @@ class TableListView:
     """The address of the list without search and chip."""
 
 
-def table_list(glances: Sequence[Glance], query: TableQuery, shares: Mapping[TableLife, float]) -> TableListView:
+def table_list(
+    summaries: Sequence[TableSummary], query: TableQuery, shares: Mapping[TableLife, float]
+) -> TableListView:
     """Return the page that a query asks for, the last one if there are fewer. `shares` are those of backlog limits."""
     words = query.search.casefold().split()
-    matching = [glance for glance in glances if all(word in glance.name.casefold() for word in words)]
-    named = {glance.table_id: _chips_of(glance, shares) for glance in matching}
-    found = [glance for glance in matching if not query.state or query.state in named[glance.table_id]]
+    matching = [summary for summary in summaries if all(word in summary.name.casefold() for word in words)]
+    named = {summary.table_id: _chips_of(summary, shares) for summary in matching}
+    found = [summary for summary in matching if not query.state or query.state in named[summary.table_id]]
     _, key, largest_first = _ORDERS[query.order]
     found.sort(key=_ORDERS[Order.NAME][1])
     found.sort(key=key, reverse=largest_first != query.reverse)
@@ -163,10 +165,10 @@ def table_list(glances: Sequence[Glance], query: TableQuery, shares: Mapping[Tab
         query=query,
         chips=tuple(_chip_views(query, len(matching), Counter(name for names in named.values() for name in names))),
         headers=tuple(_header(query, order) for order in Order),
-        rows=tuple(_row(glance) for glance in found[start : start + PAGE_TABLES]),
+        rows=tuple(_row(summary) for summary in found[start : start + PAGE_TABLES]),
         found=len(found),
         first=start + 1,
-        total=len(glances),
+        total=len(summaries),
         refresh=query.address(FRAGMENT),
         previous=replace(query, page=query.page - 1).address() if query.page > 1 else None,
         following=replace(query, page=query.page + 1).address() if query.page < last else None,
@@ -174,9 +176,9 @@ def table_list(glances: Sequence[Glance], query: TableQuery, shares: Mapping[Tab
     )
 
 
-def _chips_of(glance: Glance, shares: Mapping[TableLife, float]) -> list[str]:
-    share = shares.get((glance.table_id, glance.generation), 0.0)
-    return [name for name, (_, shows) in _FILTERS.items() if shows(glance, share)]
+def _chips_of(summary: TableSummary, shares: Mapping[TableLife, float]) -> list[str]:
+    share = shares.get((summary.table_id, summary.generation), 0.0)
+    return [name for name, (_, shows) in _FILTERS.items() if shows(summary, share)]
 
 
 def _chip_views(query: TableQuery, number: int, numbers: Mapping[str, int]) -> list[ChipView]:
@@ -198,7 +200,7 @@ def _header(query: TableQuery, order: Order) -> HeaderView:
     return HeaderView(label, asked.address(), order is not Order.NAME, direction if is_current else None)
 
 
-def _row(glance: Glance) -> TableRow:
-    reason = code_in(glance.state_reason) if glance.state == TableState.QUARANTINED else None
-    trouble = glance.failure_code or reason or ("Fabric error" if glance.fabric_error else "")
-    return TableRow(glance, address(glance.name), glance.shown_state, trouble)
+def _row(summary: TableSummary) -> TableRow:
+    reason = code_in(summary.state_reason) if summary.state == TableState.QUARANTINED else None
+    trouble = summary.failure_code or reason or ("Fabric error" if summary.fabric_error else "")
+    return TableRow(summary, address(summary.name), summary.shown_state, trouble)

@@ -20,8 +20,8 @@ from app.domain.preflight.readiness import judge_gateway
 from app.errors import MirrorgateError
 from app.fabric import open_fabric
 from app.settings import Settings
-from app.staging.attention.glances import glances
 from app.staging.ledger.fabric_status import claim_reading
+from app.staging.overview.table_summaries import table_summaries
 from app.staging.tables.gateway_status import gateway_facts
 from spark_jobs.fabric_watch import FabricWatcher, ask_fabric, fabric_watcher, watch_fabric
 from tests.api.calls import ADMIN_KEY, Gateway
@@ -70,7 +70,7 @@ class Scene:
 
     def alerts(self) -> list[tuple[str, str, str, str]]:
         with self.engine.begin() as connection:
-            facts, seen = gateway_facts(connection), glances(connection)
+            facts, seen = gateway_facts(connection), table_summaries(connection)
         found = conditions(seen, judge_gateway(facts) | {"drain": "ok"}, fabric_trouble(facts.fabric), {}, 0.0)
         return [(alert.subject, alert.code, str(alert.severity), alert.remedy) for alert in found]
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser
 from app.api.gateway import Gateway, GatewayDep
-from app.api.operations.visible_tables import visible_glances
+from app.api.operations.visible_tables import visible_summaries
 from app.api.routes.probes import gateway_status
 from app.console.views.attention import troubles
 from app.console.views.overview import OverviewPageView, OverviewView, PlotsView, parts_of, totals_of
@@ -21,9 +21,9 @@ from app.domain.fabric.trouble import FabricTrouble, fabric_trouble
 from app.domain.preflight.database_findings import judge_durability
 from app.domain.preflight.finding import Finding
 from app.domain.preflight.machine_findings import judge_space
-from app.staging.attention.glances import Durability, Glance, durability
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.ledger.fabric_database import fabric_facts
+from app.staging.overview.table_summaries import Durability, TableSummary, durability
 from app.staging.retention.history import history
 
 router = APIRouter()
@@ -55,25 +55,25 @@ def plots_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Resp
     """Return the plots of the overview, which change once a minute."""
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
-        seen = [] if principal.oversees_every_table else visible_glances(connection, principal)
+        seen = [] if principal.oversees_every_table else visible_summaries(connection, principal)
         plots = _plots(connection, principal, seen)
     return page(request, "plots.html", plots, user.chrome("overview"))
 
 
-def _plots(connection: Connection, principal: Principal, seen: Sequence[Glance]) -> PlotsView:
-    ids = None if principal.oversees_every_table else [glance.table_id for glance in seen]
+def _plots(connection: Connection, principal: Principal, seen: Sequence[TableSummary]) -> PlotsView:
+    ids = None if principal.oversees_every_table else [summary.table_id for summary in seen]
     return PlotsView(hour_plots(history(connection, HOUR_MINUTES, table_ids=ids), datetime.now(UTC)))
 
 
 class _Seen(NamedTuple):
-    tables: Sequence[Glance]
+    tables: Sequence[TableSummary]
     settings: Durability
     fabric: FabricTrouble | None
 
 
 def _read(connection: Connection, principal: Principal) -> _Seen:
     return _Seen(
-        visible_glances(connection, principal), durability(connection), fabric_trouble(fabric_facts(connection))
+        visible_summaries(connection, principal), durability(connection), fabric_trouble(fabric_facts(connection))
     )
 
 

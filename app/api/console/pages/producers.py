@@ -10,8 +10,8 @@ from app.api.gateway import GatewayDep
 from app.api.operations.keys import caller_names
 from app.console.views.producers import PATH, producers_view
 from app.domain.access.rights import Right
-from app.staging.attention.producers import ProducerTurn, list_producers
 from app.staging.connection.database import translated_errors
+from app.staging.overview.producers import ProducerTurn, list_producers
 
 router = APIRouter()
 

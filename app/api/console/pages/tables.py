@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
-from app.api.operations.visible_tables import visible_glances
+from app.api.operations.visible_tables import visible_summaries
 from app.console.views.table_list import FRAGMENT, PATH, TableListView, TableQuery, table_list
 from app.domain.access.rights import Right
 from app.staging.connection.database import translated_errors
@@ -28,6 +28,6 @@ def live_part(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respo
 def _view(request: Request, user: SignedIn, gateway: Gateway) -> TableListView:
     principal = user.require(Right.READ)
     with translated_errors(), gateway.engine.begin() as connection:
-        seen = visible_glances(connection, principal)
+        seen = visible_summaries(connection, principal)
     backlog = gateway.ingest.backlog
     return table_list(seen, TableQuery.parse(request.query_params), backlog.shares() if backlog is not None else {})

@@ -19,8 +19,8 @@ from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
 from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, remedy_in
-from app.staging.attention.table_facts import TableFacts
 from app.staging.images.backfill.progress import Backfill
+from app.staging.overview.table_facts import TableFacts
 
 _AFTER_DROP: Final = {
     DropAction.DROP: "then the table is gone.",

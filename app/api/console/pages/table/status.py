@@ -18,10 +18,10 @@ from app.console.views.table.loads import loads_view
 from app.console.views.table.operations import buttons_of, notice_of
 from app.console.views.table.status import GatewayConditions, StatusPageView, StatusView, fragment_of, status_of
 from app.domain.fabric.trouble import fabric_trouble
-from app.staging.attention.table_facts import find_facts
 from app.staging.connection.database import Connection, read_snapshot, translated_errors
 from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.loads.sessions import list_loads
+from app.staging.overview.table_facts import find_facts
 from app.staging.retention.history import history
 
 router = APIRouter()

@@ -14,7 +14,7 @@ from app.domain.fabric.states import Whose
 from app.domain.model.table import Generation, TableId, TableState
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 
-SELECT_GLANCES = sa.text(f"""
+SELECT_SUMMARIES = sa.text(f"""
     SELECT t.table_id, t.name, t.generation, t.state, t.state_reason,
         c.accepted_rows, coalesce(b.rows, 0)::bigint AS pending_rows,
         coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
@@ -40,7 +40,7 @@ SELECT_GLANCES = sa.text(f"""
     LEFT JOIN mirrorgate.mirror_states m ON m.table_id = t.table_id AND m.generation = t.generation
     LEFT JOIN mirrorgate.table_failures f ON f.table_id = t.table_id AND f.generation = t.generation
     WHERE t.state <> 'dropped' ORDER BY t.folded_name""")  # noqa: S608  # constant text
-"""Read each live table at a glance."""
+"""Read a summary of each live table."""
 
 SELECT_DURABILITY = sa.text("""
     SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
@@ -48,8 +48,8 @@ SELECT_DURABILITY = sa.text("""
 """Read the settings of Postgres on which the safety of acknowledged changes depends."""
 
 
-class Glance(NamedTuple):
-    """A live table at a glance. The failure is set only while the table is failing."""
+class TableSummary(NamedTuple):
+    """What lists show of a live table. The failure is set only while the table is failing."""
 
     table_id: TableId
     name: str
@@ -86,9 +86,9 @@ class Durability:
     synchronous_commit: str
 
 
-def glances(connection: sa.Connection) -> list[Glance]:
+def table_summaries(connection: sa.Connection) -> list[TableSummary]:
     """Return all live tables by name, read in one statement."""
-    return [Glance(*row) for row in connection.execute(SELECT_GLANCES, {"tries": FAILING_AFTER})]
+    return [TableSummary(*row) for row in connection.execute(SELECT_SUMMARIES, {"tries": FAILING_AFTER})]
 
 
 def durability(connection: sa.Connection) -> Durability:
