@@ -24,7 +24,6 @@ from app.api.server.uvicorn_server import MAX_START_SECONDS, ApiProcesses, ApiSe
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.preflight.finding import Outcome
 from app.errors import Code, Misconfigured
-from app.errors.catalogue import CATALOGUE
 from app.extras import require_extras
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import locked_tempdir
@@ -152,7 +151,7 @@ def _check_mask_secret(engine: Engine, secret: MaskSecret | None) -> None:
         trouble = hashed_tables(connection).trouble(secret)
     if trouble is not None:
         code = Code.MASK_SECRET_MISSING if secret is None else Code.MASK_SECRET_DIFFERS
-        log.warning("start_check", check="mask_secret", detail=trouble, remedy=CATALOGUE[code].remedy)
+        log.warning("start_check", check="mask_secret", detail=trouble, remedy=code.remedy)
 
 
 def _check_keys(settings: Settings, *, has_key: bool) -> None:

@@ -9,11 +9,11 @@ from typing import Final
 
 from app.api.server.problem_responses import STATUS
 from app.errors import Kind
-from app.errors.catalogue import SUBJECTS as ERRORS
+from app.errors.codes import SUBJECTS as ERRORS
 from app.observability import mirror_metrics
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
-from app.verify.catalogue import SUBJECTS as FINDINGS
+from app.verify.codes import SUBJECTS as FINDINGS
 from tools.change_codes import change_codes_table
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
@@ -25,14 +25,14 @@ _WITHOUT_STATUS: Final = frozenset({Kind.MISCONFIGURED})
 
 
 def errors_tables() -> str:
-    """Return the catalogue as Markdown: a heading and a table for each subject."""
+    """Return the error codes as Markdown: a heading and a table for each subject."""
     sections = []
-    for subject, entries in ERRORS.items():
+    for subject, codes in ERRORS.items():
         lines = [f"## {subject}", "", "| code | HTTP status | meaning | what to do |", "|---|---|---|---|"]
-        for code, entry in entries.items():
-            status = "" if entry.kind in _WITHOUT_STATUS else int(STATUS[entry.kind])
-            remedies = [entry.remedy, *(f"For {name}: {remedy}" for name, remedy in entry.of_format.items())]
-            lines.append(f"| `{code}` | {status} | {entry.meaning} | {' '.join(remedies)} |")
+        for code in codes:
+            status = "" if code.kind in _WITHOUT_STATUS else int(STATUS[code.kind])
+            remedies = [code.remedy, *(f"For {name}: {remedy}" for name, remedy in code.of_format.items())]
+            lines.append(f"| `{code}` | {status} | {code.meaning} | {' '.join(remedies)} |")
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
@@ -52,11 +52,9 @@ def settings_tables() -> str:
 def findings_tables() -> str:
     """Return the findings of `verify` as Markdown: a heading and a table for each subject."""
     sections = []
-    for subject, entries in FINDINGS.items():
+    for subject, codes in FINDINGS.items():
         lines = [f"### {subject}", "", "| code | severity | meaning | what to do |", "|---|---|---|---|"]
-        lines += [
-            f"| `{code}` | {entry.severity} | {entry.meaning} | {entry.remedy} |" for code, entry in entries.items()
-        ]
+        lines += [f"| `{code}` | {code.severity} | {code.meaning} | {code.remedy} |" for code in codes]
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 

@@ -7,7 +7,6 @@ lock of the installation keeps two drains of one database from claiming differen
 from app.domain.preflight.zone_findings import Seen
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, MirrorgateError, Misconfigured, StorageError, TemporarilyUnavailable
-from app.errors.catalogue import CATALOGUE
 from app.landing.adls.retries import TransientStorageError
 from app.landing.open_zone import ZoneAddress
 from app.landing.zone import ScratchRevoked
@@ -69,7 +68,7 @@ def check_zone_owner(engine: Engine, address: ZoneAddress) -> list[Seen]:
 def _unusable(address: ZoneAddress, error: Exception) -> MirrorgateError:
     detail = f"landing zone {address.location}: {error}"
     meaning = error.meaning if isinstance(error, StorageError) else Code.STORAGE_FAILED
-    remedy = CATALOGUE[meaning].remedy if meaning is not Code.STORAGE_FAILED else None
+    remedy = meaning.remedy if meaning is not Code.STORAGE_FAILED else None
     if isinstance(error, TransientStorageError):  # its service is away, and may be back at the next start
         return TemporarilyUnavailable(Code.NOT_READY, detail, remedy=remedy)
     return Misconfigured(Code.LANDING_ZONE_UNUSABLE, detail, remedy=remedy)

@@ -41,7 +41,7 @@ from app.cli.tables import (
 from app.cli.tables.rebuild import rebuild
 from app.cli.verify.command import verify as verify_zone
 from app.errors import Code, MirrorgateError
-from app.errors.command_remedy import command_remedy
+from app.errors.exceptions import command_remedy
 
 _TO_RUN: Final = "Run the gateway"
 _TO_USE: Final = "Tables and changes"
@@ -218,11 +218,9 @@ def _print_error(error: MirrorgateError) -> None:
 
 
 def _remedy(error: MirrorgateError) -> str:
-    """Return the remedy in the words of the command line, where the catalogue's is about API calls."""
-    from app.errors.catalogue import CATALOGUE
-
-    is_of_the_catalogue = error.remedy == CATALOGUE[error.code].remedy
-    known = _REMEDIES.get(error.code) if is_of_the_catalogue else None
+    """Return the remedy in the words of the command line, where that of the code is about API calls."""
+    is_of_the_code = error.remedy == error.code.remedy
+    known = _REMEDIES.get(error.code) if is_of_the_code else None
     return known or command_remedy(error)
 
 

@@ -13,7 +13,6 @@ from rich.text import Text
 from app.cli.console import OUTPUT, say
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Code
 
 _GAP: Final = 2
@@ -120,7 +119,7 @@ def troubles(table: dict[str, Any]) -> Iterator[str]:
         yield ": ".join(filter(None, (table["state"], reason))) + since
         code = reason.partition(":")[0]
         if code in set(Code):
-            yield f"remedy: {CATALOGUE[Code(code)].remedy}"
+            yield f"remedy: {Code(code).remedy}"
     if failing := table.get("failing"):
         tries = f"{failing['tries']:,} tries since {moment(failing['since'])}"
         yield f"failing: {failing['code']}: {failing['detail']} ({tries})"

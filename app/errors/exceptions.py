@@ -6,13 +6,13 @@
     ├── Misconfigured            the operator changes a setting, the installation or the machine
     └── InvariantBroken          the drain stops the table; an operator decides
 
-Each error has a stable `code`; the catalogue says what the code means and what to do. Invariant: no message contains a
-row value or a secret.
+Each error has a stable `code`, which says what it means and what to do. Invariant: no message contains a row
+value or a secret.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Code, Kind
 
 
@@ -35,12 +35,12 @@ class MirrorgateError(Exception):
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
-        self.remedy = remedy or CATALOGUE[code].remedy
+        self.remedy = remedy or code.remedy
 
     @property
     def kind(self) -> Kind:
         """Return the kind of the code, which decides the HTTP status."""
-        return CATALOGUE[self.code].kind
+        return self.code.kind
 
 
 class RejectedInput(MirrorgateError):
@@ -102,3 +102,17 @@ class StorageError(OSError):
 
 class InvariantBroken(MirrorgateError):
     """A state that must not occur. The table concerned stops; the other tables continue."""
+
+
+_NO_DATABASE: Final = "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address."
+
+
+def command_remedy(error: MirrorgateError) -> str:
+    """Return what the person who started a program can do; the remedies of codes are about requests.
+
+    For a lost database it has the driver's reason.
+    """
+    if error.code is not Code.DATABASE_UNAVAILABLE:
+        return error.remedy
+    reason = str(error.__cause__ or "").strip().splitlines()[:1]
+    return " ".join([_NO_DATABASE, *reason])

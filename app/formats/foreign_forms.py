@@ -3,7 +3,7 @@
 A body is looked at only after it was rejected, except for plain rows: there every object is a row, so the keys of a
 message that are no columns of the table tell it apart before anything is kept of it.
 
-Rejections of the endpoint's own form get the remedy that the catalogue has for that form.
+Rejections of the endpoint's own form get the remedy that their code has for that form.
 
 Invariant: only the text of a rejection changes here; what is accepted does not.
 """
@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from app.errors import Code, Problem, RejectedInput
-from app.errors.catalogue import CATALOGUE
 from app.formats.json.decoder import raw_messages
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.keyed import is_record
@@ -143,9 +142,8 @@ def explained(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool = Fa
     `own` is the form that the endpoint reads, `is_csv` whether the request declares CSV.
     """
     found = _foreign(error, body, own, is_csv=is_csv) if error.code in _SUSPICIOUS else error
-    entry = CATALOGUE[found.code]
-    own_remedy = entry.of_format.get(Form.ROWS if own is Form.ARROW else own)
-    if own_remedy is None or found.remedy != entry.remedy:
+    own_remedy = found.code.of_format.get(Form.ROWS if own is Form.ARROW else own)
+    if own_remedy is None or found.remedy != found.code.remedy:
         return found
     return RejectedInput(found.code, found.detail, problems=found.problems, remedy=own_remedy, withheld=found.withheld)
 

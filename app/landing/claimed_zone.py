@@ -10,7 +10,6 @@ from uuid import UUID
 
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, Kind, MirrorgateError, StorageError, TemporarilyUnavailable
-from app.errors.catalogue import CATALOGUE
 from app.landing.zone import LandingZone
 from app.landing.zone_owner import ZONE_MARKER, read_zone_marker
 
@@ -70,5 +69,5 @@ class ClaimedZone:
 def unavailable_zone(error: OSError, location: str) -> TemporarilyUnavailable:
     """Return the error for a zone that cannot be read, with the code of the storage service's answer if it has one."""
     meaning = error.meaning if isinstance(error, StorageError) else Code.LANDING_ZONE_AWAY
-    code = meaning if CATALOGUE[meaning].kind is Kind.UNAVAILABLE else Code.LANDING_ZONE_AWAY
+    code = meaning if meaning.kind is Kind.UNAVAILABLE else Code.LANDING_ZONE_AWAY
     return TemporarilyUnavailable(code, f"landing zone {location}: it cannot be read: {error}")

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.verify.catalogue import CATALOGUE, Severity
-from app.verify.codes import FindingCode
+from app.verify.codes import FindingCode, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +20,12 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """How bad it is."""
-        return CATALOGUE[self.code].severity
+        return self.code.severity
 
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return CATALOGUE[self.code].remedy
+        return self.code.remedy
 
     def to_json(self) -> dict[str, str | None]:
         """Return the finding as `verify --json` prints it."""

@@ -14,7 +14,6 @@ import structlog
 from pyspark.sql import SparkSession
 
 from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 
 log = structlog.get_logger()
 
@@ -67,7 +66,7 @@ class ExecutorWatch:
         self.are_missing, self._logged_at = True, now
         code = Code.SPARK_WITHOUT_EXECUTORS
         detail = f"{master} has given this program no executor for {silent:.0f} s"
-        log.warning("spark_without_executors", code=code, detail=detail, remedy=CATALOGUE[code].remedy)
+        log.warning("spark_without_executors", code=code, detail=detail, remedy=code.remedy)
 
 
 def count_executors(spark: SparkSession) -> int:

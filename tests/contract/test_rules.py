@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.errors.catalogue import CATALOGUE
+from app.errors import Code
 from tests.contract.reading import (
     PROBLEM,
     Example,
@@ -63,15 +63,15 @@ def test_the_answers_of_changes_have_examples_and_rows_need_their_table() -> Non
 
 
 def test_every_call_that_a_remedy_names_is_in_the_contract() -> None:
-    for code, entry in CATALOGUE.items():
-        for remedy in (entry.remedy, *entry.of_format.values()):
+    for code in Code:
+        for remedy in (code.remedy, *code.of_format.values()):
             for method, path in re.findall(r"\b(GET|PUT|POST|DELETE|PATCH) (/[\w/{}.?=-]+)", remedy):
                 assert method.lower() in CONTRACT["paths"].get(path.rstrip("."), {}), (code, method, path)
 
 
 def test_no_remedy_begins_with_what_empties_a_table() -> None:
-    for code, entry in CATALOGUE.items():
-        assert not re.match("Recreate|Drop the table|Delete the table", entry.remedy), code
+    for code in Code:
+        assert not re.match("Recreate|Drop the table|Delete the table", code.remedy), code
 
 
 def test_every_tag_is_declared_with_a_description_and_used() -> None:

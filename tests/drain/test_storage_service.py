@@ -14,7 +14,6 @@ from azure.core.pipeline.transport import HttpRequest, RequestsTransportResponse
 
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.errors import Code, TemporarilyUnavailable
-from app.errors.catalogue import CATALOGUE
 from app.landing.adls.client import AdlsClient
 from app.staging.connection.database import open_engine
 from app.staging.ledger.failures import failing_tables
@@ -106,7 +105,7 @@ def test_a_failing_build_keeps_the_answer_of_the_service_and_its_remedy(
         publish_pending(cycle)
     with engine.begin() as connection:
         failure = failing_tables(connection, [table.table_id])[table.table_id]
-    assert (failure.code, failure.remedy) == (code, CATALOGUE[code].remedy)
+    assert (failure.code, failure.remedy) == (code, code.remedy)
     assert f"{status} {reason}" in failure.detail
 
 

@@ -6,8 +6,7 @@ from typing import Final
 
 import pytest
 
-from app.verify.catalogue import SUBJECTS
-from app.verify.codes import FindingCode
+from app.verify.codes import SUBJECTS, FindingCode
 from tests.verify import faults
 from tests.verify.planting import PLANTED, Planted
 from tests.verify.runs import findings

@@ -6,8 +6,7 @@ from functools import partial
 
 from app.landing.zone import LandingZone
 from app.published.table_folders import list_tables
-from app.verify.catalogue import Severity
-from app.verify.codes import FindingCode
+from app.verify.codes import FindingCode, Severity
 from app.verify.comparison.compare_zone import compare_zone
 from app.verify.finding import Finding
 from app.verify.guard import guarded

@@ -20,7 +20,6 @@ from app.api.server.problem_responses import STATUS
 from app.api.server.request_facts import BODY_COMPLETE
 from app.api.server.validation_messages import describe_issue, missing_parameter_remedy
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput
-from app.errors.catalogue import CATALOGUE
 
 log = structlog.get_logger()
 
@@ -93,7 +92,7 @@ def _answer_http_exception(request: Request, error: HTTPException) -> Response:
         return answer_error(exchange_of(request.scope), error.error)
     code = _CODES_OF_FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     headers = {"Allow": _allowed_methods(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
-    rejection = RejectedInput(code, CATALOGUE[code].meaning)
+    rejection = RejectedInput(code, code.meaning)
     exchange = exchange_of(request.scope)
     _record_facts(exchange, rejection)
     return problem_answer(exchange, rejection, headers)

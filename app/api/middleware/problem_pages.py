@@ -13,7 +13,6 @@ from app.console.chrome import Chrome
 from app.console.render import render
 from app.console.views.problem import ProblemView
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
-from app.errors.catalogue import CATALOGUE
 from app.observability.telemetry import current_request_id
 
 MAX_SHOWN: Final = 20
@@ -25,7 +24,7 @@ _REMEDIES: Final = {
     Code.UNAUTHENTICATED: "Sign in to the console.",
     Code.FORBIDDEN: "Sign in with a key that has the right that the detail names, or ask an administrator for one.",
 }
-"""What to do in a browser, where the catalogue speaks of calls."""
+"""What to do in a browser, where the remedy of a code speaks of calls."""
 
 
 def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
@@ -36,7 +35,7 @@ def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[
     problems = error.problems if isinstance(error, RejectedInput) else ()
     view = ProblemView(
         status=answer.status_code,
-        title=CATALOGUE[error.code].meaning,
+        title=error.code.meaning,
         detail=error.detail,
         remedy=_remedy(error),
         code=error.code,
@@ -50,5 +49,5 @@ def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[
 
 
 def _remedy(error: MirrorgateError) -> str:
-    is_general = error.remedy == CATALOGUE[error.code].remedy
+    is_general = error.remedy == error.code.remedy
     return _REMEDIES.get(error.code, error.remedy) if is_general else error.remedy

@@ -10,16 +10,15 @@ from typing import Annotated, Any, Final
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 
 _NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+(e[-+]?[0-9]+)?\s*", re.IGNORECASE)
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "urn:mirrorgate:error:bad_value",
-    "title": CATALOGUE[Code.BAD_VALUE].meaning,
+    "title": Code.BAD_VALUE.meaning,
     "status": 422,
     "code": "bad_value",
     "detail": "n_nationkey: not an int32",
-    "remedy": CATALOGUE[Code.BAD_VALUE].remedy,
+    "remedy": Code.BAD_VALUE.remedy,
     "request_id": "af850e3693274f559803e979a149d07a",
     "errors": [
         {

@@ -8,7 +8,6 @@ import msgspec
 from fastapi import Response
 
 from app.errors import Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
-from app.errors.catalogue import CATALOGUE
 from app.observability.api_metrics import REJECTED_REQUESTS
 from app.observability.telemetry import current_request_id
 
@@ -47,7 +46,7 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
     status = STATUS[error.kind]
     body: dict[str, Any] = {
         "type": f"urn:mirrorgate:error:{error.code}",
-        "title": CATALOGUE[error.code].meaning,
+        "title": error.code.meaning,
         "status": int(status),
         "code": error.code,
         "detail": error.detail,

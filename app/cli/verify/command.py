@@ -115,7 +115,7 @@ def _verify(
     from app.landing.open_zone import open_zone
     from app.observability.telemetry import configure_logging
     from app.settings import Settings
-    from app.verify.catalogue import Severity
+    from app.verify.codes import Severity
     from app.verify.row_checks import ROW_CHECKS
     from app.verify.zone_verification import ZoneVerification, require_landing_zone
     from app.zone_settings import zone_address

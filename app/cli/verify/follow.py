@@ -15,7 +15,7 @@ from app.cli.verify.progress import progress_bar
 from app.cli.verify.report import print_finding, summary
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZoneAddress
-from app.verify.catalogue import Severity
+from app.verify.codes import Severity
 from app.verify.finding import Finding
 from app.verify.zone_verification import Progress, ZoneVerification
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from app.cli.console import OUTPUT
 from app.cli.output import counted
-from app.verify.catalogue import Severity
+from app.verify.codes import Severity
 from app.verify.finding import Finding
 
 MAX_PLACES: Final = 5

@@ -11,7 +11,6 @@ from app.console.views.paging import PageLinks, links_of
 from app.domain.model.dead_letter import KEPT, LetterState, WrittenMessage
 from app.domain.model.table import TableId
 from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 from app.staging.batches.dead_letters import StoredLetter
 from app.staging.connection.page_turn import Page
 from app.staging.tables.registry import NamedTable
@@ -244,4 +243,4 @@ def _why(error: Mapping[str, Any]) -> str:
 
 def _remedy(error: Mapping[str, Any]) -> str:
     code = error["code"]
-    return CATALOGUE[Code(code)].remedy if code in Code._value2member_map_ else ""
+    return Code(code).remedy if code in Code._value2member_map_ else ""

@@ -11,7 +11,6 @@ from app.console.views.notice import NoticeView
 from app.domain.model.dead_letter import LetterFormat
 from app.domain.model.names import ROW_MARKER
 from app.errors import Problem
-from app.errors.catalogue import CATALOGUE
 
 MAX_TABLES: Final = 20
 """Tables whose rows the page shows."""
@@ -159,7 +158,7 @@ def not_landed(typed: Typed, notice: NoticeView, problems: Sequence[Problem]) ->
     return replace(
         try_page(typed),
         notice=notice,
-        problems=tuple(ProblemRow(problem, CATALOGUE[problem.code].remedy) for problem in problems[:MAX_PROBLEMS]),
+        problems=tuple(ProblemRow(problem, problem.code.remedy) for problem in problems[:MAX_PROBLEMS]),
         omitted_problems=max(0, len(problems) - MAX_PROBLEMS),
     )
 

@@ -3,7 +3,6 @@
 from typing import Final
 
 from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 
 NEAR_LIMIT: Final = 0.8
 """The share of its limit from which a backlog needs attention."""
@@ -23,4 +22,4 @@ def code_in(reason: str | None) -> Code | None:
 def remedy_in(reason: str | None) -> str:
     """Return the remedy of the error code that the reason of a quarantine begins with."""
     code = code_in(reason)
-    return CATALOGUE[code].remedy if code else "Find out why, then release the table with its generation."
+    return code.remedy if code else "Find out why, then release the table with its generation."

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.fabric.trouble import FabricFacts, fabric_trouble
-from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Code
 
 OK: Final = "ok"
@@ -82,7 +81,7 @@ def _drain(facts: GatewayFacts) -> str:
     if not facts.drains:
         return "no drain has a running lease. `mirrorgate up` starts its own again; else run `mirrorgate drain`"
     if facts.waiting_drains:
-        remedy = CATALOGUE[Code(facts.waits_for)].remedy if facts.waits_for in list(Code) else ""
+        remedy = Code(facts.waits_for).remedy if facts.waits_for in list(Code) else ""
         return f"{facts.waiting_drains} of {facts.drains} drains publish nothing: {facts.waits_for}. {remedy}".strip()
     return OK
 

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Final
 
 from app.domain.preflight.finding import Finding, Outcome, judged
-from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Code
 
 
@@ -95,13 +94,11 @@ _RULES: Final = {
         "what each executor wrote is seen by the driver",
         "Let driver and executors reach the same landing zone under the same address.",
     ),
-    ZoneCheck.OWNER: _Rule(
-        Outcome.UNSAFE, "no other gateway has the landing zone", CATALOGUE[Code.LANDING_ZONE_TAKEN].remedy
-    ),
+    ZoneCheck.OWNER: _Rule(Outcome.UNSAFE, "no other gateway has the landing zone", Code.LANDING_ZONE_TAKEN.remedy),
     ZoneCheck.KNOWN: _Rule(
         Outcome.UNSAFE,
         "it is the landing zone that the database publishes into",
-        CATALOGUE[Code.LANDING_ZONE_CHANGED].remedy,
+        Code.LANDING_ZONE_CHANGED.remedy,
     ),
 }
 

@@ -11,7 +11,6 @@ from app.domain.mirror.table_report import MirrorState, TableReport
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
 from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.inspection.opening import reading
@@ -64,7 +63,7 @@ def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> 
         state=MirrorState.STOPPED,
         code=str(Code.FOREIGN_FILE),
         detail=f"{path} is applied and is not a file of the gateway that the folder belongs to",
-        remedy=CATALOGUE[Code.FOREIGN_FILE].remedy,
+        remedy=Code.FOREIGN_FILE.remedy,
     )
 
 

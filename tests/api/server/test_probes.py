@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from app.api.routes import probes as probe_routes
 from app.domain.publication.failure import Failure
 from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
@@ -55,7 +54,7 @@ def test_a_drain_that_waits_for_its_landing_zone_shows_in_the_gateways_status(
         renew_lease(connection, worker, 60, waits_for=Code.LANDING_ZONE_AWAY)
     answer = anonymous.get("/statusz")
     assert answer.status_code == 503
-    told = f"1 of 1 drains publish nothing: landing_zone_away. {CATALOGUE[Code.LANDING_ZONE_AWAY].remedy}"
+    told = f"1 of 1 drains publish nothing: landing_zone_away. {Code.LANDING_ZONE_AWAY.remedy}"
     assert answer.json()["parts"]["drain"] == told
     with api_engine.begin() as connection:
         renew_lease(connection, worker, 60)

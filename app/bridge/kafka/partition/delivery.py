@@ -21,7 +21,6 @@ from app.bridge.kafka.records import RecordRejected
 from app.client.http import RejectedByGateway
 from app.client.producer import ChangeRequest, Producer
 from app.errors import Code
-from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Kind
 
 if TYPE_CHECKING:
@@ -205,8 +204,8 @@ def _faults_of(elements: Elements, error: RejectedByGateway) -> dict[int, Fault]
         if not isinstance(index, int) or not 0 <= index < len(elements) or index in faults:
             continue
         code = problem.get("code", error.code)
-        kind = CATALOGUE[Code(code)].kind if code in set(Code) else None
-        remedy = CATALOGUE[Code(code)].remedy if code in set(Code) and code != error.code else error.remedy
+        kind = Code(code).kind if code in set(Code) else None
+        remedy = Code(code).remedy if code in set(Code) and code != error.code else error.remedy
         faults[index] = Fault(
             elements.offset(index),
             code,
