@@ -1,7 +1,7 @@
 """Rotating log files of `mirrorgate up`, with one JSON object per line whatever a process writes.
 
 A child writes to a pipe. `ChildLog` reads the pipe in the supervisor and appends to a rotating file, so that rotation
-loses no line and needs no cooperation from a JVM or from Postgres (decision 0028).
+loses no line and needs no cooperation from a JVM or from Postgres (decision 0004).
 """
 
 import fcntl

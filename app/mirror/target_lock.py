@@ -1,7 +1,7 @@
 """The place that a mirror writes to, and one mirror per folder.
 
 A second mirror on a target would do the work twice and contradict the first one in reports. The rows are safe from it:
-the Delta log of a table rejects a second commit of one landing file (decision 0038). So a folder has a lock, `flock` on
+the Delta log of a table rejects a second commit of one landing file (decision 0037). So a folder has a lock, `flock` on
 `<target>/_mirrorgate.lock`, and an object store has none.
 
 The kernel releases the lock when its process ends, however it ends. The file stays and names the last owner. Children

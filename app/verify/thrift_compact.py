@@ -1,7 +1,7 @@
 """A reader of Thrift's compact protocol, in which Parquet footers are written.
 
 PyArrow's own access to the metadata of column chunks aborts the process for some footers, such as one with encrypted
-columns: its C++ exceptions have no Python side. A check of foreign files must survive them (decision 0039). Invariant:
+columns: its C++ exceptions have no Python side. A check of foreign files must survive them (decision 0040). Invariant:
 any bytes give a value or ValueError, in time and memory proportional to their number.
 """
 

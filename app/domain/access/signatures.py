@@ -1,7 +1,7 @@
 """HMAC-SHA256 signatures of request bodies, for webhook senders that cannot send a key.
 
 The signing secret of a key is derived from the gateway's signing key, the id of the key and a random salt, so that the
-database holds nothing from which a signature could be made (docs/decisions/0051).
+database holds nothing from which a signature could be made (docs/decisions/0058).
 
 Invariant: signatures are compared in constant time, and no text from here holds a secret or a signature.
 """

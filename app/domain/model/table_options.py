@@ -223,7 +223,7 @@ class TableOptions:
         return replace(present, **{name: getattr(self, name) for name in given})
 
     def of_new_table(self, schema: TableSchema, given: Collection[str]) -> "TableOptions":
-        """Return the options of a new table: the given ones, and what suits its schema for the others (decision 0057).
+        """Return the options of a new table: the given ones, and what suits its schema for the others (decision 0056).
 
         Fabric pauses a whole database for a table that stays without a file, so a new table has a seed file. Files
         without a row marker take Fabric's fast path, and a table without keys never needs the marker.

@@ -1,6 +1,6 @@
 """The reader thread: reads what waits together, and hands each request to the group commit.
 
-Two bodies that share an interpreter take longer in parallel than in sequence, and more memory (docs/decisions/0020).
+Two bodies that share an interpreter take longer in parallel than in sequence, and more memory (docs/decisions/0035).
 Invariant: nothing here waits for Postgres, so no body holds up the others.
 """
 

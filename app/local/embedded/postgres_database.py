@@ -11,7 +11,7 @@ NAME: Final = "mirrorgate"
 
 _ROLE: Final = "gateway"
 """The role of the gateway: owner of its database and no superuser. As a superuser, SQL could read the machine's files
-with the capability of Postgres (decision 0023)."""
+with the capability of Postgres (decision 0004)."""
 
 _CREATE_DATABASE: Final = f"""
 SELECT 'CREATE ROLE {_ROLE} LOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{_ROLE}') \\gexec

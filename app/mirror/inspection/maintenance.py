@@ -3,7 +3,7 @@
 Each operation is a Delta commit that changes no row and no application transaction, so the mirror continues where it
 was. If a commit of the mirror gets in between, the operation starts again with the new version. Repeating an operation
 that has nothing to do commits nothing. What a vacuum can delete is decided in
-docs/decisions/0042-commands-on-mirrored-tables.md.
+docs/decisions/0037-delta-mirror.md.
 """
 
 import json
@@ -23,7 +23,7 @@ from app.mirror.inspection.table_log import data_files, read_checkpoint
 from app.mirror.target import MirrorTarget
 
 TARGET_FILE_BYTES: Final = 1 << 30
-"""Direct Lake loads few large files fastest (decision 0042)."""
+"""Direct Lake loads few large files fastest (decision 0037)."""
 DEFAULT_RETENTION_HOURS: Final = 168
 MIN_ORPHAN_AGE_HOURS: Final = 24
 """Files that no version names are deleted only from this age: a younger one can be of a commit that is not done."""

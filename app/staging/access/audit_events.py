@@ -1,4 +1,4 @@
-"""The audit: operations on keys and tables, and rejected calls (decision 0015).
+"""The audit: operations on keys and tables, and rejected calls (decision 0058).
 
 An operation and its event are stored in one transaction, so that neither exists without the other. Operations on
 tables are stored as table events; the audit shows both kinds in the order of their ids, which have one sequence.

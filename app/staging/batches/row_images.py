@@ -1,4 +1,4 @@
-"""Row images in Postgres: the latest full row per key, which completes partial updates (decision 0010).
+"""Row images in Postgres: the latest full row per key, which completes partial updates (decision 0067).
 
 A row image is written in the transaction of the batch that changes the row. Reads and writes happen only under the
 table's sequence lock, so each batch sees the images of all batches before it.

@@ -7,7 +7,7 @@ the former owner still tries then fails, because its epoch is no longer the tabl
 A lease also names the database run in which it was claimed (`mirrorgate.database_run()`). A promoted standby, a
 restored database and a restarted server are other runs, whose ledger may have gone back. So a lease from another run
 is over, for its worker too: the next claim takes a new epoch and compares the ledger with the landing zone (decision
-0084).
+0024).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """One round of retention: open and drop payload partitions, then purge the history that has lost its payloads.
 
-Postgres would otherwise grow with every batch that was ever accepted (decision 0011). Every step is a transaction of
+Postgres would otherwise grow with every batch that was ever accepted (decision 0002). Every step is a transaction of
 its own and can be repeated, so a process that dies between two steps leaves the rest to the next round of any process.
 """
 

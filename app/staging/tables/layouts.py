@@ -1,7 +1,7 @@
 """Layouts of Replicate messages in Postgres, by name.
 
 A change request reads its layout each time, so a request that begins after a change was committed is read under the new
-layout (docs/decisions/0050).
+layout (docs/decisions/0026).
 """
 
 import json

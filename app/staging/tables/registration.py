@@ -77,7 +77,7 @@ def register_table(
     """Create a table, or bring an existing one to `wanted` and `options`. Repeating it changes nothing.
 
     Without `wanted` an existing table keeps its columns, and without `options` its options. If `given` names options,
-    an existing table keeps its others, and a new one has the defaults of a new table (decision 0057). `filled` are new
+    an existing table keeps its others, and a new one has the defaults of a new table (decision 0056). `filled` are new
     columns in which the source's present rows have a value that no change gave. The metadata
     chain gets each new schema version before any of its data.
 

@@ -54,7 +54,7 @@ def test_what_a_registration_names_is_what_a_new_table_gets(engine: sa.Engine) -
 def test_a_table_of_an_earlier_release_keeps_its_options_when_it_is_registered_again(
     engine: sa.Engine, schema: TableSchema
 ) -> None:
-    before = register(engine, schema, TableOptions()).table  # all options stored, as releases before 0057 did
+    before = register(engine, schema, TableOptions()).table  # all options stored, as earlier programs did
     assert register(engine, schema) == Registration(before, RegistrationOutcome.UNCHANGED)
     again = register(engine, schema, TableOptions(), ())
     assert again == Registration(before, RegistrationOutcome.UNCHANGED)

@@ -2,7 +2,7 @@
 
 `tree` reads a schema into nodes, `semantics` says what a node's values mean, `plan` builds what decodes and converts a
 record, with the functions of `values`, and `connect` rebuilds the Kafka Connect schema that an Avro schema was written
-from. Everything here takes values and returns values; decision 0053 has the reasons.
+from. Everything here takes values and returns values; decision 0052 has the reasons.
 """
 
 from app.bridge.kafka.avro.connect import connect_schema

@@ -1,4 +1,4 @@
-"""Audit columns: what the gateway knows of each change, as columns of the landing files (decision 0070)."""
+"""Audit columns: what the gateway knows of each change, as columns of the landing files (decision 0071)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

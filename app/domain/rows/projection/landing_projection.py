@@ -1,4 +1,4 @@
-"""Typed rows of a source -> rows of landing files, once it is certain which rows land (decision 0070).
+"""Typed rows of a source -> rows of landing files, once it is certain which rows land (decision 0071).
 
 Invariant: a table whose files have the columns of its source lands its rows as they are, at no cost.
 """

@@ -84,7 +84,7 @@ class Masking:
 
 
 def _scope(mask: Mask, table: Table) -> str:
-    """Return what the hashes of a column share with others (decision 0080): a table is known by its number.
+    """Return what the hashes of a column share with others (decision 0071): a table is known by its number.
 
     The number stays over a rename, a rebuild and a recreation, and no other table ever has it.
     """
