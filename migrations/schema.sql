@@ -965,7 +965,7 @@ CREATE TABLE mirrorgate.alerts (
     -- When the present code was first seen.
     code_since timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT alerts_pkey PRIMARY KEY (kind, subject),
-    CONSTRAINT alert_kind_is_known CHECK ((kind = ANY (ARRAY['part'::text, 'table_quarantined'::text, 'table_failing'::text, 'fabric_table'::text, 'dead_letters'::text, 'backlog'::text, 'backlog_full'::text]))),
+    CONSTRAINT alert_kind_is_known CHECK ((kind = ANY (ARRAY['part'::text, 'table_quarantined'::text, 'table_failing'::text, 'fabric_table'::text, 'dead_letters'::text, 'backlog'::text]))),
     CONSTRAINT alert_severity_is_known CHECK ((severity = ANY (ARRAY['critical'::text, 'warning'::text])))
 );
 

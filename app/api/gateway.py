@@ -1,6 +1,7 @@
 """The parts of an API process that routes need. `app.api.lifespan` builds and closes them."""
 
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,9 +15,11 @@ from app.api.auth.code_flow import CodeFlow
 from app.api.cached_answer import CachedAnswer
 from app.api.limits.concurrency_limit import ConcurrencyLimit
 from app.api.mirror_rows import MirrorRows
-from app.api.schemas.probes import GatewayStatusModel
+from app.api.schemas.probes import ReadinessModel
 from app.domain.access.mask_secret import HashedTables
+from app.domain.health.facts import HealthFacts
 from app.domain.model.input_limits import InputLimits
+from app.domain.model.table import TableLife
 from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access.audit_writer import AuditWriter
@@ -41,8 +44,8 @@ class Gateway:
     audit_writer: AuditWriter
     ingest: Ingest
     writer: WriterProbe
-    status_cache: CachedAnswer[GatewayStatusModel]
-    """The answer of `/statusz`, which anyone can ask for."""
+    health_cache: CachedAnswer[tuple[ReadinessModel, HealthFacts]]
+    """What `/statusz` is judged by, which anyone can ask for."""
     hashed_tables: CachedAnswer[HashedTables | None]
     """The tables with hashed columns, for `/readyz`; None while Postgres does not answer."""
     probe_threads: Executor
@@ -63,6 +66,11 @@ class Gateway:
     def __post_init__(self) -> None:
         limits = InputLimits(self.settings.max_request_messages, self.settings.max_value_bytes)
         object.__setattr__(self, "input_limits", limits)
+
+    @property
+    def backlog_shares(self) -> Mapping[TableLife, float]:
+        """Return the backlog of each table that lags as a share of its limit; nothing while it is not watched."""
+        return {} if self.ingest.backlog is None else self.ingest.backlog.shares()
 
     def wake_drain(self) -> None:
         """Notify the drains, without waiting for them."""

@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
-from app.api.alerting.messages import Webhook
-from app.api.alerting.watch import AlertWatch
+from app.api.alerting import AlertWatch, Webhook
 from app.api.auth.authenticator import Authenticator, TokenVerifier
 from app.api.auth.tokens import code_flow, token_verifier
 from app.api.cached_answer import CachedAnswer
@@ -20,9 +19,10 @@ from app.api.gateway import Gateway
 from app.api.history_sampler import HistorySampler
 from app.api.limits.rate_limits import RateLimiter
 from app.api.mirror_rows import MirrorRows
-from app.api.schemas.probes import GatewayStatusModel
+from app.api.schemas.probes import ReadinessModel
 from app.domain.access.mask_secret import HashedTables, MaskSecret
 from app.domain.access.rate_limit import RateLimits
+from app.domain.health.facts import HealthFacts
 from app.domain.publication.backlog import BacklogLimit
 from app.ingest import BacklogWatch, Ingest
 from app.observability.api_metrics import API_PROCESSES, RESOURCE_LOW
@@ -83,7 +83,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
             audit_writer=audit_writer,
             ingest=ingest,
             writer=WriterProbe(group_commit),
-            status_cache=CachedAnswer[GatewayStatusModel](),
+            health_cache=CachedAnswer[tuple[ReadinessModel, HealthFacts]](),
             hashed_tables=CachedAnswer[HashedTables | None](),
             probe_threads=probe_threads,
             mirror_rows=_open_mirror(settings, stack),

@@ -13,7 +13,6 @@ from rich.text import Text
 from app.cli.console import OUTPUT, say
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.errors.codes import Code
 
 _GAP: Final = 2
 _NARROWEST_TEXT: Final = 24
@@ -107,33 +106,19 @@ def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid
             "mirror": _mirror_cell(table.get("mirror"), wide=wide),
             "dead letters": f"{_waiting(table):,}",
         }
-        grid.add(*(cells[title] for title in titles), style="red" if any(troubles(table)) else "")
+        grid.add(*(cells[title] for title in titles), style=_style(table["troubles"]))
     return grid
 
 
-def troubles(table: dict[str, Any]) -> Iterator[str]:
-    """Yield the problems of a table and their remedies; nothing for a healthy one."""
-    if table["state"] != "active" or table["state_reason"]:
-        reason = table["state_reason"] or ""
-        since = f" (since {moment(table['quarantined_at'])})" if table.get("quarantined_at") else ""
-        yield ": ".join(filter(None, (table["state"], reason))) + since
-        code = reason.partition(":")[0]
-        if code in set(Code):
-            yield f"remedy: {Code(code).remedy}"
-    if failing := table.get("failing"):
-        tries = f"{failing['tries']:,} tries since {moment(failing['since'])}"
-        yield f"failing: {failing['code']}: {failing['detail']} ({tries})"
-        yield f"remedy: {failing['remedy']}"
-    accepted, staged = (table[stage]["rows"] for stage in ("accepted", "staged"))
-    if accepted != staged:
-        yield f"{staged:,} of {accepted:,} accepted rows are staged"
-    if (processed := table["processed"]) is not None and (processed["error"] or processed.get("failed")):
-        yield f"Fabric reports: {processed['error'] or processed['state']}"
-        if processed.get("remedy"):
-            yield f"remedy: {processed['remedy']}"
-    if (mirror := table.get("mirror")) and (reason := mirror["reason"]):
-        yield f"mirror {mirror['state']} at file {mirror['file_number']:,}: {reason['code']}: {reason['detail'] or ''}"
-        yield f"remedy: {reason['remedy']}"
+def _lines(table: dict[str, Any]) -> Iterator[str]:
+    """Yield what the gateway says is wrong with a table, each with its remedy; nothing for a healthy one."""
+    if table["state"] in ("dropping", "rebuilding") and table["state_reason"]:
+        yield f"{table['state']}: {table['state_reason']}"
+    for trouble in table["troubles"]:
+        label = trouble["kind"].removeprefix("table_").replace("_", " ")
+        since = f" (since {moment(trouble['since'])})" if trouble["since"] else ""
+        yield f"{label}: {trouble['detail']}{since}"
+        yield f"remedy: {trouble['remedy']}"
 
 
 def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
@@ -143,8 +128,9 @@ def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Non
         return
     status_grid(tables, wide=wide).print()
     for table in tables:
-        if lines := [*troubles(table)]:
-            OUTPUT.print(f"\n{table['table']}: {lines[0]}", style="red", markup=False, highlight=False)
+        if lines := [*_lines(table)]:
+            style = _style(table["troubles"])
+            OUTPUT.print(f"\n{table['table']}: {lines[0]}", style=style, markup=False, highlight=False)
             for line in lines[1:]:
                 OUTPUT.print(f"  {line}", markup=False, highlight=False)
 
@@ -229,6 +215,12 @@ def _mirror_cell(mirror: dict[str, Any] | None, *, wide: bool) -> str:
     if not wide or mirror["version"] is None:
         return short
     return f"{short} (version {mirror['version']:,}, file {mirror['file_number']:,})"
+
+
+def _style(troubles: Sequence[dict[str, Any]]) -> str:
+    """Return red if data has stopped, yellow if something needs attention."""
+    worst = min((trouble["severity"] for trouble in troubles), default="")
+    return {"critical": "red", "warning": "yellow"}.get(worst, "")
 
 
 def _waiting(table: dict[str, Any]) -> int:

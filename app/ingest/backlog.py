@@ -75,11 +75,6 @@ class BacklogWatch:
         """Return the backlog of each table that lags, as a share of its limit."""
         return {life: self._limit.share(backlog) for life, backlog in self._seen.tables.items()}
 
-    def fullest_share(self) -> float:
-        """Return the largest share of its limit that any backlog has."""
-        seen = self._seen
-        return max([self._total.share(seen.all), *map(self._limit.share, seen.tables.values())])
-
     def _run(self) -> None:
         while not self._closing.is_set():
             try:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from app.api.alerting.messages import Webhook
+from app.api.alerting import Webhook
 from app.api.auth.issuer_documents import discovered, issuer_client
 from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.bridge.kafka.registry import SchemaRegistry

@@ -9,17 +9,17 @@ import pytest
 from app.console import text
 from app.console.assets import MEDIA_TYPES, STATIC, asset
 from app.console.render import TEMPLATES, environment, prose
-from app.console.views.attention import troubles
+from app.console.views.attention import attention
 from app.console.views.overview import totals_of
 from app.console.views.plots import hour_plots
 from app.console.views.table_list import TableQuery, table_list
 from app.domain.access.console_session import SessionToken, safe_next
-from app.domain.preflight.database_findings import judge_durability
-from app.staging.overview.table_summaries import TableSummary
+from app.domain.health.facts import HealthFacts, TableSummary
+from app.domain.health.troubles import troubles
 from app.staging.retention.history import Sample
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
-PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields) | {
+PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:19]) | {
     "table_id": 1, "name": "a.b", "generation": 1, "state": "active", "accepted_rows": 0, "pending_rows": 0,
     "oldest_seconds": 0.0, "waiting_letters": 0,
 }  # fmt: skip
@@ -29,62 +29,24 @@ def summary(**values: Any) -> TableSummary:
     return TableSummary(**(PLAIN | values))
 
 
-def test_a_quarantine_says_since_when_and_links_to_its_section() -> None:
-    [found] = troubles(
-        [summary(state="quarantined", state_reason="foreign_file: f.parquet", quarantined_at=NOW)],
-        {},
-        None,
-        {},
-        0.0,
-        [],
-    )
-    assert found.since == NOW
+def test_a_remedy_links_to_its_section_and_nothing_in_it_is_markup() -> None:
+    table = summary(state="quarantined", state_reason="foreign_file: f.parquet", quarantined_at=NOW)
+    [found] = attention(troubles(HealthFacts(tables=[table])))
+    assert (found.severity, found.title, found.link, found.since) == ("bad", "a.b", "/console/tables/a.b", NOW)
     page = "https://github.com/mirrorgate/mirrorgate/blob/main/docs/operations.md#after-a-foreign-file"
     assert f'<a href="{page}" rel="noreferrer">docs/operations.md#after-a-foreign-file</a>' in prose(found.remedy)
     assert "<b>" not in prose("<b> `<b>` docs/operations.md")
 
 
-def test_what_stops_data_comes_first() -> None:
-    seen = [
-        summary(name="letters", waiting_letters=3),
-        summary(name="paused", state="paused", pending_rows=7),
-        summary(
-            name="failing",
-            failure_code="disk_full",
-            failure_detail="no space",
-            failure_remedy="Free it.",
-            failure_tries=4,
-        ),
-        summary(name="full", table_id=9),
-        summary(name="gone", state="quarantined", state_reason="landing_folder_lost: gone"),
-        summary(name="fabric", fabric_error="user error"),
+def test_a_trouble_of_many_tables_is_shown_five_times_and_counted_once() -> None:
+    seen = [summary(name=f"t{number}", state="paused") for number in range(8)]
+    found = attention(troubles(HealthFacts(tables=seen, total_share=1.0)))
+    assert [(one.chip, one.title, one.link) for one in found] == [
+        ("backlog", "The backlog is full", None),
+        *(("paused", f"t{number}", f"/console/tables/t{number}") for number in range(5)),
+        ("paused", "3 more tables", "/console/tables?state=paused"),
     ]
-    unsafe = judge_durability("off", "on", "on")
-    found = troubles(seen, {"api": "ok", "drain": "none"}, None, {(9, 1): 0.9}, 0.1, unsafe)  # type: ignore[dict-item]  # plain ids
-    assert [(trouble.severity, trouble.title) for trouble in found] == [
-        ("bad", "Nothing is published"),
-        ("bad", "Postgres can lose acknowledged changes"),
-        ("bad", "gone"),
-        ("bad", "failing"),
-        ("bad", "fabric"),
-        ("warn", "full"),
-        ("warn", "letters"),
-        ("warn", "1 paused table"),
-    ]
-    assert all(trouble.why and trouble.remedy for trouble in found)
-    assert troubles([summary()], {"api": "ok"}, None, {}, 0.0, judge_durability("on", "on", "on")) == ()
-
-
-def test_paused_tables_and_their_rows_are_told_in_singular_and_plural() -> None:
-    for states, rows, why, remedy in (
-        (["paused"], 1, "t0: 1 row waits. An operator paused it.", "Resume it when"),
-        (["paused"] * 2, 7, "t0, t1: 14 rows wait. An operator paused them.", "Resume them when"),
-    ):
-        seen = [summary(name=f"t{number}", state=state, pending_rows=rows) for number, state in enumerate(states)]
-        safe = judge_durability("on", "on", "on")
-        (trouble,) = troubles(seen, {"api": "ok"}, None, {}, 0.0, safe)
-        assert trouble.why == why
-        assert trouble.remedy.startswith(remedy)
+    assert found[-1].why == "t5, t6, t7"
 
 
 def test_totals_add_up_what_is_seen() -> None:

@@ -7,22 +7,14 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.preflight.alerts import (
-    MAX_TOLD,
-    Alert,
-    AlertKind,
-    AlertPlan,
-    KnownAlert,
-    Severity,
-    message_of,
-    plan_alerts,
-)
+from app.domain.health.alerts import MAX_TOLD, AlertPlan, KnownAlert, message_of, plan_alerts
+from app.domain.health.troubles import Kind, Severity, Trouble
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-QUARANTINED = Alert(
-    AlertKind.TABLE_QUARANTINED, "s.a", Severity.CRITICAL, "foreign_file", "A file is foreign.", "Move it."
+QUARANTINED = Trouble(
+    Kind.TABLE_QUARANTINED, "s.a", Severity.CRITICAL, "foreign_file", "A file is foreign.", "Move it."
 )
-LETTERS = Alert(AlertKind.DEAD_LETTERS, "s.a", Severity.WARNING, "dead_letters_waiting", "They wait.", "Replay them.")
+LETTERS = Trouble(Kind.DEAD_LETTERS, "s.a", Severity.WARNING, "dead_letters_waiting", "They wait.", "Replay them.")
 
 
 class Memory:
@@ -32,7 +24,7 @@ class Memory:
         self.known: dict[str, KnownAlert] = {}
         self.after_seconds = after_seconds
 
-    def look(self, seconds: float, found: Iterable[Alert], *, is_taken: bool = True) -> AlertPlan:
+    def look(self, seconds: float, found: Iterable[Trouble], *, is_taken: bool = True) -> AlertPlan:
         now = START + timedelta(seconds=seconds)
         plan = plan_alerts(self.known, found, now, after_seconds=self.after_seconds)
         self.known |= {known.alert.key: known for known in (*plan.begun, *plan.changed)}
@@ -127,7 +119,7 @@ def test_a_message_tells_what_why_and_what_to_do_in_words_and_in_members() -> No
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from([QUARANTINED, LETTERS])), st.booleans()), max_size=30))
-def test_every_alert_that_was_told_is_told_to_be_over_exactly_once(history: list[tuple[set[Alert], bool]]) -> None:
+def test_every_alert_that_was_told_is_told_to_be_over_exactly_once(history: list[tuple[set[Trouble], bool]]) -> None:
     memory, balance = Memory(after_seconds=1), dict.fromkeys((QUARANTINED.key, LETTERS.key), 0)
     for seconds, (found, is_taken) in enumerate([*history, (set(), True)]):
         plan = memory.look(seconds, found, is_taken=is_taken)

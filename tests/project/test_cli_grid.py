@@ -6,9 +6,18 @@ from typing import Any
 from rich.console import Console
 
 from app.cli import output as cli_grid
-from app.cli.output import Grid, counted, print_status, status_grid, troubles
+from app.cli.output import Grid, counted, print_status, status_grid
 
 REASON = "landing_folder_lost: folder q.schema/folder is gone although it held published files"
+
+
+QUARANTINED = {
+    "kind": "table_quarantined",
+    "severity": "critical",
+    "detail": REASON,
+    "remedy": "Find it.",
+    "since": None,
+}
 
 
 def table(**given: Any) -> dict[str, Any]:
@@ -16,7 +25,7 @@ def table(**given: Any) -> dict[str, Any]:
     lag = {"rows": 0, "oldest_seconds": 0.0}
     told = {"table": "HR.EMPLOYEES", "generation": 1, "state": "active", "state_reason": None, "processed": None}
     counts = {"accepted": rows, "staged": rows, "published": rows | {"files": 12}, "lag": lag}
-    return {**told, **counts, "dead_letters": {"waiting": 0}, **given}
+    return {**told, **counts, "dead_letters": {"waiting": 0}, "troubles": [], **given}
 
 
 def printed(grid: Grid, width: int = 80) -> list[str]:
@@ -27,7 +36,7 @@ def printed(grid: Grid, width: int = 80) -> list[str]:
 
 
 def test_status_fits_80_columns_with_a_line_for_each_table() -> None:
-    quarantined = table(table="q.folder", state="quarantined", state_reason=REASON)
+    quarantined = table(table="q.folder", state="quarantined", state_reason=REASON, troubles=[QUARANTINED])
     lines = printed(status_grid([table(), quarantined]))
     assert max(map(len, lines)) <= 80
     assert [line.split()[:4] for line in lines[1:]] == [
@@ -38,13 +47,13 @@ def test_status_fits_80_columns_with_a_line_for_each_table() -> None:
 
 def test_what_is_wrong_with_a_table_is_shown_below_the_status(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    print_status([table(), table(table="q.folder", state="quarantined", state_reason=REASON)])
+    print_status([table(), table(table="q.folder", state="quarantined", state_reason=REASON, troubles=[QUARANTINED])])
     below = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
     assert below.startswith(f"q.folder: quarantined: {REASON}")
     assert "remedy: " in below
 
 
-def test_a_mirror_adds_a_column_and_its_reason(capsys: Any) -> None:
+def test_a_mirror_adds_a_column() -> None:
     mirror = {"state": "in_step", "version": 1_234, "file_number": 1_235, "pending_files": 0, "reason": None}
     reason = {"code": "landing_file_gap", "detail": "waits for file 8", "remedy": "Publish file 8."}
     behind = mirror | {"state": "behind", "pending_files": 3}
@@ -64,24 +73,22 @@ def test_a_mirror_adds_a_column_and_its_reason(capsys: Any) -> None:
     assert "  -3 (version 1,234, file 1,235)  " in wide[2]
     assert "  waiting  " in wide[3]
     assert "mirror" not in printed(status_grid([table(), table(mirror=None)]))[0]
-    print_status([table(mirror=waiting)])
-    below = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
-    assert "mirror waiting at file 7: landing_file_gap: waits for file 8 remedy: Publish file 8." in below
 
 
-def test_a_failing_table_shows_its_reason_and_remedy(capsys: Any) -> None:
-    failing = {
-        "code": "storage_failed",
-        "detail": "ENOSPC (No space left on device) at /zone/t",
-        "remedy": "Free space.",
-        "tries": 12,
-        "since": "2026-11-22T03:29:40.41+00:00",
-    }
-    assert printed(status_grid([table(failing=failing)]))[1].split()[2] == "failing"
-    print_status([table(failing=failing)])
-    below = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
-    assert "failing: storage_failed: ENOSPC (No space left on device) at /zone/t" in below
-    assert "(12 tries since 2026-11-22 03:29:40) remedy: Free space." in below
+def test_a_failing_table_shows_since_when_and_its_remedy(capsys: Any) -> None:
+    detail = "storage_failed: ENOSPC (No space left on device) at /zone/t (12 tries in a row)"
+    since = "2026-11-22T03:29:40.41+00:00"
+    trouble = {"kind": "table_failing", "severity": "critical", "detail": detail, "remedy": "Free it.", "since": since}
+    assert printed(status_grid([table(failing={})]))[1].split()[2] == "active"
+    print_status([table(failing={"code": "storage_failed"}, troubles=[trouble])])
+    above, _, below = capsys.readouterr().out.partition("\n\n")
+    assert " failing " in above
+    assert f"failing: {detail} (since 2026-11-22 03:29:40) remedy: Free it." in " ".join(below.split())
+
+
+def test_a_table_that_is_dropped_says_what_it_waits_for(capsys: Any) -> None:
+    print_status([table(state="dropping", state_reason="it waits for Fabric")])
+    assert capsys.readouterr().out.endswith("HR.EMPLOYEES: dropping: it waits for Fabric\n")
 
 
 def test_names_and_numbers_are_never_cropped() -> None:
@@ -126,7 +133,7 @@ def test_a_narrow_terminal_leaves_out_the_columns_that_say_nothing_and_a_wide_on
 
 def test_lines_into_a_pipe_are_not_broken_unless_columns_are_asked_for(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    quarantined = table(table="q.folder", state="quarantined", state_reason=REASON)
+    quarantined = table(table="q.folder", state="quarantined", state_reason=REASON, troubles=[QUARANTINED])
     print_status([quarantined])
     title, row, empty, reason, remedy = capsys.readouterr().out.splitlines()
     assert (title.split()[0], row.split()[0], empty) == ("table", "q.folder", "")
@@ -140,13 +147,6 @@ def test_lines_into_a_pipe_are_not_broken_unless_columns_are_asked_for(capsys: A
 def test_without_tables_the_status_says_what_to_do(capsys: Any) -> None:
     print_status([])
     assert capsys.readouterr().out == "no tables yet; register one: mirrorgate tables register --help\n"
-
-
-def test_rows_that_were_accepted_and_not_staged_are_a_trouble() -> None:
-    assert [*troubles(table())] == []
-    assert [*troubles(table(staged={"rows": 1}))] == ["1 of 1,234,567 accepted rows are staged"]
-    error = {"rows": 1, "error": "it cannot read a file"}
-    assert [*troubles(table(processed=error))] == ["Fabric reports: it cannot read a file"]
 
 
 def test_one_is_singular() -> None:

@@ -139,6 +139,6 @@ class TableOperation:
         name = visible_name(self.table, self.principal)
         with translated_errors(), self.gateway.engine.begin() as connection:
             table = change(connection, name, self.generation, *args, **kwargs)
-            status = table_statuses(connection, [table])[0]
+            status = table_statuses(connection, [table], self.gateway.backlog_shares)[0]
         self.gateway.wake_drain()
         return status

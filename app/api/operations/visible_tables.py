@@ -2,10 +2,11 @@
 
 from app.api.auth.dependencies import visible_name
 from app.domain.access.rights import Principal
+from app.domain.health.facts import TableSummary
 from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table
 from app.staging.connection.database import Connection
-from app.staging.overview.table_summaries import TableSummary, table_summaries
+from app.staging.overview.table_summaries import table_summaries
 from app.staging.tables.registry import find_table
 
 

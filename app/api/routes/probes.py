@@ -12,7 +12,8 @@ from fastapi import APIRouter, Response
 
 from app.api.gateway import Gateway, GatewayDep
 from app.api.schemas.probes import GatewayStatusModel, HealthModel, ReadinessModel, WriterModel
-from app.domain.preflight.readiness import OK, GatewayFacts, is_ready, judge_backlog, judge_gateway, judge_writer
+from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts
+from app.domain.health.troubles import OK, is_ready, parts, process_parts
 from app.errors import MirrorgateError
 from app.staging.connection.database import answer_within, translated_errors
 from app.staging.tables.gateway_status import gateway_facts
@@ -24,8 +25,6 @@ ANSWER_SECONDS: Final = 3.0
 
 CACHE_SECONDS: Final = 1.0
 """How long an answer of `/statusz` is repeated, because anyone can ask for it."""
-
-_UNKNOWN: Final = "unknown while the database is unavailable"
 
 
 @router.get("/healthz", operation_id="get_health", summary="Check that this process serves", response_model=HealthModel)
@@ -49,7 +48,7 @@ async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
     The drain is not checked; see `/statusz`.
     """
     loop = asyncio.get_running_loop()
-    answer = await loop.run_in_executor(gateway.probe_threads, _readiness, gateway)
+    answer, _ = await loop.run_in_executor(gateway.probe_threads, _readiness, gateway)
     response.status_code = 200 if answer.ready else 503
     return answer
 
@@ -66,74 +65,65 @@ async def statusz(gateway: GatewayDep, response: Response) -> GatewayStatusModel
 
     The answer has counts only; `/v1/tables` and `/metrics` have the names. It can be one second old.
     """
-    look_up = partial(gateway_status, gateway)
-    answer = await asyncio.get_running_loop().run_in_executor(gateway.probe_threads, look_up)
-    response.status_code = 200 if answer.ready else 503
-    return answer
-
-
-def _readiness(gateway: Gateway) -> ReadinessModel:
-    state, trouble = gateway.writer.check(ANSWER_SECONDS)
-    writer = judge_writer(
-        failure=state.failure,
-        failed_seconds=state.last_failure_seconds,
-        oldest_seconds=state.oldest_waiting_seconds,
-        limit_seconds=gateway.settings.database_seconds / 2,
-    )
-    parts = {
-        "api": OK,
-        "database": OK if trouble is None else trouble.detail,
-        "writer": writer,
-        "masks": OK if trouble is not None else _judge_masks(gateway),
-    }
-    ready = is_ready(parts, gateway.was_ready.is_set())
-    if ready:
-        gateway.was_ready.set()
-    return ReadinessModel(
+    look_up = partial(gateway_health, gateway)
+    readiness, facts = await asyncio.get_running_loop().run_in_executor(gateway.probe_threads, look_up)
+    states, known = parts(facts), facts.gateway
+    ready = all(state == OK for state in states.values())
+    response.status_code = 200 if ready else 503
+    return GatewayStatusModel(
         ready=ready,
-        parts=parts,
-        writer=WriterModel(
-            waiting_requests=state.waiting_requests,
-            oldest_waiting_seconds=state.oldest_waiting_seconds,
-            last_commit_seconds=state.last_commit_seconds,
-            last_failure_seconds=state.last_failure_seconds,
-        ),
+        parts=states,
+        writer=readiness.writer,
+        drains=known.drains if known else None,
+        tables=dict(known.tables) if known else None,
+        backlog_share=facts.fullest_share,
+        clock_behind_seconds=known.clock_behind_seconds if known else None,
     )
 
 
-def _judge_masks(gateway: Gateway) -> str:
-    """Return `ok`, or why this process cannot serve tables with hashed columns."""
-    found = gateway.hashed_tables.get(partial(gateway.writer.hashed_tables, ANSWER_SECONDS), CACHE_SECONDS)
-    return OK if found is None else found.trouble(gateway.ingest.mask_secret) or OK
-
-
-def gateway_status(gateway: Gateway) -> GatewayStatusModel:
-    """Return the state of the parts, at most CACHE_SECONDS old.
+def gateway_health(gateway: Gateway) -> tuple[ReadinessModel, HealthFacts]:
+    """Return what is known of this process and the gateway, without tables, at most CACHE_SECONDS old.
 
     Takes some seconds if Postgres does not answer.
     """
-    return gateway.status_cache.get(partial(_gateway_status, gateway), CACHE_SECONDS)
+    return gateway.health_cache.get(partial(_gateway_health, gateway), CACHE_SECONDS)
 
 
-def _gateway_status(gateway: Gateway) -> GatewayStatusModel:
-    readiness = _readiness(gateway)
-    facts = _query_facts(gateway) if readiness.parts["database"] == OK else None
-    others = (
-        dict.fromkeys(("drain", "tables", "fabric", "mirror", "clock"), _UNKNOWN)
-        if facts is None
-        else judge_gateway(facts)
+def _gateway_health(gateway: Gateway) -> tuple[ReadinessModel, HealthFacts]:
+    readiness, process = _readiness(gateway)
+    facts = _query_facts(gateway) if process.database is None else None
+    backlog = gateway.ingest.backlog
+    total_share = 0.0 if backlog is None else backlog.total_share()
+    return readiness, HealthFacts(process, facts, shares=gateway.backlog_shares, total_share=total_share)
+
+
+def _readiness(gateway: Gateway) -> tuple[ReadinessModel, ProcessFacts]:
+    state, trouble = gateway.writer.check(ANSWER_SECONDS)
+    facts = ProcessFacts(
+        database=None if trouble is None else trouble.detail,
+        masks=None if trouble is not None else _masks_fault(gateway),
+        writer_failure=state.failure,
+        writer_failed_seconds=state.last_failure_seconds,
+        oldest_request_seconds=state.oldest_waiting_seconds,
+        oldest_request_limit=gateway.settings.database_seconds / 2,
     )
-    share = gateway.ingest.backlog.fullest_share() if gateway.ingest.backlog is not None else 0.0
-    parts = {**readiness.parts, **others, "backlog": judge_backlog(share)}
-    return GatewayStatusModel(
-        ready=all(state == OK for state in parts.values()),
-        parts=parts,
-        writer=readiness.writer,
-        drains=facts.drains if facts else None,
-        tables=dict(facts.tables) if facts else None,
-        backlog_share=share,
-        clock_behind_seconds=facts.clock_behind_seconds if facts else None,
+    states = process_parts(facts)
+    ready = is_ready(states, gateway.was_ready.is_set())
+    if ready:
+        gateway.was_ready.set()
+    writer = WriterModel(
+        waiting_requests=state.waiting_requests,
+        oldest_waiting_seconds=state.oldest_waiting_seconds,
+        last_commit_seconds=state.last_commit_seconds,
+        last_failure_seconds=state.last_failure_seconds,
     )
+    return ReadinessModel(ready=ready, parts=states, writer=writer), facts
+
+
+def _masks_fault(gateway: Gateway) -> str | None:
+    """Return why this process cannot serve tables with hashed columns, if it cannot."""
+    found = gateway.hashed_tables.get(partial(gateway.writer.hashed_tables, ANSWER_SECONDS), CACHE_SECONDS)
+    return None if found is None else found.trouble(gateway.ingest.mask_secret)
 
 
 def _query_facts(gateway: Gateway) -> GatewayFacts | None:

@@ -70,7 +70,7 @@ def put_table(
             before = None if registration.before is None else registration.before.options
             check_row_rules(before, registration.table.options, registration.table, principal)
         record_registration(connection, registration, principal.key_id)
-        status = table_statuses(connection, [registration.table])[0]
+        status = table_statuses(connection, [registration.table], gateway.backlog_shares)[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201
     stored = registration.table.schema.names
@@ -90,7 +90,9 @@ def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
     """Return the status of each table, and of the mirrored database."""
     with translated_errors(), read_snapshot(gateway.engine) as connection:
         visible = [table for table in list_tables(connection) if principal.may_touch(table.name)]
-        return TablesModel(tables=table_statuses(connection, visible), fabric=fabric_model(connection))
+        return TablesModel(
+            tables=table_statuses(connection, visible, gateway.backlog_shares), fabric=fabric_model(connection)
+        )
 
 
 @router.get(
@@ -103,7 +105,8 @@ def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
 def get_table(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableModel:
     """Return the status of a table."""
     with translated_errors(), read_snapshot(gateway.engine) as connection:
-        return table_statuses(connection, [visible_table(connection, table, principal)])[0]
+        found = visible_table(connection, table, principal)
+        return table_statuses(connection, [found], gateway.backlog_shares)[0]
 
 
 @router.get(

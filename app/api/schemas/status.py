@@ -10,6 +10,7 @@ from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.operations import RebuildModel
 from app.api.schemas.tables import TableOptionsModel
+from app.domain.health.troubles import Kind, Severity, Trouble
 from app.domain.model.table import TableState
 from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep
 from app.staging.images.size import ImagesSize
@@ -82,6 +83,22 @@ class FailingModel(Model):
     tries: int = Field(description="Failed attempts in a row.")
     since: datetime = Field(description="When the first of them failed.")
     last_at: datetime = Field(description="When the last of them failed.")
+
+
+class TroubleModel(Model):
+    """What needs attention of a table, as the console, the alerts of the webhook and `mirrorgate status` show it."""
+
+    kind: Kind
+    severity: Severity = Field(description="`critical`: data has stopped or will soon. `warning`: in working hours.")
+    code: str
+    detail: str
+    remedy: str = Field(description="What an operator can do.")
+    since: datetime | None
+
+    @classmethod
+    def of(cls, trouble: Trouble) -> "TroubleModel":
+        """Return a trouble of a table as the API shows it."""
+        return cls.model_validate(trouble, from_attributes=True)
 
 
 class RowImagesSizeModel(Model):
@@ -164,6 +181,7 @@ class TableModel(Model):
     last_sequence: int
     published_through: int
     last_file: str | None
+    troubles: list[TroubleModel] = Field(description="What needs attention, the worst first.")
 
 
 class RegisteredTableModel(TableModel):

@@ -1,5 +1,6 @@
 """Reads the status of tables from the database and returns it as the API's models."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from app.api.schemas.loads import LoadModel
@@ -15,26 +16,29 @@ from app.api.schemas.status import (
     PublishedModel,
     RowImagesSizeModel,
     TableModel,
+    TroubleModel,
     WaitingLettersModel,
 )
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.fabric.remedies import remedy_for
-from app.domain.fabric.trouble import fabric_trouble
+from app.domain.health.facts import HealthFacts
+from app.domain.health.troubles import database_troubles, troubles
 from app.domain.model.landing_file import file_name
-from app.domain.model.table import FileNumber, Table
+from app.domain.model.table import FileNumber, Table, TableLife
 from app.staging.connection.database import Connection
 from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus
 from app.staging.overview.table_facts import TableFacts, find_facts
 
 
-def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """Return state, lag and reconciliation of these tables, in their order."""
-    return [_status(facts) for facts in find_facts(connection, tables)]
+def table_statuses(connection: Connection, tables: list[Table], shares: Mapping[TableLife, float]) -> list[TableModel]:
+    """Return state, lag, reconciliation and troubles of these tables; `shares` are those of their backlog limits."""
+    return [_status(facts, shares) for facts in find_facts(connection, tables)]
 
 
-def _status(facts: TableFacts) -> TableModel:
+def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
     table, counts = facts.table, facts.counts
+    found = troubles(HealthFacts(tables=[facts.summary], shares=shares))
     return TableModel(
         table=str(table.name),
         generation=table.generation,
@@ -71,6 +75,7 @@ def _status(facts: TableFacts) -> TableModel:
         ),
         last_sequence=counts.last_sequence,
         published_through=counts.published_through,
+        troubles=[TroubleModel.of(trouble) for trouble in found],
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
     )
 
@@ -80,7 +85,7 @@ def fabric_model(connection: Connection) -> FabricModel | None:
     found = fabric_database(connection)
     if found is None:
         return None
-    trouble = fabric_trouble(found.facts)
+    trouble = next(database_troubles(found.facts), None)
     return FabricModel(
         state=found.facts.state,
         since=found.state_since,
@@ -92,13 +97,12 @@ def fabric_model(connection: Connection) -> FabricModel | None:
 
 
 def _processed(status: FabricStatus) -> ProcessedModel:
-    is_wrong = status.has_failed or status.error is not None
     return ProcessedModel(
         state=status.state,
         error=status.error,
         failed=status.has_failed,
         whose=status.whose,
-        remedy=remedy_for(status.whose or "unknown") if is_wrong else None,
+        remedy=remedy_for(status.whose or "unknown") if status.fault is not None else None,
         rows=status.processed_rows,
         bytes=status.processed_bytes,
         last_sync=status.last_sync_at,

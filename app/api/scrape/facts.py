@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from app.api.gateway import Gateway
 from app.domain.access.rights import Principal
+from app.domain.health.facts import GatewayFacts
 from app.domain.loads.load_session import LoadSession
 from app.domain.model.table import Table, TableId
-from app.domain.preflight.readiness import GatewayFacts
 from app.staging.connection.database import Connection
 from app.staging.images.backfill.progress import Backfill, find_backfills
 from app.staging.images.size import AllImages, all_images

@@ -6,9 +6,9 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from app.api.scrape.facts import ScrapeFacts
+from app.domain.health.troubles import code_in
 from app.domain.mirror.table_report import MirrorState
 from app.domain.model.table import Table, TableId, TableState
-from app.domain.preflight.judgements import code_in
 from app.staging.images.backfill.progress import BackfillState
 
 _FAILING: Final = "failing"

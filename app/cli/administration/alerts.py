@@ -13,7 +13,7 @@ def test() -> None:
     Run it where the API runs, with its variables. Example: `MIRRORGATE_ALERT_URL=https://… mirrorgate alerts test`
     """
     require_extras("alerts test", "server")
-    from app.api.alerting.messages import Webhook
+    from app.api.alerting import Webhook
     from app.settings import Settings
 
     settings = Settings.from_environment()

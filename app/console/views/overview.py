@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.console.views.attention import Trouble
+from app.console.views.attention import TroubleView
 from app.console.views.plots import PlotView
-from app.domain.preflight.readiness import OK
-from app.staging.overview.table_summaries import TableSummary
+from app.domain.health.facts import TableSummary
+from app.domain.health.troubles import OK
 
 _LABELS: Final = {
     "api": "API",
@@ -56,7 +56,7 @@ class OverviewView:
     """The overview as its template prints it."""
 
     parts: tuple[PartView, ...]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[TroubleView, ...]
     totals: TotalsView
     drains: int | None
     backlog_share: float

@@ -12,9 +12,9 @@ from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from app.console.views.attention import address
+from app.domain.health.facts import TableSummary
+from app.domain.health.troubles import NEAR_LIMIT, code_in
 from app.domain.model.table import TableLife, TableState
-from app.domain.preflight.judgements import NEAR_LIMIT, code_in
-from app.staging.overview.table_summaries import TableSummary
 
 PAGE_TABLES: Final = 100
 """Tables on one page."""
@@ -177,7 +177,7 @@ def table_list(
 
 
 def _chips_of(summary: TableSummary, shares: Mapping[TableLife, float]) -> list[str]:
-    share = shares.get((summary.table_id, summary.generation), 0.0)
+    share = shares.get(summary.life, 0.0)
     return [name for name, (_, shows) in _FILTERS.items() if shows(summary, share)]
 
 

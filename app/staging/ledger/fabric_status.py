@@ -74,6 +74,11 @@ class FabricStatus:
     last_sync_at: datetime | None
     read_at: datetime
 
+    @property
+    def fault(self) -> str | None:
+        """Return the error, or the state in which Fabric has given the table up; None if nothing is wrong."""
+        return (self.error or self.state or "") if self.has_failed else self.error
+
 
 def claim_reading(connection: sa.Connection, seconds: float) -> bool:
     """Return whether the caller reads the file now: no drain has claimed a reading in the last `seconds`.

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from app.domain.preflight.alerts import Alert, AlertKind, KnownAlert, Severity
+from app.domain.health.alerts import KnownAlert
+from app.domain.health.troubles import Kind, Severity, Trouble
 from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
 
 SELECT_ALERTS = sa.text("""
@@ -46,7 +47,7 @@ def known_alerts(connection: sa.Connection) -> Mapping[str, KnownAlert]:
     """Return the alerts that an earlier look found, by key."""
     found = [
         KnownAlert(
-            Alert(AlertKind(row.kind), row.subject, Severity(row.severity), row.code, row.detail, row.remedy),
+            Trouble(Kind(row.kind), row.subject, Severity(row.severity), row.code, row.detail, row.remedy),
             row.since,
             row.code_since,
             row.told_code,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from app.domain.health.facts import TableSummary
 from app.domain.loads.load_session import LoadSession
 from app.domain.model.table import Table
 from app.staging.images.backfill.progress import Backfill, find_backfills
@@ -39,6 +40,38 @@ class TableFacts:
     """The last backfill of row images, perhaps of an earlier generation."""
     rebuild: Rebuild | None
     """The last rebuild or dry run, perhaps of an earlier generation."""
+
+    @property
+    def summary(self) -> TableSummary:
+        """Return what the table is judged by."""
+        table, counts, failure, fabric, mirror = self.table, self.counts, self.failure, self.fabric, self.mirror
+        return TableSummary(
+            table_id=table.table_id,
+            name=str(table.name),
+            generation=table.generation,
+            state=table.state,
+            state_reason=counts.state_reason,
+            accepted_rows=counts.accepted_rows,
+            pending_rows=counts.pending_rows,
+            oldest_seconds=counts.oldest_seconds,
+            waiting_letters=counts.waiting_letters,
+            oldest_letter_at=counts.oldest_letter_at,
+            processed_rows=None if fabric is None else fabric.processed_rows,
+            fabric_error=None if fabric is None else fabric.fault,
+            fabric_whose=None if fabric is None else fabric.whose,
+            failure_code=None if failure is None else failure.code,
+            failure_detail=None if failure is None else failure.detail,
+            failure_remedy=None if failure is None else failure.remedy,
+            failure_tries=None if failure is None else failure.tries,
+            failing_since=None if failure is None else failure.since,
+            quarantined_at=counts.quarantined_at,
+            staged_rows=counts.staged_rows,
+            mirror_code=None if mirror is None else mirror.code,
+            mirror_state="" if mirror is None else mirror.state,
+            mirror_file=0 if mirror is None else mirror.file_number,
+            mirror_detail="" if mirror is None else mirror.detail or "",
+            mirror_remedy="" if mirror is None else mirror.remedy or "",
+        )
 
     @property
     def present_backfill(self) -> Backfill | None:

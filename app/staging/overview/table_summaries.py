@@ -5,13 +5,10 @@ The status of a table counts each of them from its own source (`app.staging.tabl
 """
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from app.domain.fabric.states import Whose
-from app.domain.model.table import Generation, TableId, TableState
+from app.domain.health.facts import TableSummary
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 
 SELECT_SUMMARIES = sa.text(f"""
@@ -46,35 +43,6 @@ SELECT_DURABILITY = sa.text("""
     SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
         current_setting('synchronous_commit') AS synchronous_commit""")
 """Read the settings of Postgres on which the safety of acknowledged changes depends."""
-
-
-class TableSummary(NamedTuple):
-    """What lists show of a live table. The failure is set only while the table is failing."""
-
-    table_id: TableId
-    name: str
-    generation: Generation
-    state: str
-    state_reason: str | None
-    accepted_rows: int
-    pending_rows: int
-    oldest_seconds: float
-    waiting_letters: int
-    oldest_letter_at: datetime | None
-    processed_rows: int | None
-    fabric_error: str | None
-    fabric_whose: Whose | None
-    failure_code: str | None
-    failure_detail: str | None
-    failure_remedy: str | None
-    failure_tries: int | None
-    failing_since: datetime | None
-    quarantined_at: datetime | None
-
-    @property
-    def shown_state(self) -> str:
-        """Return the state in one word, as lists and counts of tables show it."""
-        return TableState(self.state).shown(is_failing=self.failure_code is not None)
 
 
 @dataclass(frozen=True, slots=True)

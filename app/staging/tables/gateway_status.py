@@ -4,7 +4,7 @@ import time
 
 import sqlalchemy as sa
 
-from app.domain.preflight.readiness import GatewayFacts
+from app.domain.health.facts import GatewayFacts
 from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 from app.staging.ledger.leases import IS_ALIVE

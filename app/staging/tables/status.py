@@ -25,6 +25,7 @@ SELECT_COUNTS = sa.text("""
         (coalesce(f.rows, 0) + coalesce(p.file_rows, 0))::bigint AS published_rows,
         d.letters AS waiting_letters,
         greatest(extract(epoch FROM clock_timestamp() - d.oldest), 0)::float8 AS oldest_letter_seconds,
+        d.oldest AS oldest_letter_at,
         CASE WHEN t.state = 'quarantined' THEN (
             SELECT max(e.happened_at) FROM mirrorgate.table_events e
             WHERE e.folded_name = t.folded_name AND e.table_id = t.table_id AND e.action = 'quarantined')
@@ -74,6 +75,7 @@ class TableCounts:
     published_rows: int
     waiting_letters: int
     oldest_letter_seconds: float
+    oldest_letter_at: datetime | None
     quarantined_at: datetime | None
     """When the table was quarantined, None unless it is."""
 

@@ -16,8 +16,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from app.api.alerting.messages import Webhook
-from app.api.alerting.watch import AlertWatch
+from app.api.alerting import AlertWatch, Webhook
 from app.cli.main import app
 from app.domain.publication.backlog import BacklogLimit
 from app.errors import Code, TemporarilyUnavailable
@@ -162,7 +161,7 @@ def test_a_trouble_that_does_not_last_is_not_told(quarantined: sa.Engine, receiv
     assert receiver.told() == [("firing", "drain", "drain_not_ok")]
 
 
-def test_a_full_backlog_is_told_beside_one_near_its_limit(engine: sa.Engine, receiver: Receiver) -> None:
+def test_a_full_backlog_is_told_of_its_table_and_of_all_tables(engine: sa.Engine, receiver: Receiver) -> None:
     owned_table(engine, [1], name="s.full")
     watch = watch_of(engine, receiver)
     watch.backlog.start()
@@ -174,10 +173,8 @@ def test_a_full_backlog_is_told_beside_one_near_its_limit(engine: sa.Engine, rec
         watch.backlog.close()
     told = [(alert["severity"], alert["kind"], alert["subject"]) for alert in receiver.alerts()]
     assert sorted(told) == [
-        ("critical", "backlog_full", "all tables"),
-        ("critical", "backlog_full", "s.full"),
-        ("warning", "backlog", "all tables"),
-        ("warning", "backlog", "s.full"),
+        ("critical", "backlog", "all tables"),
+        ("critical", "backlog", "s.full"),
     ]
 
 

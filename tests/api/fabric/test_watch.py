@@ -13,10 +13,9 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.api.alerting.conditions import conditions
 from app.api.routes import probes as probe_routes
-from app.domain.fabric.trouble import fabric_trouble
-from app.domain.preflight.readiness import judge_gateway
+from app.domain.health.facts import HealthFacts
+from app.domain.health.troubles import troubles
 from app.errors import MirrorgateError
 from app.fabric import open_fabric
 from app.settings import Settings
@@ -71,8 +70,8 @@ class Scene:
     def alerts(self) -> list[tuple[str, str, str, str]]:
         with self.engine.begin() as connection:
             facts, seen = gateway_facts(connection), table_summaries(connection)
-        found = conditions(seen, judge_gateway(facts) | {"drain": "ok"}, fabric_trouble(facts.fabric), {}, 0.0)
-        return [(alert.subject, alert.code, str(alert.severity), alert.remedy) for alert in found]
+        found = troubles(HealthFacts(gateway=facts, tables=seen))
+        return [(one.subject, one.code, str(one.severity), one.remedy) for one in found if one.subject != "drain"]
 
 
 @pytest.fixture
@@ -315,4 +314,4 @@ def test_the_console_and_the_command_show_trouble_first_with_its_remedy(
     ended = Terminal(api_address, monkeypatch, capsys).run("status")
     assert "Fabric: Paused since " in ended.output
     assert "remedy: Resume the capacity" in ended.output
-    assert "Fabric reports: SchemaMergeFailure" in ended.output
+    assert "fabric table: SchemaMergeFailure" in ended.output

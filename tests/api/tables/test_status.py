@@ -8,7 +8,6 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
-from app.cli.output import moment, troubles
 from app.domain.publication.fabric_status import MirroredTable
 from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.leases import renew_lease
@@ -67,9 +66,9 @@ def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(
         quarantine_table(connection, current(api_engine, "sales.orders").table_id, reason)
     table = gateway.get("/v1/tables/sales.orders").json()
     assert (before["quarantined_at"], table["state_reason"]) == (None, reason)
-    [told, remedy] = troubles(table)
-    assert told == f"quarantined: {reason} (since {moment(table['quarantined_at'])})"
-    assert "docs/operations.md#after-a-foreign-file" in remedy
+    [trouble] = table["troubles"]
+    assert (trouble["code"], trouble["detail"], trouble["since"]) == ("foreign_file", reason, table["quarantined_at"])
+    assert "docs/operations.md#after-a-foreign-file" in trouble["remedy"]
     gateway.post("/v1/tables/sales.orders/release?generation=1", json={"reason": "moved away"})
     assert gateway.get("/v1/tables/sales.orders").json()["quarantined_at"] is None
 

@@ -8,7 +8,8 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.domain.preflight.readiness import judge_gateway
+from app.domain.health.facts import HealthFacts
+from app.domain.health.troubles import parts
 from app.settings import PREFIX
 from app.staging.tables.gateway_status import gateway_facts
 from benchmarks.machine.processes import started
@@ -61,4 +62,4 @@ def test_a_drain_without_executors_tells_the_gateway(engine: sa.Engine, database
             cycle.executors.are_missing = missing
             cycle.renew_lease(60)
             with engine.begin() as connection:
-                assert judge_gateway(gateway_facts(connection))["drain"].startswith(said)
+                assert parts(HealthFacts(gateway=gateway_facts(connection)))["drain"].startswith(said)

@@ -6,7 +6,6 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import Table
-from app.domain.preflight.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.connection.database import open_engine
 from app.staging.writer import writer_probe
@@ -93,22 +92,3 @@ def test_a_read_only_database_is_told_and_so_is_its_end(
     assert trouble is not None
     assert "read-only" in trouble.detail
     assert probe.check(5)[1] is None
-
-
-@pytest.mark.parametrize(
-    ("failure", "failed_seconds", "oldest_seconds", "is_ok"),
-    [
-        (None, None, None, True),
-        (None, 3.0, 0.1, True),
-        ("no space", 3.0, None, False),
-        ("no space", FAILURE_COUNTS_SECONDS + 1, None, True),
-        (None, None, 6.0, False),
-    ],
-)
-def test_a_writer_is_judged_by_its_last_transaction_and_its_oldest_request(
-    failure: str | None, failed_seconds: float | None, oldest_seconds: float | None, is_ok: bool
-) -> None:
-    verdict = judge_writer(
-        failure=failure, failed_seconds=failed_seconds, oldest_seconds=oldest_seconds, limit_seconds=5.0
-    )
-    assert (verdict == OK) is is_ok

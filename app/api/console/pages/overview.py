@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -12,18 +13,18 @@ from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations.visible_tables import visible_summaries
-from app.api.routes.probes import gateway_status
-from app.console.views.attention import troubles
+from app.api.routes.probes import gateway_health
+from app.console.views.attention import attention
 from app.console.views.overview import OverviewPageView, OverviewView, PlotsView, parts_of, totals_of
 from app.console.views.plots import HOUR_MINUTES, hour_plots
 from app.domain.access.rights import Principal, Right
-from app.domain.fabric.trouble import FabricTrouble, fabric_trouble
+from app.domain.health.facts import TableSummary
+from app.domain.health.troubles import parts, troubles
 from app.domain.preflight.database_findings import judge_durability
 from app.domain.preflight.finding import Finding
 from app.domain.preflight.machine_findings import judge_space
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.ledger.fabric_database import fabric_facts
-from app.staging.overview.table_summaries import Durability, TableSummary, durability
+from app.staging.overview.table_summaries import Durability, durability
 from app.staging.retention.history import history
 
 router = APIRouter()
@@ -68,25 +69,21 @@ def _plots(connection: Connection, principal: Principal, seen: Sequence[TableSum
 class _Seen(NamedTuple):
     tables: Sequence[TableSummary]
     settings: Durability
-    fabric: FabricTrouble | None
 
 
 def _read(connection: Connection, principal: Principal) -> _Seen:
-    return _Seen(
-        visible_summaries(connection, principal), durability(connection), fabric_trouble(fabric_facts(connection))
-    )
+    return _Seen(visible_summaries(connection, principal), durability(connection))
 
 
 def _live(gateway: Gateway, seen: _Seen) -> OverviewView:
-    status, backlog = gateway_status(gateway), gateway.ingest.backlog
-    shares = backlog.shares() if backlog is not None else {}
-    total = backlog.total_share() if backlog is not None else 0.0
+    _, known = gateway_health(gateway)
+    facts = replace(known, tables=seen.tables, findings=tuple(_findings(gateway, seen.settings)))
     return OverviewView(
-        parts=parts_of(status.parts),
-        troubles=troubles(seen.tables, status.parts, seen.fabric, shares, total, _findings(gateway, seen.settings)),
+        parts=parts_of(parts(facts)),
+        troubles=attention(troubles(facts)),
         totals=totals_of(seen.tables),
-        drains=status.drains,
-        backlog_share=max([total, *shares.values()]),
+        drains=None if facts.gateway is None else facts.gateway.drains,
+        backlog_share=facts.fullest_share,
     )
 
 

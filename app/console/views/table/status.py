@@ -5,20 +5,19 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from app.console import text
-from app.console.views.attention import Trouble, of_database
+from app.console.views.attention import TroubleView, table_attention
 from app.console.views.notice import NoticeView
 from app.console.views.overview import PlotsView
 from app.console.views.table.head import FRAGMENTS, TableHead
 from app.console.views.table.loads import LoadsView
 from app.console.views.table.operations import ButtonView
 from app.console.views.table.rebuild import RebuildView
-from app.domain.fabric.remedies import remedy_for
-from app.domain.fabric.trouble import FabricTrouble
+from app.domain.fabric.trouble import FabricFacts
+from app.domain.health.facts import HealthFacts
+from app.domain.health.troubles import database_troubles, troubles
 from app.domain.model.drop_plan import DropAction
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
-from app.domain.preflight.judgements import BACKLOG_REMEDY, NEAR_LIMIT, remedy_in
 from app.staging.images.backfill.progress import Backfill
 from app.staging.overview.table_facts import TableFacts
 
@@ -43,16 +42,6 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayConditions:
-    """Conditions outside the table: the mirrored database and the backlog limit."""
-
-    database: FabricTrouble | None
-    """What is wrong with the mirrored database as a whole."""
-    backlog_share: float
-    """How much of the backlog's limit the table takes."""
-
-
-@dataclass(frozen=True, slots=True)
 class StatusView:
     """The part of the page that changes all the time."""
 
@@ -62,7 +51,7 @@ class StatusView:
     state: str
     """The state in one word, `failing` for an active table whose publication fails."""
     refresh: str
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[TroubleView, ...]
     stages: tuple[StageView, ...]
     last_file: str | None
     buttons: tuple[ButtonView, ...]
@@ -89,22 +78,28 @@ class StatusPageView:
 def status_of(
     head: TableHead,
     facts: TableFacts,
-    conditions: GatewayConditions,
+    fabric: FabricFacts | None,
+    backlog_share: float,
     rebuild: RebuildView | None,
     loads: LoadsView | None,
     buttons: tuple[ButtonView, ...],
     *,
     may_send: bool,
 ) -> StatusView:
-    """Return the status of a table, with what the user can do."""
-    counts = facts.counts
+    """Return the status of a table, with what the user can do.
+
+    `fabric` is about the mirrored database, and the share is that of the table's backlog of its limit.
+    """
+    counts, summary = facts.counts, facts.summary
+    judged = troubles(HealthFacts(tables=[summary], shares={summary.life: backlog_share}))
+    found = sorted([*database_troubles(fabric), *judged], key=lambda trouble: trouble.severity)
     return StatusView(
         head=head,
         facts=facts,
-        backlog_share=conditions.backlog_share,
+        backlog_share=backlog_share,
         state=facts.table.state.shown(is_failing=facts.failure is not None),
         refresh=fragment_of(head),
-        troubles=tuple(_troubles(facts, conditions)),
+        troubles=(*table_attention(found), *_notice_of_drop(facts)),
         stages=_stages(facts),
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
         buttons=buttons,
@@ -152,35 +147,11 @@ def _stages(facts: TableFacts) -> tuple[StageView, ...]:
     )
 
 
-def _troubles(facts: TableFacts, conditions: GatewayConditions) -> Iterator[Trouble]:
-    """Yield what is wrong, what stops the table first."""
-    table, counts, failure = facts.table, facts.counts, facts.failure
-    if table.state is TableState.QUARANTINED:
-        why = counts.state_reason or "The table was stopped."
-        title, since = "Nothing is published until you release it", counts.quarantined_at
-        yield Trouble("bad", "quarantined", title, why, remedy_in(why), since=since)
-    if failure is not None:
-        why = f"{failure.code}: {failure.detail} ({failure.tries} tries in a row)"
-        yield Trouble("bad", "failing", "Publication fails", why, failure.remedy, since=failure.since)
+def _notice_of_drop(facts: TableFacts) -> Iterator[TroubleView]:
+    """Yield what the drain does with a table that is being dropped or rebuilt."""
+    table, reason = facts.table, facts.counts.state_reason
     if table.state.deletes_folder and table.drop_plan is not None:
-        waits = f" Now it waits: {counts.state_reason}" if counts.state_reason else ""
+        waits = f" Now it waits: {reason}" if reason else ""
         why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
         what = "rebuilt" if table.state is TableState.REBUILDING else "dropped"
-        yield Trouble("warn", table.state, f"The table is being {what}", why, "")
-    yield from of_database(conditions.database)
-    if facts.fabric is not None and (facts.fabric.error or facts.fabric.has_failed):
-        why = facts.fabric.error or facts.fabric.state or ""
-        remedy = remedy_for(facts.fabric.whose or "unknown")
-        yield Trouble("bad", "Fabric error", "Fabric cannot mirror the table", why, remedy)
-    if facts.mirror is not None and facts.mirror.code is not None:
-        why = f"{facts.mirror.code}: {facts.mirror.detail or ''}"
-        yield Trouble("warn", facts.mirror.state, "The Delta mirror waits", why, facts.mirror.remedy or "")
-    if conditions.backlog_share >= NEAR_LIMIT:
-        why = f"The table has {text.percent(conditions.backlog_share)} of what may wait."
-        yield Trouble(
-            "bad" if conditions.backlog_share >= 1 else "warn",
-            "backlog",
-            "The backlog is nearly full",
-            why,
-            BACKLOG_REMEDY,
-        )
+        yield TroubleView("warn", table.state, f"The table is being {what}", why, "")

@@ -120,8 +120,8 @@ def test_a_full_disk(operator: Operator, site: Site) -> None:
     site.send("sales.invoices", "2.00")
     for _ in range(3):
         site.publish()
-    assert operator.reads() == ["sales.invoices", "A disk is nearly full"]
-    trouble = operator.visitor.page.locator(".attention > li").first
+    assert operator.reads() == ["A disk is nearly full", "sales.invoices"]
+    trouble = operator.visitor.page.locator(".attention > li").nth(1)
     expect(trouble).to_contain_text("ENOSPC")
     expect(trouble).to_contain_text("Free space")
 

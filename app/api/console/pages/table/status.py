@@ -16,8 +16,7 @@ from app.console.views.plots import HOUR_MINUTES, hour_plots
 from app.console.views.table.head import FRAGMENTS
 from app.console.views.table.loads import loads_view
 from app.console.views.table.operations import buttons_of, notice_of
-from app.console.views.table.status import GatewayConditions, StatusPageView, StatusView, fragment_of, status_of
-from app.domain.fabric.trouble import fabric_trouble
+from app.console.views.table.status import StatusPageView, StatusView, fragment_of, status_of
 from app.staging.connection.database import Connection, read_snapshot, translated_errors
 from app.staging.ledger.fabric_database import fabric_facts
 from app.staging.loads.sessions import list_loads
@@ -68,14 +67,11 @@ def status_page(
 def _live_status(connection: Connection, gateway: Gateway, seen: SeenTable) -> StatusView:
     """Return the status of a table as it is now."""
     [facts], backlog = find_facts(connection, [seen.table]), gateway.ingest.backlog
-    conditions = GatewayConditions(
-        database=fabric_trouble(fabric_facts(connection)),
-        backlog_share=0.0 if backlog is None else backlog.share_of(seen.table),
-    )
     return status_of(
         seen.head,
         facts,
-        conditions,
+        fabric_facts(connection),
+        0.0 if backlog is None else backlog.share_of(seen.table),
         rebuild=live_rebuild(connection, seen, facts.rebuild),
         loads=loads_view(seen.head, list_loads(connection, seen.table)[:MAX_LOADS], may_send=seen.may_send),
         buttons=buttons_of(seen.head, seen.table, facts.present_backfill) if seen.is_admin else (),

@@ -1,19 +1,26 @@
-"""The thread that looks for alerts and tells them. One API process of the gateway does it at a time."""
+"""Alerts to a webhook, for gateways without Prometheus. One API process of the gateway sends them at a time.
 
+A thread reads what Postgres knows, and the rules in `app.domain.health` decide what is wrong and what is due. What was
+told is stored afterwards: an alert may be sent twice, and none is lost.
+"""
+
+import hashlib
+import hmac
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
+import httpx
+import msgspec
 import structlog
+from pydantic import SecretStr
 
-from app.api.alerting.conditions import conditions
-from app.api.alerting.messages import Webhook
-from app.domain.fabric.trouble import fabric_trouble
-from app.domain.preflight.alerts import Alert, AlertKind, AlertPlan, KnownAlert, Severity, message_of, plan_alerts
-from app.domain.preflight.readiness import judge_gateway
-from app.errors import Code, MirrorgateError
+from app.domain.health.alerts import AlertPlan, KnownAlert, message_of, plan_alerts
+from app.domain.health.facts import HealthFacts
+from app.domain.health.troubles import Trouble, database_away, troubles
+from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.ingest import BacklogWatch
 from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
 from app.staging.connection.database import Engine, installation_id, translated_errors
@@ -24,14 +31,32 @@ from app.staging.tables.gateway_status import gateway_facts
 log = structlog.get_logger()
 
 LOOK_SECONDS: Final = 10.0
-_DATABASE_AWAY: Final = Alert(
-    AlertKind.PART,
-    "database",
-    Severity.CRITICAL,
-    Code.DATABASE_UNAVAILABLE,
-    "An API process cannot read Postgres.",
-    "Check that Postgres runs and that MIRRORGATE_DATABASE_URL reaches it.",
-)
+SEND_SECONDS: Final = 10.0
+"""How long the receiver may take."""
+
+
+class Webhook:
+    """The receiver of alerts. Its address can have a secret, so no error names it."""
+
+    def __init__(self, url: SecretStr, secret: SecretStr | None) -> None:
+        self._url = url.get_secret_value()
+        self._secret = secret.get_secret_value() if secret is not None else None
+
+    def send(self, message: dict[str, object]) -> None:
+        """POST a message. Raises TemporarilyUnavailable `alert_not_sent` for anything but an answer of 2xx."""
+        body = msgspec.json.encode(message)
+        headers = {"Content-Type": "application/json"}
+        if self._secret is not None:
+            headers["X-Signature"] = f"sha256={hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()}"
+        try:
+            with httpx.stream("POST", self._url, content=body, headers=headers, timeout=SEND_SECONDS) as answer:
+                pass  # the status is the whole answer; its body is not read
+        except httpx.HTTPError as error:
+            detail = f"the receiver of alerts did not answer: {type(error).__name__}"
+            raise TemporarilyUnavailable(Code.ALERT_NOT_SENT, detail) from None
+        if not answer.is_success:
+            detail = f"the receiver of alerts answered {answer.status_code}"
+            raise TemporarilyUnavailable(Code.ALERT_NOT_SENT, detail)
 
 
 @dataclass
@@ -69,7 +94,7 @@ class AlertWatch:
         except MirrorgateError as error:
             if error.code is Code.ALERT_NOT_SENT:
                 raise
-            self._tell_away([_DATABASE_AWAY])
+            self._tell_away([database_away()])
         else:
             self._tell_away([])
 
@@ -77,16 +102,19 @@ class AlertWatch:
         with self.engine.begin() as connection:
             self.gateway = str(installation_id(connection))
             known = known_alerts(connection)
-            facts = gateway_facts(connection)
-            tables = table_summaries(connection)
-        trouble = fabric_trouble(facts.fabric)
-        found = conditions(tables, judge_gateway(facts), trouble, self.backlog.shares(), self.backlog.total_share())
+            facts = HealthFacts(
+                gateway=gateway_facts(connection),
+                tables=table_summaries(connection),
+                shares=self.backlog.shares(),
+                total_share=self.backlog.total_share(),
+            )
+        found = troubles(facts)
         plan = plan_alerts(known, found, self.clock(), after_seconds=self.after_seconds)
         self._store([*plan.begun, *plan.changed], plan.forgotten)
         if self._tell(plan):
             self._store(_told(plan.firing), [over.alert.key for over in plan.resolved])
 
-    def _tell_away(self, found: Sequence[Alert]) -> None:
+    def _tell_away(self, found: Sequence[Trouble]) -> None:
         """Tell that Postgres is away, or back again, from what this process remembers."""
         plan = plan_alerts(self._away, found, self.clock(), after_seconds=self.after_seconds)
         kept = {known.alert.key: known for known in (*self._away.values(), *plan.begun)} if found else {}

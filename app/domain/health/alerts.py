@@ -7,55 +7,32 @@ once another code has lasted for that time, and once more when it is over. What 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final
+
+from app.domain.health.troubles import Kind, Trouble
 
 MAX_TOLD: Final = 100
 """Alerts that one message lists; the others follow in the next one."""
 
 
-class AlertKind(StrEnum):
-    """What an alert is about."""
-
-    PART = "part"
-    TABLE_QUARANTINED = "table_quarantined"
-    TABLE_FAILING = "table_failing"
-    FABRIC_TABLE = "fabric_table"
-    DEAD_LETTERS = "dead_letters"
-    BACKLOG = "backlog"
-    BACKLOG_FULL = "backlog_full"
-
-
-class Severity(StrEnum):
-    """`critical`: data has stopped or will soon. `warning`: it needs attention in working hours."""
-
-    CRITICAL = "critical"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """What is wrong with one subject now. `detail` has no row value."""
-
-    kind: AlertKind
-    subject: str
-    """The name of the table, or of the part as in `/statusz`."""
-    severity: Severity
-    code: str
-    detail: str
-    remedy: str
-
-    @property
-    def key(self) -> str:
-        """Identify the alert among those of the gateway."""
-        return f"{self.kind}:{self.subject}"
+TOLD: Final = frozenset(
+    {
+        Kind.PART,
+        Kind.TABLE_QUARANTINED,
+        Kind.TABLE_FAILING,
+        Kind.FABRIC_TABLE,
+        Kind.DEAD_LETTERS,
+        Kind.BACKLOG,
+    }
+)
+"""Troubles that the webhook is told; not a pause, which an operator has ordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownAlert:
-    """An alert that an earlier look has found."""
+    """A trouble that an earlier look has found."""
 
-    alert: Alert
+    alert: Trouble
     since: datetime
     code_since: datetime
     """When its present code was first seen."""
@@ -67,7 +44,7 @@ class KnownAlert:
         begun = self.since if self.told_code is None else self.code_since
         return self.told_code != self.alert.code and now - begun >= lasting
 
-    def seen(self, alert: Alert, now: datetime) -> "KnownAlert":
+    def seen(self, alert: Trouble, now: datetime) -> "KnownAlert":
         """Return it with what a look has found of it now."""
         return replace(self, alert=alert, code_since=self.code_since if alert.code == self.alert.code else now)
 
@@ -78,7 +55,7 @@ class AlertPlan:
 
     begun: Sequence[KnownAlert]
     changed: Sequence[KnownAlert]
-    """Known ones whose content is another now."""
+    """Known ones that have another code now. A text alone is not stored again: figures in it change at every look."""
     forgotten: Sequence[str]
     """Keys of those that ended and were never told."""
     firing: Sequence[KnownAlert]
@@ -86,13 +63,13 @@ class AlertPlan:
 
 
 def plan_alerts(
-    known: Mapping[str, KnownAlert], found: Iterable[Alert], now: datetime, *, after_seconds: float
+    known: Mapping[str, KnownAlert], found: Iterable[Trouble], now: datetime, *, after_seconds: float
 ) -> AlertPlan:
     """Compare what is found now with what is known. An alert, or its other code, is told after `after_seconds`."""
-    present = {alert.key: alert for alert in found}
+    present = {trouble.key: trouble for trouble in found if trouble.kind in TOLD}
     begun = [KnownAlert(alert, now, now) for key, alert in present.items() if key not in known]
     kept = [old.seen(present[key], now) for key, old in known.items() if key in present]
-    changed = [new for new in kept if new.alert != known[new.alert.key].alert]
+    changed = [new for new in kept if new.code_since == now]
     ended = [old for key, old in known.items() if key not in present]
     lasting = timedelta(seconds=after_seconds)
     due = [one for one in (*kept, *begun) if one.is_due(now, lasting)]
@@ -140,5 +117,5 @@ def _entry(known: KnownAlert, status: str) -> dict[str, str]:
     }
 
 
-def _title(alert: Alert) -> str:
+def _title(alert: Trouble) -> str:
     return f"{alert.subject} ({alert.kind}, {alert.code})"

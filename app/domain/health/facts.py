@@ -1,0 +1,115 @@
+"""What a judgement of the gateway needs to know: of this API process, of the whole gateway, and of each table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from app.domain.fabric.states import Whose
+from app.domain.fabric.trouble import FabricFacts
+from app.domain.model.table import Generation, TableId, TableLife, TableState
+from app.domain.preflight.finding import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """What one API process knows of itself. Ages are in seconds; None if nothing has happened or nothing waits."""
+
+    database: str | None = None
+    """Why Postgres does not take changes; None if it does."""
+    masks: str | None = None
+    """Why this process cannot serve tables with hashed columns."""
+    writer_failure: str | None = None
+    """Why the last transaction failed."""
+    writer_failed_seconds: float | None = None
+    oldest_request_seconds: float | None = None
+    """Age of the oldest request that waits for the writer."""
+    oldest_request_limit: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFacts:
+    """What Postgres reports about the whole gateway."""
+
+    drains: int
+    waiting_drains: int
+    """Drains that cannot publish anything."""
+    waits_for: str | None
+    """The error code of the reason, of one of them."""
+    tables: Mapping[str, int]
+    """Numbers of tables by state, without dropped ones."""
+    fabric: FabricFacts | None
+    """What Fabric's API says; None where no drain asks it."""
+    fabric_tables: int
+    """Tables that Fabric has given up, or for which it reports an error."""
+    stopped_mirrors: int
+    """Tables whose next landing file a running Delta mirror cannot apply."""
+    future_batches: int
+    """Unpublished blocks whose staging time is in the future by the database's clock."""
+    clock_behind_seconds: float
+    """Seconds that this process's clock is behind the database's."""
+    drain_clock_behind_seconds: float
+    """The same of the drain whose clock is furthest away."""
+
+
+class TableSummary(NamedTuple):
+    """What lists show of a live table, and what it is judged by. The failure is set only while the table is failing."""
+
+    table_id: TableId
+    name: str
+    generation: Generation
+    state: str
+    state_reason: str | None
+    accepted_rows: int
+    pending_rows: int
+    oldest_seconds: float
+    waiting_letters: int
+    oldest_letter_at: datetime | None
+    processed_rows: int | None
+    fabric_error: str | None
+    fabric_whose: Whose | None
+    failure_code: str | None
+    failure_detail: str | None
+    failure_remedy: str | None
+    failure_tries: int | None
+    failing_since: datetime | None
+    quarantined_at: datetime | None
+    staged_rows: int | None = None
+    """None where only the whole status of the table counts them."""
+    mirror_code: str | None = None
+    """Why the Delta mirror does not continue; None also in lists, which do not read it."""
+    mirror_state: str = ""
+    mirror_file: int = 0
+    """The last file that the mirror has applied."""
+    mirror_detail: str = ""
+    mirror_remedy: str = ""
+
+    @property
+    def life(self) -> TableLife:
+        """Return the table with its present generation."""
+        return self.table_id, self.generation
+
+    @property
+    def shown_state(self) -> str:
+        """Return the state in one word, as lists and counts of tables show it."""
+        return TableState(self.state).shown(is_failing=self.failure_code is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFacts:
+    """What is known at one moment. Nothing is judged that is missing."""
+
+    process: ProcessFacts | None = None
+    gateway: GatewayFacts | None = None
+    tables: Sequence[TableSummary] = ()
+    shares: Mapping[TableLife, float] = field(default_factory=dict)
+    """Backlogs as shares of their limits."""
+    total_share: float = 0.0
+    """The same of all tables together."""
+    findings: Sequence[Finding] = ()
+    """Findings about Postgres and disks."""
+
+    @property
+    def fullest_share(self) -> float:
+        """Return the largest share of its limit that any backlog has."""
+        return max([self.total_share, *self.shares.values()])

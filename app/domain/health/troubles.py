@@ -1,0 +1,356 @@
+"""Decides what is wrong, how bad it is, and what to do. Pure rules; nothing else in the gateway judges its state.
+
+`troubles` names what needs attention. `parts` says the same without names of tables, for probes that need no key.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from shlex import quote
+from typing import Final, NamedTuple
+
+from app.domain.fabric.remedies import remedy_for
+from app.domain.fabric.trouble import FabricFacts, fabric_trouble
+from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts, TableSummary
+from app.domain.model.table import TableState
+from app.domain.preflight.finding import Outcome
+from app.errors.codes import Code
+
+OK: Final = "ok"
+
+NEAR_LIMIT: Final = 0.8
+"""The share of its limit from which a backlog needs attention."""
+
+FAILURE_COUNTS_SECONDS: Final = 30.0
+"""A failed transaction makes a process unready for at most this long: without requests, nothing else ends it."""
+
+CLOCKS_APART: Final = 5.0
+"""Seconds. Decisions use the database's clock only, so a smaller difference does not matter."""
+
+ALL_TABLES: Final = "all tables"
+"""The subject of a backlog of all tables together."""
+
+_UNKNOWN: Final = "unknown while the database is unavailable"
+
+
+class Severity(StrEnum):
+    """`critical`: data has stopped or will soon. `warning`: it needs attention in working hours."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+class Kind(StrEnum):
+    """What a trouble is about, in the order in which troubles of one severity are shown."""
+
+    PART = "part"
+    FINDING = "finding"
+    TABLE_QUARANTINED = "table_quarantined"
+    TABLE_FAILING = "table_failing"
+    NOT_STAGED = "not_staged"
+    BACKLOG = "backlog"
+    FABRIC_TABLE = "fabric_table"
+    MIRROR = "mirror"
+    DEAD_LETTERS = "dead_letters"
+    TABLE_PAUSED = "table_paused"
+
+    @property
+    def label(self) -> str:
+        """Return it in the words of lists."""
+        return self.value.removeprefix("table_").replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with one subject now. `detail` has no row value."""
+
+    kind: Kind
+    subject: str
+    """The name of the table, of the part as in `/statusz`, or of the check."""
+    severity: Severity
+    code: str
+    detail: str
+    remedy: str
+    title: str = ""
+    since: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """Identify the trouble among those of the gateway."""
+        return f"{self.kind}:{self.subject}"
+
+
+_CRITICAL: Final = Severity.CRITICAL
+_WARNING: Final = Severity.WARNING
+
+_RULES: Final[Mapping[Kind, tuple[Severity, str]]] = {
+    Kind.TABLE_QUARANTINED: (_CRITICAL, "Nothing is published until you release it"),
+    Kind.TABLE_FAILING: (_CRITICAL, "Publication fails"),
+    Kind.NOT_STAGED: (_CRITICAL, "Accepted rows are missing"),
+    Kind.BACKLOG: (_WARNING, "The backlog is nearly full"),
+    Kind.FABRIC_TABLE: (_CRITICAL, "Fabric cannot mirror the table"),
+    Kind.MIRROR: (_WARNING, "The Delta mirror waits"),
+    Kind.DEAD_LETTERS: (_WARNING, "Rejected messages wait"),
+    Kind.TABLE_PAUSED: (_WARNING, "The table is paused"),
+}
+"""How bad each trouble of a table is, and what it means."""
+
+
+class _Part(NamedTuple):
+    severity: Severity
+    title: str
+    remedy: str
+    code: str
+
+
+_PARTS: Final[Mapping[str, _Part]] = {
+    "database": _Part(
+        _CRITICAL,
+        "Postgres does not answer",
+        "Check that Postgres runs and that MIRRORGATE_DATABASE_URL reaches it.",
+        Code.DATABASE_UNAVAILABLE,
+    ),
+    "writer": _Part(
+        _CRITICAL,
+        "Changes are not staged",
+        "Read the API's log; Postgres does not commit, or takes long.",
+        "writer_not_ok",
+    ),
+    "masks": _Part(
+        _CRITICAL,
+        "This API process has the wrong secret for hashed columns",
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
+        "masks_not_ok",
+    ),
+    "drain": _Part(
+        _CRITICAL,
+        "Nothing is published",
+        "Start a drain with `mirrorgate drain`, or read the log of the one that runs.",
+        "drain_not_ok",
+    ),
+    "mirror": _Part(
+        _WARNING,
+        "The Delta mirror has stopped tables",
+        "`mirrorgate status` names the tables, and what the mirror reports of them.",
+        "mirror_not_ok",
+    ),
+    "clock": _Part(
+        _WARNING,
+        "Clocks disagree",
+        "Synchronize the clocks of all machines, for example with chrony.",
+        "clock_not_ok",
+    ),
+}
+"""Parts of the gateway with troubles of their own. `tables`, `backlog` and `fabric` count what other troubles name."""
+
+_FABRIC_TITLES: Final[Mapping[str, str]] = {
+    "fabric_paused": "Fabric has paused mirroring",
+    "fabric_stopped": "Mirroring is stopped in Fabric",
+    "fabric_failed": "Mirroring has failed in Fabric",
+    "fabric_not_started": "Mirroring has not started in Fabric",
+    "fabric_status_old": "Fabric has not answered for some time",
+}
+"""Titles of troubles of the mirrored database; any other code is a question that Fabric rejects."""
+
+_FINDING_TITLES: Final = {
+    Outcome.UNSAFE: "Postgres can lose acknowledged changes",
+    Outcome.WARNING: "A disk is nearly full",
+}
+_BACKLOG_REMEDY: Final = "Check that the drain keeps up, and give it more executors."
+
+
+def troubles(facts: HealthFacts) -> tuple[Trouble, ...]:
+    """Return what needs attention: what stops data first, then by kind and table."""
+    found = [
+        *_of_parts(parts(facts)),
+        *(database_troubles(facts.gateway.fabric) if facts.gateway is not None else ()),
+        *_of_findings(facts),
+        *_of_backlog(ALL_TABLES, facts.total_share, "All tables together have"),
+    ]
+    for table in facts.tables:
+        waited = f" The oldest batch has waited for {table.oldest_seconds:,.0f} s." if table.pending_rows else ""
+        found += _of_table(table)
+        found += _of_backlog(table.name, facts.shares.get(table.life, 0.0), "The table has", waited)
+    order = {kind: number for number, kind in enumerate(Kind)}
+    return tuple(sorted(found, key=lambda trouble: (trouble.severity, order[trouble.kind])))
+
+
+def database_away() -> Trouble:
+    """Return the trouble of an API process that cannot read Postgres."""
+    return _of_part("database", "An API process cannot read Postgres.")
+
+
+def database_troubles(fabric: FabricFacts | None) -> Iterator[Trouble]:
+    """Yield what is wrong with the mirrored database in Fabric, if anything is."""
+    found = fabric_trouble(fabric)
+    if found is not None:
+        title = _FABRIC_TITLES.get(found.code, "The state of the database in Fabric is unknown")
+        severity = _CRITICAL if found.is_critical else _WARNING
+        yield Trouble(Kind.PART, "fabric", severity, found.code, _sentence(found.detail), found.remedy, title)
+
+
+def code_in(reason: str | None) -> Code | None:
+    """Return the error code that the reason of a quarantine begins with."""
+    code, colon, _ = (reason or "").partition(":")
+    return Code(code) if colon and code in Code._value2member_map_ else None
+
+
+def parts(facts: HealthFacts) -> dict[str, str]:
+    """Return `ok` or what is wrong for each part that the facts are about, without the name of a table."""
+    found = {} if facts.process is None else process_parts(facts.process)
+    if facts.gateway is not None:
+        found |= _gateway_parts(facts.gateway)
+    elif facts.process is not None:
+        found |= dict.fromkeys(("drain", "tables", "fabric", "mirror", "clock"), _UNKNOWN)
+    full = "a backlog is full: its changes are rejected with 429 `backlog_full`"
+    return found | {"backlog": OK if facts.fullest_share < 1 else full}
+
+
+def process_parts(facts: ProcessFacts) -> dict[str, str]:
+    """Return the parts that decide whether an API process can accept changes."""
+    return {"api": OK, "database": facts.database or OK, "writer": _writer(facts), "masks": facts.masks or OK}
+
+
+def is_ready(parts: Mapping[str, str], was_ready: bool) -> bool:
+    """Return true if an API process can accept changes.
+
+    Another mask secret keeps a process from its first traffic, so that a wrong rollout ends. It takes no process out of
+    traffic: tables without hashed columns are served, and all processes may lack the secret of one table.
+    """
+    return all(state == OK or (part == "masks" and was_ready) for part, state in parts.items())
+
+
+def _of_parts(states: Mapping[str, str]) -> Iterator[Trouble]:
+    for name, state in states.items():
+        if name in _PARTS and state not in (OK, _UNKNOWN):
+            yield _of_part(name, _sentence(state))
+
+
+def _of_part(name: str, detail: str) -> Trouble:
+    severity, title, remedy, code = _PARTS[name]
+    return Trouble(Kind.PART, name, severity, code, detail, remedy, title)
+
+
+def _of_findings(facts: HealthFacts) -> Iterator[Trouble]:
+    for finding in facts.findings:
+        if finding.outcome is not Outcome.OK:
+            yield Trouble(
+                Kind.FINDING,
+                finding.check.replace("_", " "),
+                _CRITICAL,
+                finding.check,
+                _sentence(finding.detail),
+                finding.remedy or "",
+                _FINDING_TITLES[finding.outcome],
+            )
+
+
+def _of_backlog(subject: str, share: float, who_has: str, waited: str = "") -> Iterator[Trouble]:
+    """Yield that a backlog is near its limit or full: one trouble with two codes, because it fills and empties."""
+    if share >= 1:
+        detail = f"The backlog is full, so its changes are rejected with 429 `backlog_full`.{waited}"
+        near = _trouble(Kind.BACKLOG, subject, "backlog_full", detail, _BACKLOG_REMEDY)
+        yield replace(near, severity=_CRITICAL, title="The backlog is full")
+    elif share >= NEAR_LIMIT:
+        detail = f"{who_has} {100 * share:.0f}\N{NO-BREAK SPACE}% of what may wait.{waited}"
+        yield _trouble(Kind.BACKLOG, subject, "backlog_near_limit", detail, _BACKLOG_REMEDY)
+
+
+def _of_table(table: TableSummary) -> Iterator[Trouble]:
+    name = table.name
+    if table.state == TableState.QUARANTINED:
+        code = code_in(table.state_reason)
+        why = code.remedy if code else "Find out why, then release the table with its generation."
+        command = f"mirrorgate tables release {quote(name)} --generation {table.generation} --reason …"
+        detail, remedy = table.state_reason or "The table was stopped.", f"{why} `{command}` releases it."
+        yield _trouble(Kind.TABLE_QUARANTINED, name, code or "quarantined", detail, remedy, table.quarantined_at)
+    if table.failure_code is not None:
+        detail = f"{table.failure_code}: {table.failure_detail} ({table.failure_tries:,} tries in a row)"
+        remedy, since = table.failure_remedy or "", table.failing_since
+        yield _trouble(Kind.TABLE_FAILING, name, table.failure_code, detail, remedy, since)
+    if table.staged_rows is not None and table.staged_rows != table.accepted_rows:
+        detail = f"{table.staged_rows:,} of {table.accepted_rows:,} accepted rows are staged."
+        remedy = "Run `mirrorgate doctor`; if Postgres was restored from a backup, see docs/backup.md."
+        yield _trouble(Kind.NOT_STAGED, name, "rows_not_staged", detail, remedy)
+    if table.fabric_error is not None:
+        remedy = remedy_for(table.fabric_whose or "unknown")
+        yield _trouble(Kind.FABRIC_TABLE, name, "fabric_error", table.fabric_error, remedy)
+    if table.mirror_code is not None:
+        detail = f"{table.mirror_state} at file {table.mirror_file:,}: {table.mirror_code}: {table.mirror_detail}"
+        yield _trouble(Kind.MIRROR, name, table.mirror_code, detail, table.mirror_remedy)
+    if table.waiting_letters:
+        waiting = "1 rejected message waits" if table.waiting_letters == 1 else None
+        detail = f"{waiting or f'{table.waiting_letters:,} rejected messages wait'} for a decision."
+        command = f"mirrorgate dead-letters list {quote(name)}"
+        remedy = f"Read why they were rejected (`{command}`), then correct and replay them, or discard them."
+        yield _trouble(Kind.DEAD_LETTERS, name, "dead_letters_waiting", detail, remedy, table.oldest_letter_at)
+    if table.state == TableState.PAUSED:
+        detail = f"{table.pending_rows:,} rows wait. An operator paused the table."
+        remedy = "Resume it when the reason is gone; changes are accepted until the backlog is full."
+        yield _trouble(Kind.TABLE_PAUSED, name, "paused", detail, remedy)
+
+
+def _trouble(kind: Kind, subject: str, code: str, detail: str, remedy: str, since: datetime | None = None) -> Trouble:
+    severity, title = _RULES[kind]
+    return Trouble(kind, subject, severity, code, detail, remedy, title, since)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!")) else ".")
+
+
+def _gateway_parts(facts: GatewayFacts) -> dict[str, str]:
+    return {
+        "drain": _drain(facts),
+        "tables": _tables(facts.tables),
+        "fabric": _fabric(facts),
+        "mirror": f"the Delta mirror cannot continue {facts.stopped_mirrors} tables" if facts.stopped_mirrors else OK,
+        "clock": _clock(facts),
+    }
+
+
+def _writer(facts: ProcessFacts) -> str:
+    failed, oldest = facts.writer_failed_seconds, facts.oldest_request_seconds
+    if facts.writer_failure is not None and failed is not None and failed < FAILURE_COUNTS_SECONDS:
+        return f"the last transaction failed {failed:.0f} s ago: {facts.writer_failure}"
+    if oldest is not None and oldest > facts.oldest_request_limit:
+        return f"the oldest request has waited for {oldest:.0f} s"
+    return OK
+
+
+def _drain(facts: GatewayFacts) -> str:
+    if not facts.drains:
+        return "no drain has a running lease. `mirrorgate up` starts its own again; else run `mirrorgate drain`"
+    if facts.waiting_drains:
+        remedy = Code(facts.waits_for).remedy if facts.waits_for in list(Code) else ""
+        return f"{facts.waiting_drains} of {facts.drains} drains publish nothing: {facts.waits_for}. {remedy}".strip()
+    return OK
+
+
+def _tables(tables: Mapping[str, int]) -> str:
+    stopped = {state: tables.get(state, 0) for state in ("quarantined", "failing")}
+    wrong = [f"{number} {state}" for state, number in stopped.items() if number]
+    return OK if not wrong else f"of {sum(tables.values())} tables, {' and '.join(wrong)}"
+
+
+def _fabric(facts: GatewayFacts) -> str:
+    """Return what is wrong, each with its remedy. Both faults can stop mirroring without any other sign."""
+    trouble = fabric_trouble(facts.fabric)
+    wrong = [f"{trouble.summary}. {trouble.remedy}"] if trouble is not None else []
+    if facts.fabric_tables:
+        tables = "1 table" if facts.fabric_tables == 1 else f"{facts.fabric_tables} tables"
+        wrong.append(f"Fabric reports an error for {tables}. `mirrorgate status` names them with remedies.")
+    return " ".join(wrong) or OK
+
+
+def _clock(facts: GatewayFacts) -> str:
+    wrong = []
+    clocks = {"this process": facts.clock_behind_seconds, "a drain": facts.drain_clock_behind_seconds}
+    for whose, behind in clocks.items():
+        if abs(behind) > CLOCKS_APART:
+            side = "behind" if behind > 0 else "ahead of"
+            wrong.append(f"the clock of {whose} is {abs(behind):.0f} s {side} that of Postgres")
+    if facts.future_batches:
+        wrong.append("batches are from the future: the clock of Postgres was set back")
+    return "; ".join(wrong) or OK
