@@ -24,7 +24,7 @@ from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
-from spark_jobs import drain_loop
+from spark_jobs import drain_loop, retry_schedule
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import open_cycle
 from spark_jobs.drain_loop import DrainLoop
@@ -117,7 +117,8 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
         stack.enter_context(
             patch.multiple(retries, _FIRST_PAUSE_SECONDS=MIN_BACKOFF / 4, _MAX_PAUSE_SECONDS=MAX_BACKOFF)
         )
-        stack.enter_context(patch.multiple(drain_loop, _MIN_BACKOFF=MIN_BACKOFF, _MAX_BACKOFF=MAX_BACKOFF))
+        stack.enter_context(patch.multiple(retry_schedule, MIN_BACKOFF=MIN_BACKOFF, _MAX_BACKOFF=MAX_BACKOFF))
+        stack.enter_context(patch.multiple(drain_loop, MIN_BACKOFF=MIN_BACKOFF, _MAX_DATABASE_BACKOFF=MAX_BACKOFF))
         for module in ("spark_jobs.steps.context", "spark_jobs.build_files"):
             stack.enter_context(patch(f"{module}.open_zone", troubled))
         while True:
