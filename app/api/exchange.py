@@ -63,11 +63,14 @@ class BodyBounds:
 
 
 class Connection(Protocol):
-    """The connection of a request, as far as an answer needs it."""
+    """The connection of a request, as far as its body and its answer need it."""
 
     @property
     def unsent(self) -> int:
         """Bytes of answers that the caller has not taken; 0 once the connection is lost."""
+
+    def begin_body(self) -> None:
+        """Receive the body as fast as it is read; until then, little of it is received."""
 
     async def wait_until_sent(self) -> None:
         """Wait until nothing is unsent."""
@@ -285,6 +288,8 @@ class Exchange(RequestFacts):
         """Wait for the next message. Only the time spent waiting for the caller counts towards the deadline."""
         clock = asyncio.get_running_loop().time
         started = clock()
+        if self._connection is not None:
+            self._connection.begin_body()
         if self.reservation.is_verified:
             deadline = self._bounds.deadline
         else:

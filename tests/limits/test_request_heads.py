@@ -37,6 +37,8 @@ class Wire(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += bytes(data)
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None: ...
+
     def is_closing(self) -> bool:
         return self.ended
 

@@ -8,6 +8,7 @@ The class overrides and reads private members of uvicorn; tests/api/server/test_
 """
 
 import asyncio
+import threading
 from http import HTTPStatus
 from typing import Final, Self
 from uuid import uuid4
@@ -28,6 +29,16 @@ MAX_HEAD_BYTES: Final = 64 * 2**10
 
 MAX_UNREAD_BYTES: Final = 256 * 2**10
 """Bytes of a body, without the newest piece, that are buffered before the connection waits for their reader."""
+
+MAX_UNCOUNTED_BYTES: Final = 16 * 2**10
+"""Bytes of a head and its body that are received at once before the memory of the body counts towards a caller.
+
+The rest of the body stays on the socket meanwhile: callers without a valid key, and bodies that wait for a permit, can
+be as many as there are connections.
+"""
+
+_MAX_PIECE_BYTES: Final = 256 * 2**10
+"""Bytes of a body that are received at once later."""
 
 MAX_HEAD_SECONDS: Final = 10.0
 """How long a connection can wait for its first request, a request for the end of its headers, and a request that was
@@ -55,6 +66,47 @@ class BodyPieces:
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
 
+class _Buffer(threading.local):
+    """What the connections of a thread receive into, one after the other."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_MAX_PIECE_BYTES))
+
+
+_BUFFER: Final = _Buffer()
+
+
+class _Receiver(asyncio.BufferedProtocol):
+    """Receives for a connection as many bytes as it takes now; asyncio decides that itself for a plain protocol."""
+
+    def __init__(self, connection: "BoundedHttpProtocol") -> None:
+        self._connection = connection
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return room for the next bytes."""
+        return _BUFFER.view if self._connection.is_counted else _BUFFER.view[:MAX_UNCOUNTED_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand on the bytes that were received."""
+        self._connection.data_received(bytes(_BUFFER.view[:nbytes]))
+
+    def eof_received(self) -> None:
+        """Tell that the caller sends no more."""
+        self._connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell that the connection has ended."""
+        self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Tell that the caller does not take what was written."""
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Tell that the caller has taken it."""
+        self._connection.resume_writing()
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. A head that is too large (431) or too slow ends it."""
 
@@ -70,6 +122,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     _head_error: RejectedInput | None = None
     """Why the head that was read last is rejected."""
+
+    is_counted = False
+    """True once the application reads the body of the request, whose memory then counts towards its caller."""
 
     _is_lost = False
     """True once the connection has ended."""
@@ -91,6 +146,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             if not self._is_lost:
                 self.transport.set_write_buffer_limits()
 
+    def begin_body(self) -> None:
+        """Receive the body as fast as it is read, because its memory counts towards its caller from now on."""
+        self.is_counted = True
+
     async def abort(self) -> None:
         """Close the connection at once, and drop what is unsent. Return when it has ended."""
         if not self._is_lost:
@@ -100,6 +159,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first head."""
+        transport.set_protocol(_Receiver(self))
         super().connection_made(CallerTransport(transport, self.loop))
         self._start_head_timer()
 
@@ -124,6 +184,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._start_head_timer()  # seldom: most heads arrive with their first byte, and need no timer
         if self._bytes_outside_bodies > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.reject(_head_too_large())
+        self._wait_for_count()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser rejects, or what `on_headers_complete` made it reject."""
@@ -145,6 +206,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._head_error is not None:
             raise self._head_error  # the parser stops, and uvicorn calls send_400_response
         self._bytes_outside_bodies = 0
+        self.is_counted = False
         super().on_headers_complete()
         self.transport.is_peer_sending = True
         self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]  # a key of ours
@@ -156,7 +218,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.cycle.body = BodyPieces()  # type: ignore[assignment]  # used like uvicorn's bytearray
         super().on_body(body)
         # uvicorn pauses the connection at 64 KiB. Pausing at 256 KiB wakes the reader of a large body less often.
-        if len(self.cycle.body) <= MAX_UNREAD_BYTES:
+        if self.is_counted and len(self.cycle.body) <= MAX_UNREAD_BYTES:
             self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
@@ -176,6 +238,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_peer_sending and self._head_timer is None:
             self._start_head_timer()
+        self._wait_for_count()  # of a pipelined request
 
     def reject(self, error: MirrorgateError) -> None:
         """Answer something that cannot become a request, and close: the start of a next request is unknown."""
@@ -204,6 +267,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
             return RejectedInput(Code.BAD_REQUEST, f"a request needs exactly one Host header; this one has {hosts}")
         return None
+
+    def _wait_for_count(self) -> None:
+        """Receive no more of a body until the application reads it. What nobody will read is received and dropped."""
+        is_open = self.transport.is_peer_sending and not self.transport.is_closing()
+        if is_open and not self.is_counted and not self.cycle.response_complete:
+            self.flow.pause_reading()
 
     def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(MAX_HEAD_SECONDS, self._on_head_timeout)

@@ -62,6 +62,8 @@ class Wire(asyncio.Transport):
 
     def resume_reading(self) -> None: ...
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None: ...
+
     def is_closing(self) -> bool:
         return False
 

@@ -8,7 +8,8 @@ import os
 import random
 import signal
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -92,6 +93,17 @@ class Fate:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@contextmanager
+def short_pauses() -> Iterator[None]:
+    """Repeat failed calls of storage, failed tables and failed queries soon."""
+    with (
+        patch.multiple(retries, _FIRST_PAUSE_SECONDS=MIN_BACKOFF / 4, _MAX_PAUSE_SECONDS=MAX_BACKOFF),
+        patch.multiple(retry_schedule, MIN_BACKOFF=MIN_BACKOFF, _MAX_BACKOFF=MAX_BACKOFF),
+        patch.multiple(drain_loop, MIN_BACKOFF=MIN_BACKOFF, _MAX_DATABASE_BACKOFF=MAX_BACKOFF),
+    ):
+        yield
+
+
 def run_light_drain(plan: DrainPlan, parent: int) -> None:
     """Publish until the process is killed or the harness is gone."""
     log = plan.log.open("a", buffering=1)
@@ -114,11 +126,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
     with ExitStack() as stack:
         stack.enter_context(builds_in_process())
         stack.enter_context(failpoints(fate.reached))
-        stack.enter_context(
-            patch.multiple(retries, _FIRST_PAUSE_SECONDS=MIN_BACKOFF / 4, _MAX_PAUSE_SECONDS=MAX_BACKOFF)
-        )
-        stack.enter_context(patch.multiple(retry_schedule, MIN_BACKOFF=MIN_BACKOFF, _MAX_BACKOFF=MAX_BACKOFF))
-        stack.enter_context(patch.multiple(drain_loop, MIN_BACKOFF=MIN_BACKOFF, _MAX_DATABASE_BACKOFF=MAX_BACKOFF))
+        stack.enter_context(short_pauses())
         for module in ("spark_jobs.steps.context", "spark_jobs.build_files"):
             stack.enter_context(patch(f"{module}.open_zone", troubled))
         while True:
