@@ -50,6 +50,7 @@ SERVER_OPTIONS: Final[Mapping[str, Any]] = {
     "log_level": "error",
     "access_log": False,
     "server_header": False,
+    "timeout_keep_alive": 75,  # load balancers reuse a connection for up to 60 s; one that closes first answers 502
 }
 """Options of uvicorn that depend on no setting."""
 

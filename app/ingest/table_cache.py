@@ -4,6 +4,7 @@ Invariant: an entry can be out of date, and the sequence lock notices it. A tabl
 whose values this process cannot mask: its requests end before the sequence lock.
 """
 
+import threading
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -50,7 +51,8 @@ class TableCache:
     mask_secret: MaskSecret | None = field(default=None, kw_only=True)
     """The secret of this process for masked values."""
     _tables: dict[SourceName, Table] = field(default_factory=dict)
-    """By source name."""
+    """By source name. Threads read it without a lock, and change it or walk through it with one."""
+    _changing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     described: dict[str, frozenset[str]] = field(default_factory=dict)
     """By Replicate schema id: the names of the live tables that it has described, at least one."""
     replicate_sources: dict[TableId, Any] = field(default_factory=dict)
@@ -111,12 +113,14 @@ class TableCache:
 
     def forget(self, source: SourceName) -> None:
         """Query this source's table the next time."""
-        self._tables.pop(source.key, None)
+        with self._changing:
+            self._tables.pop(source.key, None)
 
     def forget_table(self, name: TableName) -> None:
         """Query the table the next time, for every source that feeds it."""
-        for source in [source for source, table in self._tables.items() if table.name.folded == name.folded]:
-            self._tables.pop(source, None)
+        with self._changing:
+            for source in [source for source, table in self._tables.items() if table.name.folded == name.folded]:
+                del self._tables[source]
 
     def note_described(self, schema_id: str, names: Collection[TableName]) -> frozenset[str]:
         """Cache the tables that a Replicate schema id describes now, and return their names."""
@@ -138,11 +142,12 @@ class TableCache:
         """Return the table that this source feeds now, and cache it if this process can mask its values."""
         table = self._look_up(source).table
         if table is not None:
-            if len(self._tables) >= MAX_CACHED_NAMES:
-                self._tables.clear()
             table = replace(table, schema=self._schemas(table.schema), options=self._options(table.options))
             if can_mask(table, self.mask_secret):
-                self._tables[source.key] = table
+                with self._changing:
+                    if len(self._tables) >= MAX_CACHED_NAMES:
+                        self._tables.clear()
+                    self._tables[source.key] = table
         return table
 
     def _look_up(self, source: SourceName) -> Route:

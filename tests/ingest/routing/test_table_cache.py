@@ -1,0 +1,46 @@
+"""The cache of tables is shared by the threads of an API process."""
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.ingest.table_cache import TableCache
+from tests.support.gateway_parts import registered
+from tests.support.samples.schemas import schema_of
+
+TABLE = TableName.parse("shop.orders")
+
+
+@pytest.fixture
+def threads_take_turns_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("threads_take_turns_often")
+def test_a_table_can_be_forgotten_while_others_are_found(engine: sa.Engine) -> None:
+    table = registered(engine, str(TABLE), schema_of({"id": "int64"}))
+    cache = TableCache(engine.begin, {of_catalog(f"old{i}").key: table for i in range(2_000)})
+
+    def find() -> None:
+        for number in range(200):
+            assert cache.route(of_catalog(f"new{number}")) is not None
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        finding = pool.submit(find)
+        while not finding.done():
+            cache.forget_table(TableName.parse("shop.returns"))
+        finding.result()
+    cache.forget_table(TABLE)
+    assert not cache._tables
+
+
+def of_catalog(catalog: str) -> SourceName:
+    return SourceName.of(catalog, "shop", "orders")
