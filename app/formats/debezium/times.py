@@ -27,6 +27,10 @@ _MAX_DAYS: Final = 2**31
 _INFINITE_DATE: Final = re.compile(r"-5877611-06-21|\+292278994-08-1[5-7]|(\+292269055-12-0[1-3]|-5877611-06-22)")
 """Postgres's `infinity`, or else `-infinity`, as `time.precision.mode=isostring` writes dates of streams and snapshots:
 overflown, as in `calendar_text`."""
+_INFINITE_TIMESTAMP: Final = re.compile(
+    r"\+294247-01-10T04:00:25\.2|\+292278994-08-1[5-7]T.+|(-290308-12-21T19:59:27\.6|\+292269055-12-0[1-3]T.+)"
+)
+"""The same for timestamps, those with a zone in arrays included, which lack the era of a year before 1."""
 
 
 def day_text(days: Any) -> str:
@@ -86,9 +90,22 @@ def iso_text(text: Any) -> str:
 
 def iso_date_text(text: Any) -> str:
     """Return an ISO date without its final `Z`, and Postgres's `infinity` for what Debezium makes of it."""
-    day = iso_text(text)
-    infinite = _INFINITE_DATE.fullmatch(day)
-    return day if infinite is None else MINUS_INFINITY if infinite[1] else INFINITY
+    return _or_infinity(iso_text(text), _INFINITE_DATE)
+
+
+def iso_timestamp_text(text: Any) -> str:
+    """Return an ISO timestamp without its final `Z`, and Postgres's `infinity` for what Debezium makes of it."""
+    return _or_infinity(iso_text(text), _INFINITE_TIMESTAMP)
+
+
+def zoned_timestamp_text(text: Any) -> Any:
+    """Return a timestamp with a zone, and Postgres's `infinity` for what Debezium makes of it in arrays."""
+    return _or_infinity(text, _INFINITE_TIMESTAMP) if isinstance(text, str) else text
+
+
+def _or_infinity(text: str, infinite: re.Pattern[str]) -> str:
+    found = infinite.fullmatch(text)
+    return text if found is None else MINUS_INFINITY if found[1] else INFINITY
 
 
 def _part(value: Mapping[str, Any], name: str) -> int | None:
@@ -140,6 +157,12 @@ READERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "io.debezium.time.StructuredZonedTimestamp": structured_text,
     "io.debezium.time.IsoDate": iso_date_text,
     "io.debezium.time.IsoTime": iso_text,
-    "io.debezium.time.IsoTimestamp": iso_text,
+    "io.debezium.time.IsoTimestamp": iso_timestamp_text,
 }
 """By the semantic type of a Connect field."""
+
+ELEMENT_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **READERS,
+    "io.debezium.time.ZonedTimestamp": zoned_timestamp_text,
+}
+"""The same for elements of arrays, maps and structs."""

@@ -17,7 +17,14 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, BinaryEncoding, Tabl
 from app.domain.model.table_schema import Column, TypeName
 from app.formats.debezium.connect_schema import DECIMAL, MAX_SCALE, VARIABLE_DECIMAL, ConnectField
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, DecimalForm, Nanoseconds
-from app.formats.debezium.times import READERS, TIMESTAMP_READERS, day_text, iso_text, without_nanoseconds
+from app.formats.debezium.times import (
+    ELEMENT_READERS,
+    READERS,
+    TIMESTAMP_READERS,
+    day_text,
+    iso_text,
+    without_nanoseconds,
+)
 
 ReadValue: TypeAlias = Callable[[Any], SourceValue]
 """Reads a value that is not NULL. Raises ValueError with a reason that omits the value."""
@@ -49,7 +56,7 @@ def field_reader(
 
 def _field_reader(field: ConnectField, column: Column | None, options: TableOptions) -> ReadValue | None:
     is_integer = column is not None and column.type.name in INTEGERS
-    read = READERS.get(field.meaning)
+    read = (ELEMENT_READERS if column is None else READERS).get(field.meaning)
     if read is not None:
         return None if is_integer and field.kind.startswith("int") else read
     if field.meaning == DECIMAL:
@@ -154,7 +161,7 @@ def _has_meaning(field: ConnectField) -> bool:
     """Tell whether a container has parts that are not read as they are written."""
     inner = (*field.fields, *(() if field.items is None else (field.items,)))
     return any(
-        part.meaning in READERS or part.meaning in {DECIMAL, VARIABLE_DECIMAL} or _has_meaning(part) for part in inner
+        part.meaning in ELEMENT_READERS or part.meaning in {DECIMAL, VARIABLE_DECIMAL} or _has_meaning(part) for part in inner
     )
 
 

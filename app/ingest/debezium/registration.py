@@ -29,8 +29,11 @@ def register_schema(
     keys: Sequence[str] | None,
     *,
     marker_first: bool,
+    after_rows: bool = False,
 ) -> None:
     """Bring a table to what rows of these fields need. Repeating it changes nothing.
+
+    `after_rows` says that the request has rows of an older schema, which lack new columns as stored rows do.
 
     A crash before COMMIT leaves the table as it was. Raises RejectedInput.
     """
@@ -42,7 +45,9 @@ def register_schema(
         if present is not None:
             _check_renames(connection, fields, present)
         filled = frozenset() if present is None else filled_columns(fields, present)
-        registration = register_table(connection, name, wanted, marker_first=marker_first, filled=filled)
+        registration = register_table(
+            connection, name, wanted, marker_first=marker_first, filled=filled, after_rows=after_rows
+        )
         if registration.table.name != name:  # another process has just registered the twin
             detail = case_detail(SourceName(None, name.schema, name.table), registration.table)
             raise RejectedInput(Code.SOURCE_CASE_MISMATCH, detail)

@@ -111,7 +111,9 @@ class DebeziumTables:
     def _register_all(self, feed: _Feed) -> None:
         """Register what the schemas of a feed's records declare, each once, in the order of the request."""
         seen: set[tuple[int, bool, tuple[str, ...] | None]] = set()
+        has_rows = False
         for record in feed.records:
+            after_rows, has_rows = has_rows, has_rows or record.after is not None
             if record.row is None:
                 continue
             keys = self._keys(record)
@@ -119,14 +121,15 @@ class DebeziumTables:
             if told not in seen:
                 seen.add(told)
                 try:
-                    self._register(feed, record, keys)
+                    self._register(feed, record, keys, after_rows=after_rows)
                 except RejectedInput as error:
                     if error.code is Code.FORBIDDEN:
                         raise
                     problem = Problem(error.code, error.detail, record.index, record.after_at)
                     raise RejectedInput.of((problem,), withheld=error.withheld) from None
 
-    def _register(self, feed: _Feed, record: Record, keys: Sequence[str] | None) -> None:
+    def _register(self, feed: _Feed, record: Record, keys: Sequence[str] | None, *, after_rows: bool) -> None:
+        """Register what a record needs; `after_rows` if the request has rows of an older schema before it."""
         assert record.row is not None
         if feed.table is not None:
             check_keys(keys, feed.table)
@@ -139,7 +142,15 @@ class DebeziumTables:
         if not self.principal.may(Right.REGISTER, name):
             detail = "the schema of the messages changes a table, which needs a key with the right `register`"
             raise RejectedInput(Code.FORBIDDEN, detail)
-        register_schema(self.table_cache, self.principal, name, fields, keys, marker_first=self.marker_first)
+        register_schema(
+            self.table_cache,
+            self.principal,
+            name,
+            fields,
+            keys,
+            marker_first=self.marker_first,
+            after_rows=after_rows,
+        )
         self.table_cache.forget_table(name)
         feed.source = SourceName.address(name)
         feed.table = self.table_cache.refresh(feed.source)

@@ -73,13 +73,14 @@ def register_table(
     given: Collection[str] | None = None,
     marker_first: bool = False,
     filled: Collection[str] = (),
+    after_rows: bool = False,
 ) -> Registration:
     """Create a table, or bring an existing one to `wanted` and `options`. Repeating it changes nothing.
 
     Without `wanted` an existing table keeps its columns, and without `options` its options. If `given` names options,
     an existing table keeps its others, and a new one has the defaults of a new table (decision 0056). `filled` are new
-    columns in which the source's present rows have a value that no change gave. The metadata
-    chain gets each new schema version before any of its data.
+    columns in which the source's present rows have a value that no change gave; `after_rows` if rows of the next batch
+    lack it, too. The metadata chain gets each new schema version before any of its data.
 
     A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
     `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name`, `old_row_images`, `load_open` if a load needs the row
@@ -91,7 +92,7 @@ def register_table(
             return Registration(created, RegistrationOutcome.CREATED)
     elif find_table_id(connection, name) is None:
         raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
-    return _change(connection, name, wanted, options, given, marker_first, filled)
+    return _change(connection, name, wanted, options, given, marker_first, filled, after_rows)
 
 
 def find_locked_table(connection: sa.Connection, name: TableName) -> Table | None:
@@ -174,6 +175,7 @@ def _change(
     given: Collection[str] | None,
     marker_first: bool,
     filled: Collection[str],
+    after_rows: bool,
 ) -> Registration:
     table, counters = _lock(connection, name, options or DEFAULT_OPTIONS)
     if options is None:
@@ -191,7 +193,15 @@ def _change(
     schema = with_landing(schema, options, table.schema)
     if counters.last_sequence:
         _check_new_keys(table.schema, schema)
-    stays = _column_stays(table, schema, None if wanted is None else declared, options, counters.last_sequence, filled)
+    lacking = BatchSequence(counters.last_sequence + after_rows)
+    stays = _column_stays(
+        table,
+        schema,
+        None if wanted is None else declared,
+        options,
+        counters.last_sequence,
+        dict.fromkeys(filled, lacking) if lacking else {},
+    )
     left = {column for column, since in stays.items() if since is None}
     check_filter_stays(options.filter, left - (table.left_columns if options.filter == table.options.filter else set()))
     outcome = RegistrationOutcome.UNCHANGED
@@ -292,7 +302,7 @@ def _column_stays(
     declared: TableSchema | None,
     options: TableOptions,
     last: BatchSequence,
-    filled: Collection[str],
+    filled: Mapping[str, BatchSequence],
 ) -> Mapping[str, int | None]:
     """Return the columns that have left the source, and the last batch whose rows lack the values of a column."""
     if declared is None:
@@ -305,8 +315,10 @@ def _column_stays(
     for name in schema.names:
         if name not in present:
             stays[name] = None
-        elif name in table.left_columns or (last and name in filled and name not in table.schema.names):
+        elif name in table.left_columns:
             stays[name] = last
+        elif name in filled and name not in table.schema.names:
+            stays[name] = filled[name]
     return stays
 
 

@@ -173,6 +173,12 @@ def test_times_and_dates_of_arrays_keep_their_years_and_lose_the_zone_that_they_
     assert typed(days, [20455, 3_663_382, -622_191_234, None]) == '["2026-01-02","+12000-01-01","infinity",null]'
     iso_days = field("array", items={"type": "string", "name": f"{TIME}IsoDate"})
     assert typed(iso_days, ["+292278994-08-16Z", "-5877611-06-22Z"]) == '["infinity","-infinity"]'
+    iso_moments = field("array", items={"type": "string", "name": f"{TIME}IsoTimestamp"})
+    infinite = ["+294247-01-10T04:00:25.2Z", "-290308-12-21T19:59:27.6Z", "+12000-01-01T00:00:00Z"]
+    assert typed(iso_moments, infinite) == '["infinity","-infinity","+12000-01-01T00:00:00"]'
+    moments = field("array", items={"type": "string", "name": f"{TIME}ZonedTimestamp"})
+    infinite = ["infinity", "+292269055-12-02T23:00:00.000000Z", "2026-01-01T00:00:00.000000Z"]
+    assert typed(moments, infinite) == '["infinity","-infinity","2026-01-01T00:00:00.000000Z"]'
     times = field("array", items={"type": "string", "name": f"{TIME}IsoTime"})
     assert typed(times, ["10:20:30Z", None]) == '["10:20:30",null]'
 

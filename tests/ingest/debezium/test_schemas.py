@@ -71,9 +71,9 @@ ADDED: dict[str, Field] = {
 
 
 def test_rows_that_lack_a_new_column_with_a_default_are_told(harness: IngestHarness) -> None:
-    harness.debezium(created({"id": 1}, KEY), created({"id": 1, "from_start": 7}, {**KEY, "from_start": NUMBER}))
+    harness.debezium(created({"id": 1, "from_start": 7}, {**KEY, "from_start": NUMBER}))
     harness.put("public.t", exclude=["excluded"], partial_updates="complete")
-    assert harness.table("public.t").late_columns == {}  # no batch was accepted before
+    assert harness.table("public.t").late_columns == {}  # no row was accepted before
     harness.debezium(created({"id": 2, "from_start": 7}, {**KEY, "from_start": NUMBER}))
     before = harness.table("public.t")
     row = {"id": 3, "from_start": 7, "filled": "x", "required": 0, "plain": None, "excluded": "x"}
@@ -84,6 +84,15 @@ def test_rows_that_lack_a_new_column_with_a_default_are_told(harness: IngestHarn
     assert schema_change(before, after)["rows_lack"] == ["filled", "required"]
     harness.debezium(created({**row, "id": 4}, fields))
     assert harness.table("public.t").late_columns == after.late_columns
+
+
+def test_rows_before_a_new_column_in_the_same_request_lack_its_default_too(harness: IngestHarness) -> None:
+    filled = {**KEY, "filled": {"type": "string", "default": "x"}}
+    harness.debezium(created({"id": 1}, KEY), created({"id": 2, "filled": "x"}, filled))
+    assert harness.table("public.t").late_columns == {"filled": 1}
+    wider: dict[str, Field] = {**filled, "later": NUMBER}
+    harness.debezium(created({"id": 3, "filled": "x"}, filled), created({"id": 4, "filled": "x", "later": 7}, wider))
+    assert harness.table("public.t").late_columns == {"filled": 1, "later": 2}
 
 
 def test_a_row_image_from_before_a_default_does_not_complete_its_column(harness: IngestHarness) -> None:
