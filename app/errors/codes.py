@@ -294,8 +294,9 @@ class Code(StrEnum):
     UNKNOWN_COLUMN = Kind.INVALID.code(
         "unknown_column",
         "The message has a column that the table does not have.",
-        "Add the column with PUT /v1/tables/{table} (all columns plus the new nullable one), or set the table option "
-        "new_columns=add_as_string (docs/tables.md). Then send the request again.",
+        "Correct the name of the column. Or, if the column is new, add it with PUT /v1/tables/{table} (all columns "
+        "plus the new nullable one), or set the table option new_columns=add_as_string (docs/tables.md). Then send the "
+        "request again.",
     )
     BAD_VALUE = Kind.INVALID.code(
         "bad_value",

@@ -43,9 +43,10 @@ class TypeName(StrEnum):
 _SIMPLE_TYPES: Final = {name.value for name in TypeName} - {TypeName.DECIMAL.value}
 _OF_DATABASES: Final = {
     "boolean": "bool bit",
-    "int16": "smallint int2 tinyint short byte int8_t",
-    "int32": "int integer int4 mediumint serial",
-    "int64": "bigint int8 long bigserial",
+    "int16": "smallint int2 tinyint short byte int8_t tinyintunsigned uint8",
+    "int32": "int integer int4 mediumint serial smallintunsigned uint16",
+    "int64": "bigint int8 long bigserial intunsigned uint32",
+    "decimal(20,0)": "bigintunsigned unsignedbigint uint64 ubigint",
     "float32": "real float4 single",
     "float64": "double float float8 doubleprecision",
     "decimal(p,s)": "decimal numeric number dec money",
@@ -58,7 +59,9 @@ _OF_DATABASES: Final = {
 }
 """What to write for the types of databases and languages, by the declared type."""
 
-_DECLARED: Final = {name: declared for declared, names in _OF_DATABASES.items() for name in names.split()}
+_DECLARED: Final = {name: name for name in _SIMPLE_TYPES} | {
+    name: declared for declared, names in _OF_DATABASES.items() for name in names.split()
+}
 _MAX_SHOWN: Final = 40
 
 
@@ -68,7 +71,7 @@ def _shown(text: str) -> str:
 
 
 def _advice(text: str) -> str:
-    """Return what to write in the place of a type of a database, with the length and the blanks left out."""
+    """Return what to write for a type of a database; its letter case, length and blanks do not count."""
     declared = _DECLARED.get(re.sub(r"\([^()]*\)|\s+", "", text.lower()))
     digits = re.search(r"\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)", text, re.ASCII)
     if declared == "decimal(p,s)" and digits:

@@ -25,6 +25,8 @@ Side: TypeAlias = Literal["before", "after"]
 """An image of a change."""
 
 _NO_KEY: Final = "the key is not complete"
+_MAX_NAMED: Final = 3
+"""Names of columns in one error text."""
 
 Fill: TypeAlias = Callable[[Values | None, Values | None], Values]
 """Takes the values of a row from those of the two images."""
@@ -188,7 +190,7 @@ class _Planner:
         given = self._before or frozenset()
         missing = [name for name in self._schema.key_columns if name not in given]
         if missing:
-            detail = f"{_NO_KEY}{_twins(missing, given)}"
+            detail = f"{_NO_KEY}{_twins(missing, given) or _strangers(given, self._schema.names)}"
             return _rejected(Code.MISSING_KEY, detail, "before", missing)
         sources: list[Side | None] = ["before" if name in self._schema.key_set else None for name in self._schema.names]
         return Outcome((RowLayout(RowMarker.DELETE, Operation.DELETE, "before", _fill(sources), is_after=False),))
@@ -308,6 +310,12 @@ def _twins(names: Collection[str], given: Collection[str]) -> str:
     folded = {name.casefold() for name in names}
     twins = sorted(name for name in given if name.casefold() in folded and name not in names)
     return f"; {', '.join(twins)} differs in letter case only, and letter case counts" if twins else ""
+
+
+def _strangers(given: Collection[str], known: Collection[str]) -> str:
+    """Return an addition to the error text for given names that no column has: one can be meant for the key."""
+    unknown = sorted(set(given).difference(known))[:_MAX_NAMED]
+    return f"; the table has no column {', '.join(unknown)}" if unknown else ""
 
 
 def _fill(sources: Sequence[Side | None]) -> Fill:

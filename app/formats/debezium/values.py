@@ -161,7 +161,8 @@ def _has_meaning(field: ConnectField) -> bool:
     """Tell whether a container has parts that are not read as they are written."""
     inner = (*field.fields, *(() if field.items is None else (field.items,)))
     return any(
-        part.meaning in ELEMENT_READERS or part.meaning in {DECIMAL, VARIABLE_DECIMAL} or _has_meaning(part) for part in inner
+        part.meaning in ELEMENT_READERS or part.meaning in {DECIMAL, VARIABLE_DECIMAL} or _has_meaning(part)
+        for part in inner
     )
 
 

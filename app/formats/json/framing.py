@@ -21,7 +21,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]|null', re.DOTALL)
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _NO_JSON: Final = {
-    rb"NaN|-?Inf": "JSON has no NaN and no infinity, so send null",
+    rb"NaN|-?Inf": "JSON has no NaN and no infinity, so send null, or a text for a column of floats",
     rb"None|True|False": "JSON has null, true and false",
     rb"'": "JSON has texts in double quotes",
     rb"[,\s]*[}\]]": "JSON has no comma after the last value",

@@ -51,7 +51,7 @@ def decode_csv_rows(
 
     Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
     """
-    columns, records = _start(body, layout)
+    columns, records = _start(body, layout, known)
     _check_delimiter(columns, known)
     decoded = CsvRowChanges(columns=columns)
     index = 0
@@ -83,12 +83,19 @@ def csv_row_records(body: bytes, layout: RowsLayout, indexes: Collection[int]) -
     return written_records(body, _start(body, layout)[1], indexes, empty_counts=False)
 
 
-def _start(body: bytes, layout: RowsLayout) -> tuple[tuple[str, ...], Iterator[CsvRecord]]:
-    """Return the columns, and the records after the header."""
+def _start(
+    body: bytes, layout: RowsLayout, known: Set[str] = frozenset()
+) -> tuple[tuple[str, ...], Iterator[CsvRecord]]:
+    """Return the columns, and the records after the header. Raises RejectedInput `malformed_csv`."""
     records = read_records(body, layout.dialect.checked(), empty_is_null=True)
     if layout.columns:
         return layout.columns, records
-    header = next(records, None)
+    try:
+        header = next(records, None)
+    except RejectedInput:  # in quotes, names with another delimiter between them are no field of CSV
+        first = body.split(b"\n", 1)[0].decode(errors="replace")
+        _check_delimiter((first.strip("\ufeff\r"),), known)
+        raise
     if header is None or not header.values:
         raise RejectedInput(Code.EMPTY_REQUEST, "the body does not begin with a header")
     columns = tuple((name or "").strip() for name in header.values)

@@ -40,6 +40,9 @@ TYPES_OF_DATABASES: Final = [
     ("double precision", "float64"),
     ("timestamp with time zone", "timestamp"),
     ("decimal", "decimal(p,s)"),
+    ("INT64", "int64"),
+    ("timestamp(3)", "timestamp"),
+    ("BIGINT(20) UNSIGNED", "decimal(20,0)"),
 ]
 
 
@@ -73,7 +76,7 @@ def test_a_wrong_value_of_an_option_is_told_the_allowed_ones(gateway: Gateway) -
 
 
 NO_JSON: Final = [
-    (b'{"id": NaN}', "send null"),
+    (b'{"id": NaN}', "send null, or a text for a column of floats"),
     (b'[{"id": 1}, {"id": -Infinity}]', "send null"),
     (b'{"id": None}', "null, true and false"),
     (b"{'id': 1}", "double quotes"),

@@ -84,6 +84,7 @@ CASE = "differs in letter case only, and letter case counts"
         ),
         (update({"name": "x"}, FULL), ["the old key is not given"]),
         (delete({"name": "x"}), ["the key is not complete"]),
+        (delete({"idd": 1, "name": "x"}), ["the key is not complete; the table has no column idd"]),
         (delete({"iD": 1, "Id": 2, "NAME": "x"}), [f"the key is not complete; Id, iD {CASE}"]),
         (insert({"name": "x"}), ["the key is not complete"]),
         (

@@ -193,6 +193,7 @@ REMEDIES: Final[list[tuple[Any, str]]] = [
     ("id,name\n1,a\n", "null in a column without a value"),
     ("id;name;price\n1;a;2\n", "`delimiter=%3B` for `;`"),
     ("id\tname\n1\ta\n", "`delimiter=%09` for a tab"),
+    ('\ufeff"id";"name";"price"\r\n"1";"a";"2"\r\n', "`delimiter=%3B` for `;`"),
 ]
 """Wrong rows or CSV, and a part of the remedy."""
 
