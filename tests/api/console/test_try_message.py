@@ -81,6 +81,8 @@ def test_each_problem_has_its_place_and_remedy(browser: Browser, items: Gateway)
     check_markup(answer.text)
     for words in ("<code>/id</code>", "<code>bad_value</code>", "<code>/color</code>", "Correct the value"):
         assert words in answer.text
+    numbers = re.findall(r'<th scope="row" class="num">(\d+)</th>', answer.text)
+    assert sorted({*numbers}) == ["2", "3"], "messages are counted from 1, as dead letters are"
     for fields, status, words in (
         ({"table": "shop.none"}, 404, "unknown_table: table shop.none is not registered"),
         ({"table": ""}, 400, "plain rows require the parameter `table`"),
