@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from app.domain.access.rights import Credential, Right
 
@@ -19,6 +19,18 @@ class Theme(StrEnum):
     def parse(cls, text: str | None) -> "Theme":
         """Return the theme of this name, `auto` for any other text."""
         return cls(text) if text in {"light", "dark"} else cls.AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message at the top of a page: what an action did, or why it was rejected and what to do.
+
+    `kind` decides its color, and that a screen reader speaks a bad one at once.
+    """
+
+    kind: Literal["good", "bad", "warn", "calm"]
+    title: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

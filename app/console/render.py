@@ -12,17 +12,17 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from app.console import text
+from app.console import links, text
 from app.console.assets import address
 from app.console.chrome import Chrome
+from app.errors import Code
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
-def render(name: str, view: object, chrome: Chrome, *, now: datetime | None = None) -> bytes:
-    """Return the page or fragment of a template, filled with `view`; `now` is what ages are relative to."""
-    moment = now or datetime.now(UTC)
-    return environment().get_template(name).render(view=view, chrome=chrome, now=moment).encode()
+def render(name: str, chrome: Chrome, **values: object) -> bytes:
+    """Return the page or fragment of a template, filled with values by name; ages in it are relative to now."""
+    return environment().get_template(name).render(values, chrome=chrome, now=datetime.now(UTC)).encode()
 
 
 _DOCUMENTS: Final = "https://github.com/mirrorgate/mirrorgate/blob/main/"
@@ -39,6 +39,11 @@ def prose(words: str) -> Markup:
         return _linked(words)
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(part) if index % 2 else _linked(part) for index, part in enumerate(parts))
+
+
+def remedy_of(code: str) -> str:
+    """Return what to do about a code; nothing for one of an earlier program."""
+    return Code(code).remedy if code in Code._value2member_map_ else ""
 
 
 def _linked(words: str) -> Markup:
@@ -65,8 +70,18 @@ def environment() -> Environment:
         "duration": text.duration,
         "exact": text.exact,
         "percent": text.percent,
+        "words": text.words,
+        "details": text.details,
+        "rates": text.rates,
         "prose": prose,
     }
     made.filters |= filters
-    made.globals |= {"asset": address, "ago": text.ago}
+    made.globals |= {
+        "asset": address,
+        "ago": text.ago,
+        "remedy_of": remedy_of,
+        "table_path": links.table_path,
+        "key_path": links.key_path,
+        "link": links.link,
+    }
     return made

@@ -4,8 +4,12 @@ Numbers have thin groups of three digits; a duration has its two largest units; 
 its exact form in the `datetime` of its `<time>` element.
 """
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
+
+from app.domain.access.rate_limit import RateLimits
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -76,3 +80,28 @@ def exact(moment: datetime) -> str:
 def percent(share: float | None) -> str:
     """Return a share as a percentage, such as `42 %`."""
     return NONE if share is None else f"<1{_NARROW}%" if 0 < share < 0.01 else f"{100 * share:.0f}{_NARROW}%"
+
+
+def words(name: str) -> str:
+    """Return a name of programs as words, such as `disk space` for `disk_space`."""
+    return name.replace("_", " ")
+
+
+def details(values: Mapping[str, Any], most: int, *, zeros: bool = True) -> str:
+    """Return the details of an event as JSON of at most so many characters, without None and 0 if they say nothing."""
+    known = {name: value for name, value in values.items() if zeros or value not in (None, 0)}
+    shown = json.dumps(known, ensure_ascii=False) if known else ""
+    return shown if len(shown) <= most else shown[:most] + "…"
+
+
+def digits(limit: float | None) -> str:
+    """Return a limit with all its digits, such as `0.5` or `1000000`; nothing if there is none."""
+    return "" if limit is None else repr(float(limit)).removesuffix(".0")
+
+
+def rates(limits: RateLimits) -> str:
+    """Return how much a key may send, such as `0.5 requests a second`."""
+    requests, length = limits.requests_per_second, limits.bytes_per_second
+    said = [] if requests is None else [f"{digits(requests)} requests a second"]
+    said += [] if length is None else [f"{size(length)} a second"]
+    return ", ".join(said) or "those of the settings"

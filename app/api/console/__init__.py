@@ -1,51 +1,61 @@
 """The routes of the console: pages, forms and files below `/console`.
 
-`sessions` gives a route its signed-in user, `forms` the checked fields of a POST, `answers` the responses, `rejections`
-an error for the page of its action. `sign_in`,
-`oidc_sign_in` and `assets` work without a session; `pages` has one router for each section. Routes read through
-`app.staging` and call the functions of the API's routes, never the API over HTTP. No page is in the contract of the
-API.
+`sessions` gives a route its signed-in user, `forms` the checked fields of a POST, `answers` the responses. `sign_in`
+and `oidc_sign_in` work without a session, and so do the files that pages load; `pages` has a router for each section.
+Routes read through `app.staging` and call the functions of the API's routes, never the API over HTTP. No page is in the
+contract of the API.
 """
 
+import asyncio
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Response
+from starlette.exceptions import HTTPException
 
-from app.api.console import assets, oidc_sign_in, sign_in
-from app.api.console.pages import (
-    audit,
-    dead_letters,
-    doctor,
-    keys,
-    overview,
-    producers,
-    table,
-    tables,
-    try_message,
-    unknown,
-)
-from app.api.console.sessions import SignInRequired, answer_sign_in
+from app.api.console import oidc_sign_in, sign_in
+from app.api.console.pages import activity, dead_letters, doctor, keys, overview, rebuild, table, try_message
+from app.api.console.sessions import ConsoleUser, SignInRequired, answer_sign_in
+from app.console.assets import MEDIA_TYPES, PREFIX
+from app.console.assets import asset as find_asset
 
-_ROUTES: Final = (
-    assets,
-    sign_in,
-    oidc_sign_in,
-    overview,
-    tables,
-    table,
-    dead_letters,
-    producers,
-    try_message,
-    doctor,
-    keys,
-    audit,
-    unknown,
+_assets: Final = APIRouter()
+_unknown: Final = APIRouter()
+_ROUTERS: Final = (
+    _assets,
+    sign_in.router,
+    oidc_sign_in.router,
+    overview.router,
+    table.router,
+    rebuild.router,
+    dead_letters.router,
+    activity.router,
+    try_message.router,
+    doctor.router,
+    keys.router,
+    _unknown,
 )
-"""Modules with a router each; `unknown` answers what no other does."""
+"""The routers in order; `_unknown` answers what no other does."""
+
+_KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 def install_console(app: FastAPI) -> None:
     """Add the routes of the console to the application, and the redirect to the sign-in page."""
-    for module in _ROUTES:
-        app.include_router(module.router, include_in_schema=False)
+    for router in _ROUTERS:
+        app.include_router(router, include_in_schema=False)
     app.add_exception_handler(SignInRequired, answer_sign_in)
+
+
+@_assets.api_route(PREFIX + "{name:path}", methods=["GET", "HEAD"])
+async def asset(name: str) -> Response:
+    """Return a style sheet, script or icon, without a session. Its address has the hash, so it never changes."""
+    if name not in MEDIA_TYPES:
+        raise HTTPException(404)
+    found = await asyncio.to_thread(find_asset, name)
+    return Response(found.content, headers=_KEPT, media_type=found.media_type)
+
+
+@_unknown.get("/console/{path:path}")
+async def unknown(user: ConsoleUser, path: str) -> Response:
+    """Answer 404. A caller without a session learns nothing about which pages exist."""
+    raise HTTPException(404)

@@ -1,18 +1,23 @@
-"""Answers of the console: a page, a redirect after a form, and a page that loads another one by itself."""
+"""Answers of the console: a page, a redirect, a page that loads another one, and what a page shows of an error."""
+
+from dataclasses import dataclass
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from app.api.exchange import exchange_of
-from app.console.chrome import Chrome
+from app.api.middleware.error_handlers import record_rejection
+from app.api.server.problem_responses import STATUS
+from app.console.chrome import Chrome, Notice
 from app.console.render import render
-from app.console.views.problem import ContinueView
+from app.errors import MirrorgateError
+from app.observability.api_metrics import REJECTED_REQUESTS
 
 
-def page(request: Request, name: str, view: object, chrome: Chrome, *, status: int = 200) -> Response:
-    """Return a template filled with a view. An error after this has the same navigation."""
+def page(request: Request, name: str, chrome: Chrome, *, status: int = 200, **values: object) -> Response:
+    """Return a template filled with values by name. An error after this has the same navigation."""
     exchange_of(request.scope).chrome = chrome
-    return HTMLResponse(render(name, view, chrome), status)
+    return HTMLResponse(render(name, chrome, **values), status)
 
 
 def see_other(path: str) -> Response:
@@ -26,4 +31,19 @@ def load_again(target: str, chrome: Chrome, label: str = "Continue to the consol
     A browser does not send the session's cookie (`SameSite=Strict`) along a link or redirect of another site. It sends
     it with what this page loads. And the policy of pages forbids a form to lead to another site, also by a redirect.
     """
-    return HTMLResponse(render("continue.html", ContinueView(target, label), chrome))
+    return HTMLResponse(render("continue.html", chrome, target=target, label=label))
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """What the page of an action shows of its error, and its HTTP status."""
+
+    notice: Notice
+    status: int
+
+
+def rejected(request: Request, error: MirrorgateError) -> Rejected:
+    """Return an error for its page. It is logged, audited and counted like an error of the API."""
+    record_rejection(exchange_of(request.scope), error)
+    REJECTED_REQUESTS.labels(error.code).inc()
+    return Rejected(Notice("bad", f"{error.code}: {error.detail}", error.remedy), int(STATUS[error.kind]))

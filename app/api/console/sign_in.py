@@ -10,10 +10,9 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.console.answers import page, see_other
+from app.api.console.answers import page, rejected, see_other
 from app.api.console.attempts import SIGN_IN_ATTEMPTS
 from app.api.console.forms import ConsoleForm, check_origin, read_form
-from app.api.console.rejections import rejected
 from app.api.console.sessions import (
     COOKIE_PATH,
     SESSION_COOKIE,
@@ -27,7 +26,6 @@ from app.api.console.sessions import (
 from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, GatewayDep
 from app.console.chrome import Theme
-from app.console.views.problem import SignInView
 from app.domain.access.api_key import ApiKey
 from app.domain.access.console_session import TOKEN_BYTES, SessionToken, safe_next
 from app.domain.access.rights import Credential
@@ -44,8 +42,7 @@ _THEME_SECONDS: Final = 365 * 86_400
 @router.get(SIGN_IN)
 async def sign_in_page(request: Request, gateway: GatewayDep, next: str = "", ended: str = "") -> Response:
     """Show the form that asks for a key, and the way to an identity provider if there is one."""
-    view = SignInView(safe_next(next), ended=bool(ended), oidc=gateway.code_flow is not None)
-    return page(request, "sign_in.html", view, anonymous_chrome(request))
+    return _sign_in_page(request, gateway, safe_next(next), ended=bool(ended))
 
 
 @router.post(SIGN_IN)
@@ -139,5 +136,28 @@ def rejected_sign_in(
 ) -> Response:
     """Return the sign-in page with what was wrong. The try is logged, audited and counted like a rejected call."""
     status = rejected(request, error).status
-    view = SignInView(target, error=why, remedy=remedy, oidc=gateway.code_flow is not None)
-    return page(request, "sign_in.html", view, anonymous_chrome(request), status=status)
+    return _sign_in_page(request, gateway, target, error=why, remedy=remedy, status=status)
+
+
+def _sign_in_page(
+    request: Request,
+    gateway: Gateway,
+    target: str,
+    *,
+    error: str = "",
+    remedy: str = "",
+    ended: bool = False,
+    status: int = 200,
+) -> Response:
+    """Return the page that asks for a key, and leads to `target` then; it can say what was wrong with the last try."""
+    return page(
+        request,
+        "sign_in.html",
+        anonymous_chrome(request),
+        status=status,
+        next=target,
+        error=error,
+        remedy=remedy,
+        ended=ended,
+        oidc=gateway.code_flow is not None,
+    )

@@ -11,7 +11,6 @@ from app.api.exchange import Exchange
 from app.api.server.problem_responses import problem_response
 from app.console.chrome import Chrome
 from app.console.render import render
-from app.console.views.problem import ProblemView
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.observability.telemetry import current_request_id
 
@@ -33,19 +32,19 @@ def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[
     if not exchange.is_page:
         return answer
     problems = error.problems if isinstance(error, RejectedInput) else ()
-    view = ProblemView(
+    page = render(
+        "problem.html",
+        exchange.chrome or Chrome(version("mirrorgate")),
         status=answer.status_code,
         title=error.code.meaning,
-        detail=error.detail,
+        error=error,
         remedy=_remedy(error),
-        code=error.code,
         request_id=current_request_id(),
-        problems=tuple(problem.detail for problem in problems[:MAX_SHOWN]),
+        problems=problems[:MAX_SHOWN],
         retry_after=error.retry_after if isinstance(error, TemporarilyUnavailable) else None,
     )
     kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "allow", "connection")}
-    chrome = exchange.chrome or Chrome(version("mirrorgate"))
-    return HTMLResponse(render("problem.html", view, chrome), answer.status_code, kept)
+    return HTMLResponse(page, answer.status_code, kept)
 
 
 def _remedy(error: MirrorgateError) -> str:

@@ -1,5 +1,7 @@
-"""The pages of the console, one module with a router for each section.
+"""The pages of the console: a module for each section, and four for the pages of one table.
 
 A route is a plain function, so that it runs in a worker thread: it asks the user for the right that it needs, reads
-through `app.staging` in one transaction, makes a view with a function of `app.console.views`, and returns the page.
+through `app.staging` in one transaction, and gives its template what it has read. `visit` finds the table of a page and
+reads forms about it, `acts` lists what a user can do with a table, `table` has the routes of both, and `rebuild` those
+of a rebuild's plan.
 """

@@ -5,36 +5,22 @@ discard them, by the functions of the API's routes, so the events of both are th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.api.console.answers import page, see_other
+from app.api.console.answers import page, rejected, see_other
 from app.api.console.forms import ConsoleForm, Form
-from app.api.console.rejections import rejected
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations.dead_letters import discard_through, discard_waiting, letter_message, replay_one, replay_waiting
 from app.api.operations.keys import caller_names
-from app.console.views.dead_letters import (
-    PATH,
-    ConfirmDiscardView,
-    LetterFilterView,
-    LetterRow,
-    LetterView,
-    OutcomeView,
-    letter_errors,
-    letter_row,
-    letters_view,
-    message_view,
-    outcomes_view,
-    replayed_view,
-)
-from app.console.views.notice import NoticeView
-from app.console.views.paging import link
+from app.console.chrome import Notice
+from app.console.links import link, links_of
 from app.domain.access.rights import Right
-from app.domain.model.dead_letter import LetterState
+from app.domain.model.dead_letter import KEPT, LetterState
 from app.domain.model.table import Generation, TableId
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.staging.batches.dead_letter_transaction import unknown_letter
@@ -45,11 +31,18 @@ from app.staging.tables.registry import NamedTable, named_tables
 
 router = APIRouter()
 
+PATH: Final = "/console/dead-letters"
+CODES: Final = tuple(sorted(KEPT))
+"""The codes that a letter can have, for the filter."""
+
 MAX_ROWS: Final = 50
 """Letters of a page of the list."""
 
 MAX_REPLAYED: Final = 500
 """Letters that one form replays, each in its own transaction; the answer offers to continue."""
+
+MAX_SHOWN_BYTES: Final = 128 * 2**10
+"""Bytes of a message that its page shows; a longer one is downloaded."""
 
 _MAX_ID: Final = 2**63 - 1
 _SELECTED: Final = "letter-"
@@ -57,6 +50,52 @@ _SELECTED: Final = "letter-"
 
 _Id = Annotated[int | None, Query(ge=0, le=_MAX_ID)]
 _LetterId = Annotated[int, Path(ge=1, le=_MAX_ID)]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLetter:
+    """A letter of a table that the user may read."""
+
+    letter: StoredLetter
+    table: NamedTable
+    administers: bool
+    """Whether the user may read, replay and discard the letters of the table."""
+
+    @property
+    def name(self) -> str:
+        """The name of its table."""
+        return str(self.table.name)
+
+    @property
+    def path(self) -> str:
+        """The address of its page."""
+        return f"{PATH}/{self.letter.letter_id}"
+
+    @property
+    def why(self) -> str:
+        """The first of its errors, with the column."""
+        error = self.letter.errors[0]
+        return f"{error['detail']} (column {error['column']})" if error.get("column") else str(error["detail"])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it waits in a generation that has ended, so it cannot be replayed; the drain discards it."""
+        is_present = self.table.is_live and self.letter.generation == self.table.generation
+        return self.letter.state is LetterState.WAITING and not is_present
+
+    @property
+    def may_settle(self) -> bool:
+        """Whether the user can replay or discard it."""
+        return self.administers and self.letter.state is LetterState.WAITING and not self.has_ended
+
+
+class Outcome(NamedTuple):
+    """What an action did with one letter."""
+
+    seen: SeenLetter
+    is_ok: bool
+    what: str
+    remedy: str = ""
 
 
 @router.get(PATH)
@@ -71,17 +110,32 @@ def letters(
     after: _Id = None,
 ) -> Response:
     """List dead letters, newest first; waiting ones unless another state is asked for."""
-    wanted = LetterFilterView(table.strip(), state if state in {*LetterState, "all"} else LetterState.WAITING, code)
-    turn = Turn(before, after)
+    state = state if state in {*LetterState, "all"} else LetterState.WAITING
+    filters, turn = {"table": table.strip(), "state": state, "code": code}, Turn(before, after)
     with translated_errors(), gateway.engine.begin() as connection:
-        tables = _tables(connection, user, wanted.table)
-        chosen = LetterFilter(
-            list(tables), None if wanted.state == "all" else LetterState(wanted.state), wanted.code or None
-        )
+        tables = _tables(connection, user, filters["table"])
+        chosen = LetterFilter(list(tables), None if state == "all" else LetterState(state), code or None)
         found = newest_letters(connection, chosen, turn, MAX_ROWS + 1)
     cut = cut_page(found, turn, MAX_ROWS, lambda letter: letter.letter_id)
-    view = letters_view(cut, tables, wanted, lambda named: user.may(Right.ADMIN, named.name))
-    return page(request, "dead_letters.html", view, user.chrome("dead_letters"))
+    seen = [_seen(letter, tables[letter.table_id], user) for letter in cut.entries]
+    may_settle = any(one.may_settle for one in seen)
+    is_plain = state == LetterState.WAITING and not code
+    return page(
+        request,
+        "dead_letters.html",
+        user.chrome("dead_letters"),
+        letters=seen,
+        filters=filters,
+        codes=CODES,
+        links=links_of(cut, PATH, filters | {"state": "" if state == LetterState.WAITING else state}),
+        whole=_named(tables, filters["table"]) if is_plain and may_settle else None,
+        may_settle=may_settle,
+    )
+
+
+def _named(tables: Mapping[TableId, NamedTable], wanted: str) -> NamedTable | None:
+    """Return the one table that the list is filtered by, all of whose waiting letters the user may settle."""
+    return next((one for one in tables.values() if one.is_live and one.name.folded == wanted.casefold()), None)
 
 
 @router.get(PATH + "/{letter_id:int}")
@@ -101,8 +155,8 @@ def one_letter(
 def download(letter_id: _LetterId, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Return the message byte for byte, as a file: no browser renders it."""
     principal = user.require(Right.ADMIN)
-    _, table, _ = _found(user, gateway, letter_id)
-    written = letter_message(gateway, str(table.name), letter_id, principal)
+    seen, _ = _found(user, gateway, letter_id)
+    written = letter_message(gateway, seen.name, letter_id, principal)
     named = f'attachment; filename="dead-letter-{letter_id}.txt"'
     return Response(written.content, headers={"Content-Disposition": named}, media_type="application/octet-stream")
 
@@ -113,15 +167,14 @@ async def replay(
 ) -> Response:
     """Replay a letter, with the corrected message if the form has another one than was kept."""
     principal = user.require(Right.ADMIN)
-    _, table, _ = await asyncio.to_thread(_found, user, gateway, letter_id)
-    name, typed = str(table.name), form.raw("message")
-    correction = None
+    seen, _ = await asyncio.to_thread(_found, user, gateway, letter_id)
+    typed, correction = form.raw("message"), None
     if typed.strip():
-        kept = message_view(await asyncio.to_thread(letter_message, gateway, name, letter_id, principal))
-        is_same = kept.text is not None and _with_plain_lines(kept.text) == _with_plain_lines(typed)
+        kept = _text_of((await asyncio.to_thread(letter_message, gateway, seen.name, letter_id, principal)).content)
+        is_same = kept is not None and _with_plain_lines(kept) == _with_plain_lines(typed)
         correction = None if is_same else typed.encode()
     try:
-        await replay_one(gateway, name, letter_id, principal, correction)
+        await replay_one(gateway, seen.name, letter_id, principal, correction)
     except RejectedInput as error:
         refused = rejected(request, error)
         return await asyncio.to_thread(
@@ -144,8 +197,8 @@ def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway:
     principal = user.require(Right.ADMIN)
     if form.number("dead_letter") != letter_id:
         raise RejectedInput(Code.BAD_REQUEST, f"the typed text is not {letter_id}", remedy="Go back, and type the id.")
-    _, table, _ = _found(user, gateway, letter_id)
-    discard_waiting(gateway, str(table.name), letter_id, principal)
+    seen, _ = _found(user, gateway, letter_id)
+    discard_waiting(gateway, seen.name, letter_id, principal)
     return see_other(f"{PATH}/{letter_id}?done=1")
 
 
@@ -153,30 +206,28 @@ def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway:
 async def replay_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
     """Replay the selected letters in order; one that is rejected again does not hold the others back."""
     principal = user.require(Right.ADMIN)
-    rows = await asyncio.to_thread(_selected, user, gateway, form)
+    chosen = await asyncio.to_thread(_selected, user, gateway, form)
 
-    async def act(row: LetterRow) -> str:
-        receipt = await replay_one(gateway, row.table, row.id, principal)
+    async def act(seen: SeenLetter) -> str:
+        receipt = await replay_one(gateway, seen.name, seen.letter.letter_id, principal)
         return f"Accepted as batch {receipt.sequence}."
 
-    view = outcomes_view("Replay of the selected letters", await _each(request, rows, act))
-    return page(request, "dead_letters_done.html", view, user.chrome("dead_letters"))
+    return _done(request, user, "Replay of the selected letters", await _each(request, chosen, act))
 
 
 @router.post(PATH + "/discard")
 async def discard_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
     """Ask first, then discard the selected letters."""
     principal = user.require(Right.ADMIN)
-    rows = await asyncio.to_thread(_selected, user, gateway, form)
+    chosen = await asyncio.to_thread(_selected, user, gateway, form)
     if not form.optional("confirmed"):
-        return page(request, "dead_letters_confirm.html", ConfirmDiscardView(rows), user.chrome("dead_letters"))
+        return page(request, "dead_letters_confirm.html", user.chrome("dead_letters"), letters=chosen)
 
-    async def act(row: LetterRow) -> str:
-        await asyncio.to_thread(discard_waiting, gateway, row.table, row.id, principal)
+    async def act(seen: SeenLetter) -> str:
+        await asyncio.to_thread(discard_waiting, gateway, seen.name, seen.letter.letter_id, principal)
         return "Discarded."
 
-    view = outcomes_view("Discard of the selected letters", await _each(request, rows, act))
-    return page(request, "dead_letters_done.html", view, user.chrome("dead_letters"))
+    return _done(request, user, "Discard of the selected letters", await _each(request, chosen, act))
 
 
 @router.post(PATH + "/replay-table")
@@ -185,8 +236,17 @@ async def replay_table(request: Request, user: ConsoleUser, form: ConsoleForm, g
     principal, name = user.require(Right.ADMIN), form.text("table")
     after = form.number("after") if form.optional("after") else 0
     done = await replay_waiting(gateway, name, principal, after=after, limit=MAX_REPLAYED)
-    view = replayed_view(name, done.replayed, done.rejected, done.next_after)
-    return page(request, "dead_letters_done.html", view, user.chrome("dead_letters"))
+    return page(
+        request,
+        "dead_letters_done.html",
+        user.chrome("dead_letters"),
+        title="Replay of a table",
+        summary=f"{done.replayed} replayed, {done.rejected} rejected again",
+        is_ok=not done.rejected,
+        outcomes=(),
+        table=name,
+        next_after=done.next_after,
+    )
 
 
 @router.post(PATH + "/discard-table")
@@ -205,29 +265,43 @@ def _letter_page(
     *,
     with_message: bool,
     done: bool = False,
-    failure: NoticeView | None = None,
+    failure: Notice | None = None,
     correction: str | None = None,
     status: int = 200,
 ) -> Response:
-    letter, table, names = _found(user, gateway, letter_id)
-    administers, message = user.may(Right.ADMIN, table.name), None
-    if with_message and administers:
-        message = message_view(letter_message(gateway, str(table.name), letter_id, user.require(Right.ADMIN)))
-    view = LetterView(
-        row=letter_row(letter, table, may_settle=administers),
-        letter=letter,
-        errors=letter_errors(letter),
-        may_read=administers,
+    """Return the page of a letter; `correction` is what the user has typed, after a replay that was rejected."""
+    (seen, names), message = _found(user, gateway, letter_id), None
+    if with_message and seen.administers:
+        message = letter_message(gateway, seen.name, letter_id, user.require(Right.ADMIN)).content
+    return page(
+        request,
+        "dead_letter.html",
+        user.chrome("dead_letters", names=names),
+        status=status,
+        seen=seen,
         message=message,
+        text=None if message is None else _text_of(message),
         failure=failure,
         done=done,
         correction=correction,
     )
-    return page(request, "dead_letter.html", view, user.chrome("dead_letters", names=names), status=status)
 
 
-def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[StoredLetter, NamedTable, Mapping[str, str]]:
-    """Return a letter of a table that the user may see, with the names of its keys, by id.
+def _text_of(message: bytes) -> str | None:
+    """Return a message as its page shows it; None if it is too long or not text, so it can only be downloaded."""
+    try:
+        text = message.decode() if len(message) <= MAX_SHOWN_BYTES else "\0"
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _seen(letter: StoredLetter, table: NamedTable, user: SignedIn) -> SeenLetter:
+    return SeenLetter(letter, table, user.may(Right.ADMIN, table.name))
+
+
+def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[SeenLetter, Mapping[str, str]]:
+    """Return a letter of a table that the user may see, and the names of its keys, by id.
 
     Raises RejectedInput `unknown_dead_letter`.
     """
@@ -235,11 +309,12 @@ def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[StoredLett
         for letter in find_letters(connection, [letter_id]):
             table = _tables(connection, user, "").get(letter.table_id)
             if table is not None:
-                return letter, table, caller_names(gateway, connection, (letter.principal, letter.settled_by))
+                names = caller_names(gateway, connection, (letter.principal, letter.settled_by))
+                return _seen(letter, table, user), names
     raise unknown_letter(letter_id)
 
 
-def _selected(user: SignedIn, gateway: Gateway, form: Form) -> tuple[LetterRow, ...]:
+def _selected(user: SignedIn, gateway: Gateway, form: Form) -> list[SeenLetter]:
     """Return the letters whose boxes are checked, oldest first, without those that the user may not see."""
     numbers = (name.removeprefix(_SELECTED) for name in form.fields if name.startswith(_SELECTED))
     ids = [int(number) for number in numbers if number.isascii() and number.isdigit() and len(number) <= 18]
@@ -248,11 +323,8 @@ def _selected(user: SignedIn, gateway: Gateway, form: Form) -> tuple[LetterRow, 
         raise RejectedInput(Code.BAD_REQUEST, "no dead letter is selected", remedy=remedy)
     with translated_errors(), gateway.engine.begin() as connection:
         tables = _tables(connection, user, "")
-        found = [letter for letter in find_letters(connection, ids) if letter.table_id in tables]
-    return tuple(
-        letter_row(letter, table := tables[letter.table_id], may_settle=user.may(Right.ADMIN, table.name))
-        for letter in found
-    )
+        found = find_letters(connection, ids)
+    return [_seen(letter, tables[letter.table_id], user) for letter in found if letter.table_id in tables]
 
 
 def _tables(connection: Connection, user: SignedIn, wanted: str) -> Mapping[TableId, NamedTable]:
@@ -271,29 +343,37 @@ def _with_plain_lines(text: str) -> str:
 
 
 async def _each(
-    request: Request, rows: Sequence[LetterRow], act: Callable[[LetterRow], Awaitable[str]]
-) -> list[OutcomeView]:
+    request: Request, chosen: Sequence[SeenLetter], act: Callable[[SeenLetter], Awaitable[str]]
+) -> list[Outcome]:
     """Act on letters in order, and return what came of each; after the gateway became unavailable, none is tried."""
-    outcomes = list[OutcomeView]()
-    for row in rows:
+    outcomes = list[Outcome]()
+    for seen in chosen:
         try:
-            said = await act(row)
+            outcomes.append(Outcome(seen, True, await act(seen)))
         except RejectedInput as error:
-            outcomes.append(_failed(request, row, error))
+            outcomes.append(_failed(request, seen, error))
         except TemporarilyUnavailable as error:
-            return [*outcomes, *_stopped(request, rows[len(outcomes) :], error)]
-        else:
-            outcomes.append(OutcomeView(row.id, row.path, row.table, True, said))
+            rest = chosen[len(outcomes) + 1 :]
+            outcomes.append(_failed(request, seen, error))
+            return [*outcomes, *(Outcome(left, False, "Not tried.", "Try again later.") for left in rest)]
     return outcomes
 
 
-def _failed(request: Request, row: LetterRow, error: MirrorgateError) -> OutcomeView:
+def _failed(request: Request, seen: SeenLetter, error: MirrorgateError) -> Outcome:
     notice = rejected(request, error).notice
-    return OutcomeView(row.id, row.path, row.table, False, notice.title, notice.text)
+    return Outcome(seen, False, notice.title, notice.text)
 
 
-def _stopped(request: Request, rows: Sequence[LetterRow], error: TemporarilyUnavailable) -> Iterator[OutcomeView]:
-    """Yield the letter during which the gateway became unavailable, and those after it, which were not tried."""
-    yield _failed(request, rows[0], error)
-    for row in rows[1:]:
-        yield OutcomeView(row.id, row.path, row.table, False, "Not tried.", "Try again later.")
+def _done(request: Request, user: SignedIn, title: str, outcomes: Sequence[Outcome]) -> Response:
+    """Return the page that says what an action did, with the letters that it failed for first."""
+    failed = sum(not outcome.is_ok for outcome in outcomes)
+    return page(
+        request,
+        "dead_letters_done.html",
+        user.chrome("dead_letters"),
+        title=title,
+        summary=f"{len(outcomes) - failed} of {len(outcomes)} done",
+        is_ok=not failed,
+        outcomes=sorted(outcomes, key=lambda outcome: outcome.is_ok),
+        next_after=None,
+    )

@@ -12,15 +12,17 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.console.answers import page
 from app.api.console.forms import ConsoleForm
-from app.api.console.sessions import ConsoleUser
+from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
-from app.console.views.doctor import PATH, DoctorView, doctor_view
 from app.domain.access.rights import Right
-from app.domain.preflight.finding import Finding
+from app.domain.preflight.finding import Finding, Outcome
 from app.errors import Code, TemporarilyUnavailable
 
 router = APIRouter()
 
+PATH: Final = "/console/doctor"
+
+_ORDER: Final = (Outcome.UNSAFE, Outcome.WARNING, Outcome.OK)
 _RETRY_SECONDS: Final = 5
 _probing: Final = threading.Lock()
 
@@ -29,7 +31,7 @@ _probing: Final = threading.Lock()
 def doctor(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Show what the checks of Postgres and of this machine found."""
     user.require(Right.ADMIN, every_table=True)
-    return page(request, "doctor.html", _examined(gateway, with_zone=False), user.chrome("doctor"))
+    return _examined(request, user, gateway, with_zone=False)
 
 
 @router.post(PATH)
@@ -44,13 +46,12 @@ def probe(request: Request, user: ConsoleUser, _: ConsoleForm, gateway: GatewayD
             remedy="Wait some seconds, then open the doctor again.",
         )
     try:
-        view = _examined(gateway, with_zone=True)
+        return _examined(request, user, gateway, with_zone=True)
     finally:
         _probing.release()
-    return page(request, "doctor.html", view, user.chrome("doctor"))
 
 
-def _examined(gateway: Gateway, *, with_zone: bool) -> DoctorView:
+def _examined(request: Request, user: SignedIn, gateway: Gateway, *, with_zone: bool) -> Response:
     # Imported here: an API process needs nothing of the landing zone until somebody asks for it.
     from app.checks.preflight import examine, examine_machine
     from app.zone_settings import zone_address
@@ -65,4 +66,12 @@ def _examined(gateway: Gateway, *, with_zone: bool) -> DoctorView:
         is_api=True,
     )
     findings += examine_machine(settings)
-    return doctor_view(findings, None if address is None else address.location, zone_examined=with_zone)
+    return page(
+        request,
+        "doctor.html",
+        user.chrome("doctor"),
+        findings=sorted(findings, key=lambda finding: _ORDER.index(finding.outcome)),
+        troubles=sum(finding.outcome is not Outcome.OK for finding in findings),
+        zone=None if address is None else address.location,
+        is_zone_examined=with_zone,
+    )

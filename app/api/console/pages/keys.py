@@ -3,36 +3,43 @@
 A secret is in one answer, which is not stored: no address and no later page has it.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
-from app.api.console.answers import page, see_other
+from app.api.console.answers import page, rejected, see_other
 from app.api.console.forms import ConsoleForm, Form
-from app.api.console.rejections import rejected
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations import keys as operations
 from app.api.schemas.keys import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
-from app.console.views.keys import (
-    PATH,
-    RIGHTS,
-    KeyView,
-    LimitFields,
-    NewKeyView,
-    SecretView,
-    key_row,
-    keys_view,
-    path_of,
-)
-from app.console.views.notice import NoticeView
+from app.console.chrome import Notice
+from app.console.links import key_path
+from app.console.text import digits
 from app.domain.access.rights import Right
 from app.errors import Code, RejectedInput
 from app.staging.access.api_keys import StoredKey, find_key, list_keys
 from app.staging.connection.database import translated_errors
 
 router = APIRouter()
+
+PATH: Final = "/console/keys"
+
+RIGHTS: Final[Mapping[Right, str]] = {
+    Right.INGEST: "send changes",
+    Right.READ: "see tables, files and dead letters",
+    Right.REGISTER: "register tables and change their schema",
+    Right.ADMIN: "all of these, and operate tables; with * also keys and the audit",
+}
+"""The rights with what they allow."""
+
+OVERLAPS: Final = ((0, "none"), (3_600, "1 hour"), (86_400, "1 day"), (7 * 86_400, "7 days"), (30 * 86_400, "30 days"))
+"""How long the present secret can stay valid after a rotation, in seconds and in words."""
+
+_NEW: Final = {"name": "", "tables": "*", "expires": "", "requests_per_second": "", "bytes_per_second": ""}
+"""The text fields of a new key as the form begins; an empty limit means that of the settings."""
 
 _PROBLEMS: Final = {
     "name": "A name has at most 100 characters, and no control characters.",
@@ -44,7 +51,7 @@ _PROBLEMS: Final = {
 }
 """What to say of a field that the model rejects."""
 
-_CHANGED: Final = NoticeView("good", "The key is changed.", "Its limits apply within five seconds.")
+_CHANGED: Final = Notice("good", "The key is changed.", "Its limits apply within five seconds.")
 
 
 @router.get(PATH)
@@ -53,15 +60,15 @@ def all_keys(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Respon
     user.require(Right.ADMIN, every_table=True)
     with translated_errors(), gateway.engine.begin() as connection:
         found = list_keys(connection)
-    view = keys_view(found, user.credential.subject, gateway.authenticator.settings_key_id)
-    return page(request, "keys.html", view, user.chrome("keys"))
+    settings_key_id = gateway.authenticator.settings_key_id
+    return page(request, "keys.html", user.chrome("keys"), keys=found[::-1], settings_key_id=settings_key_id)
 
 
 @router.get(PATH + "/new")
 def new_key(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
     """Show the form of a new key."""
     user.require(Right.ADMIN, every_table=True)
-    return page(request, "key_new.html", NewKeyView(_can_sign(gateway)), user.chrome("keys"))
+    return _new_key(request, user, gateway, _NEW)
 
 
 @router.post(PATH + "/new")
@@ -71,22 +78,24 @@ def create(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: Gate
     try:
         made = operations.create(gateway, principal, CreateKey.model_validate(_wanted(form)))
     except ValidationError as error:
-        return _form_again(request, user, gateway, form, _wrong_fields(error), _problems_of(error))
+        return _new_key_again(request, user, gateway, form, _wrong_fields(error), _problems_of(error))
     except RejectedInput as error:
         if error.code is not Code.BAD_REQUEST:
             raise
-        return _form_again(request, user, gateway, form, error, (f"{error.detail}.",))
-    view = SecretView(made.id, path_of(made.id), "The key is created", made.key, made.signing_secret, None)
-    return page(request, "key_secret.html", view, user.chrome("keys"))
+        return _new_key_again(request, user, gateway, form, error, (f"{error.detail}.",))
+    return page(request, "key_secret.html", user.chrome("keys"), title="The key is created", made=made)
 
 
 @router.get(PATH + "/{key_id}")
 def one_key(request: Request, key_id: str, user: ConsoleUser, gateway: GatewayDep, done: str = "") -> Response:
     """Show a key, and the forms that change, rotate and delete it."""
     key = _seen_key(key_id, user, gateway)
-    row = key_row(key, user.credential.subject)
-    view = KeyView(row, key.name or "", LimitFields.of(key.limits), notice=_CHANGED if done == "change" else None)
-    return page(request, "key.html", view, user.chrome("keys"))
+    fields = {
+        "name": key.name or "",
+        "requests_per_second": digits(key.limits.requests_per_second),
+        "bytes_per_second": digits(key.limits.bytes_per_second),
+    }
+    return _key(request, user, key, fields, notice=_CHANGED if done == "change" else None)
 
 
 @router.post(PATH + "/{key_id}/change")
@@ -96,11 +105,9 @@ def change(request: Request, key_id: str, user: ConsoleUser, form: ConsoleForm, 
     try:
         operations.update(gateway, principal, key_id, UpdateKey.model_validate(_changed(form)))
     except ValidationError as error:
-        row = key_row(_seen_key(key_id, user, gateway), user.credential.subject)
-        view = KeyView(row, form.raw("name"), _limit_fields(form), _problems_of(error))
-        status = rejected(request, _wrong_fields(error)).status
-        return page(request, "key.html", view, user.chrome("keys"), status=status)
-    return see_other(f"{path_of(key_id)}?done=change")
+        key, status = _seen_key(key_id, user, gateway), rejected(request, _wrong_fields(error)).status
+        return _key(request, user, key, _typed(form), problems=_problems_of(error), status=status)
+    return see_other(f"{key_path(key_id)}?done=change")
 
 
 @router.post(PATH + "/{key_id}/rotate")
@@ -110,8 +117,7 @@ def rotate(request: Request, key_id: str, user: ConsoleUser, form: ConsoleForm, 
     if overlap > MAX_OVERLAP_SECONDS:
         raise RejectedInput(Code.BAD_REQUEST, f"the overlap is longer than {MAX_OVERLAP_SECONDS} seconds")
     made = operations.rotate(gateway, principal, key_id, overlap)
-    view = SecretView(made.id, path_of(made.id), "The key has a new secret", made.key, None, made.former_secret_until)
-    return page(request, "key_secret.html", view, user.chrome("keys"))
+    return page(request, "key_secret.html", user.chrome("keys"), title="The key has a new secret", made=made)
 
 
 @router.post(PATH + "/{key_id}/delete")
@@ -148,9 +154,9 @@ def _changed(form: Form) -> dict[str, Any]:
     }
 
 
-def _limit_fields(form: Form) -> LimitFields:
-    """Return the rate limits as they were typed in."""
-    return LimitFields(form.raw("requests_per_second"), form.raw("bytes_per_second"))
+def _typed(form: Form) -> dict[str, str]:
+    """Return the text fields as they were typed in."""
+    return {name: form.raw(name) for name in _NEW}
 
 
 def _number(text: str, kind: type[float] | type[int]) -> float | str:
@@ -182,26 +188,57 @@ def _seen_key(key_id: str, user: SignedIn, gateway: Gateway) -> StoredKey:
     return key
 
 
-def _form_again(
+def _key(
     request: Request,
-    user: ConsoleUser,
-    gateway: Gateway,
-    form: Form,
-    error: RejectedInput,
-    problems: tuple[str, ...],
+    user: SignedIn,
+    key: StoredKey,
+    fields: Mapping[str, str],
+    *,
+    notice: Notice | None = None,
+    problems: tuple[str, ...] = (),
+    status: int = 200,
 ) -> Response:
-    view = NewKeyView(
-        can_sign=_can_sign(gateway),
-        name=form.raw("name"),
-        chosen=frozenset(str(right) for right in RIGHTS if form.optional(f"right-{right}")),
-        tables=form.raw("tables"),
-        expires=form.raw("expires"),
-        hmac=form.optional("hmac") is not None,
-        limits=_limit_fields(form),
+    """Return the page of a key, with the fields of the form that changes it, and what is wrong with them."""
+    values = {"key": key, "fields": fields, "notice": notice, "problems": problems, "overlaps": OVERLAPS}
+    return page(request, "key.html", user.chrome("keys"), status=status, **values)
+
+
+def _new_key(
+    request: Request,
+    user: SignedIn,
+    gateway: Gateway,
+    fields: Mapping[str, str],
+    *,
+    chosen: frozenset[str] = frozenset(),
+    signs: bool = False,
+    problems: tuple[str, ...] = (),
+    status: int = 200,
+) -> Response:
+    """Return the form of a new key, with what was typed in and what was wrong with it."""
+    return page(
+        request,
+        "key_new.html",
+        user.chrome("keys"),
+        status=status,
+        fields=fields,
+        rights=RIGHTS,
+        chosen=chosen,
+        signs=signs,
+        can_sign=gateway.settings.signing_key is not None,
         problems=problems,
     )
-    return page(request, "key_new.html", view, user.chrome("keys"), status=rejected(request, error).status)
 
 
-def _can_sign(gateway: Gateway) -> bool:
-    return gateway.settings.signing_key is not None
+def _new_key_again(
+    request: Request, user: SignedIn, gateway: Gateway, form: Form, error: RejectedInput, problems: tuple[str, ...]
+) -> Response:
+    return _new_key(
+        request,
+        user,
+        gateway,
+        _typed(form),
+        chosen=frozenset(str(right) for right in RIGHTS if form.optional(f"right-{right}")),
+        signs=form.optional("hmac") is not None,
+        problems=problems,
+        status=rejected(request, error).status,
+    )

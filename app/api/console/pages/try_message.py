@@ -1,25 +1,28 @@
 """`/console/try`: paste messages, and see the rows that would land or what is wrong. Nothing is staged."""
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from msgspec import UNSET
 
-from app.api.console.answers import page
+from app.api.console.answers import page, rejected
 from app.api.console.forms import ConsoleForm, Form
-from app.api.console.rejections import rejected
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.exchange import exchange_of
 from app.api.middleware.error_handlers import validation_rejection
 from app.api.operations.dry_runs import try_messages
-from app.console.views.attention import address
-from app.console.views.dry_run import Landing, TryView, Typed, landed, not_landed, try_page
+from app.console import text
+from app.console.chrome import Notice
+from app.console.grid import Grid, grid
 from app.domain.access.rights import Right
 from app.domain.model.dead_letter import LetterFormat
-from app.domain.model.names import TableName
-from app.errors import RejectedInput, TemporarilyUnavailable
-from app.ingest.dry_run import DryRunTable
+from app.domain.model.names import ROW_MARKER, TableName
+from app.errors import Problem, RejectedInput, TemporarilyUnavailable
+from app.ingest.dry_run import DryRunResult, DryRunTable
 
 router = APIRouter()
 
@@ -27,35 +30,116 @@ PATH: Final = "/console/try"
 MAX_FIELD_CHARACTERS: Final = 2_000
 """Characters of the table and of the parameters that are kept from an address."""
 
+MAX_TABLES: Final = 20
+"""Tables whose rows the page shows."""
+
+MAX_PROBLEMS: Final = 50
+"""Problems that the page lists."""
+
+MARKERS: Final[Mapping[int, str]] = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
+"""The words for the values of the row marker, the first column of the rows that would land."""
+
+LABELS: Final[Mapping[LetterFormat, str]] = {
+    LetterFormat.ROWS: "Plain rows, JSON",
+    LetterFormat.ROWS_CSV: "Plain rows, CSV",
+    LetterFormat.ARCION: "Arcion, JSON",
+    LetterFormat.ARCION_CSV: "Arcion, CSV",
+    LetterFormat.REPLICATE: "Qlik Replicate",
+    LetterFormat.DEBEZIUM: "Debezium",
+}
+
+EXAMPLES: Final[Mapping[LetterFormat, str]] = {
+    LetterFormat.ROWS: '[{"id": 1, "name": "Ada"}, {"id": 2, "__op__": "delete"}]',
+    LetterFormat.ROWS_CSV: "id,name\n1,Ada\n2,Grace",
+    LetterFormat.ARCION: (
+        '{"tableName": {"namespace": {"schema": "shop"}, "name": "items"}, "opType": "I",\n'
+        ' "after": {"id": "1", "name": "Ada"}, "exists": {"id": "1", "name": "1"}}'
+    ),
+    LetterFormat.REPLICATE: (
+        '{"magic": "atMSG", "type": "DT", "message": {"data": {"id": 1, "name": "Ada"},\n'
+        ' "headers": {"operation": "INSERT"}}}'
+    ),
+    LetterFormat.DEBEZIUM: (
+        '{"op": "c", "after": {"id": 1, "name": "Ada"},\n'
+        ' "source": {"connector": "postgresql", "schema": "shop", "table": "items"}}'
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What was typed into the form."""
+
+    source_format: LetterFormat = LetterFormat.ROWS
+    table: str = ""
+    parameters: str = ""
+    """Further parameters, in the form of a query string."""
+    message: str = ""
+
+    @property
+    def query(self) -> bytes:
+        """Return the query of the request."""
+        given = urlencode({"table": self.table}) if self.table else ""
+        return "&".join(filter(None, [given, self.parameters.removeprefix("?")])).encode()
+
+
+class Landed(NamedTuple):
+    """The rows that would land in one table."""
+
+    table: DryRunTable
+    number: int
+    grid: Grid
+    is_linked: bool
+    """Whether the user may read the table, so that its name leads to its page."""
+
 
 @router.get(PATH)
 async def ask(request: Request, user: ConsoleUser, format: str = "", table: str = "") -> Response:
     """Show the form, filled with what the address says."""
     user.require(Right.INGEST)
-    typed = Typed(_format_of(format), table[:MAX_FIELD_CHARACTERS])
-    return page(request, "try.html", try_page(typed), user.chrome("try"))
+    return _shown(request, user, Typed(_format_of(format), table[:MAX_FIELD_CHARACTERS]))
 
 
 @router.post(PATH)
 async def try_out(request: Request, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Do everything that accepting the messages would do, roll it back, and show the outcome."""
-    principal, typed = user.require(Right.INGEST), _typed_in(form)
+    principal, typed, exchange = user.require(Right.INGEST), _typed_in(form), exchange_of(request.scope)
     try:
-        exchange, message = exchange_of(request.scope), typed.message.encode()
-        result = await try_messages(exchange, principal, typed.source_format, typed.query, message)
+        result = await try_messages(exchange, principal, typed.source_format, typed.query, typed.message.encode())
     except (RejectedInput, TemporarilyUnavailable) as error:
         return _rejected(request, user, typed, error)
     except RequestValidationError as error:
-        return _rejected(request, user, typed, validation_rejection(exchange_of(request.scope), error))
+        return _rejected(request, user, typed, validation_rejection(exchange, error))
+    landings = [_landed(table, user) for table in result.tables]
+    return _shown(request, user, typed, notice=_accepted(result, landings), landings=landings)
 
-    view = landed(
-        typed,
-        [_landing(table) for table in result.tables],
-        ignored=result.ignored,
-        duplicates=result.duplicates,
-        link=lambda table: _link(user, table),
+
+def _shown(
+    request: Request,
+    user: SignedIn,
+    typed: Typed,
+    *,
+    notice: Notice | None = None,
+    landings: list[Landed] | None = None,
+    problems: list[Problem] | None = None,
+    status: int = 200,
+) -> Response:
+    """Return the page: with the form alone, with the rows that would land, or with what is wrong."""
+    landings, problems = landings or [], problems or []
+    return page(
+        request,
+        "try.html",
+        user.chrome("try"),
+        status=status,
+        typed=typed,
+        labels=LABELS,
+        examples=EXAMPLES,
+        notice=notice,
+        landings=landings[:MAX_TABLES],
+        omitted_tables=max(0, len(landings) - MAX_TABLES),
+        problems=problems[:MAX_PROBLEMS],
+        omitted_problems=max(0, len(problems) - MAX_PROBLEMS),
     )
-    return _shown(request, user, view)
 
 
 def _typed_in(form: Form) -> Typed:
@@ -70,24 +154,33 @@ def _typed_in(form: Form) -> Typed:
 def _rejected(
     request: Request, user: SignedIn, typed: Typed, error: RejectedInput | TemporarilyUnavailable
 ) -> Response:
+    """Return the page with what is wrong. A problem without a place says no more than the notice."""
     found = rejected(request, error)
-    problems = error.problems if isinstance(error, RejectedInput) else ()
-    return _shown(request, user, not_landed(typed, found.notice, problems), status=found.status)
+    given = error.problems if isinstance(error, RejectedInput) else ()
+    problems = [problem for problem in given if (problem.index, problem.pointer, problem.column) != (None,) * 3]
+    return _shown(request, user, typed, notice=found.notice, problems=problems, status=found.status)
 
 
-def _shown(request: Request, user: SignedIn, view: TryView, *, status: int = 200) -> Response:
-    return page(request, "try.html", view, user.chrome("try"), status=status)
+def _accepted(result: DryRunResult, landings: list[Landed]) -> Notice:
+    passed_over = [
+        f"{text.count(number)} {words}"
+        for number, words in ((result.ignored, "messages without a change"), (result.duplicates, "duplicates"))
+        if number
+    ]
+    said = " ".join(["Nothing was staged.", *([f"Passed over: {', '.join(passed_over)}."] if passed_over else [])])
+    rows = sum(landed.number for landed in landings)
+    return Notice("good", f"Accepted: {text.amount(rows, 'row')} would land.", said)
 
 
-def _landing(table: DryRunTable) -> Landing:
+def _landed(table: DryRunTable, user: SignedIn) -> Landed:
+    """Return the rows of a table; the user may not read the columns that are withheld, so a row can lack them."""
     withheld = () if table.withheld is UNSET else [name for row in table.withheld for name in row.columns]
-    omitted = 0 if table.omitted_rows is UNSET else table.omitted_rows
-    return Landing(table.table, table.generation, table.schema_version, table.rows, withheld, omitted)
+    number = len(table.rows) + (0 if table.omitted_rows is UNSET else table.omitted_rows)
+    columns = dict.fromkeys([*(name for row in table.rows for name in row if name != ROW_MARKER), *withheld])
+    rows = ({**row, ROW_MARKER: MARKERS.get(row.get(ROW_MARKER, 0), "?")} for row in table.rows)
+    shown = grid(f"Rows of {table.table}", [ROW_MARKER, *columns], rows, number, absent="withheld")
+    return Landed(table, number, shown, user.may(Right.READ, TableName.parse(table.table)))
 
 
 def _format_of(text: str) -> LetterFormat:
     return LetterFormat(text) if text in LetterFormat._value2member_map_ else LetterFormat.ROWS
-
-
-def _link(user: SignedIn, table: str) -> str | None:
-    return address(table) if user.may(Right.READ, TableName.parse(table)) else None

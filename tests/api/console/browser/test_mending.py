@@ -163,7 +163,7 @@ def test_dead_letters(operator: Operator, site: Site) -> None:
     site.register("sales.returns")
     site.send("sales.returns", "1.00", "1,50", "2.00")
     site.publish()
-    trouble = operator.finds("sales.returns", "dead letters", "1 rejected messages wait", "correct and replay")
+    trouble = operator.finds("sales.returns", "dead letters", "1 rejected message waits", "correct and replay")
     operator.follows(trouble)
     page = operator.visitor.page
     page.locator("main tbody").get_by_role("link").first.click()

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Self
-from urllib.parse import urlencode
+from typing import Any, Final, NamedTuple, Self
 
-from app.console.views.attention import address
+from app.console.links import FRAGMENTS, link
 from app.domain.health.facts import TableSummary
 from app.domain.health.troubles import NEAR_LIMIT, code_in
 from app.domain.model.table import TableLife, TableState
@@ -24,7 +23,7 @@ LAGGING_SECONDS: Final = 300
 
 MAX_SEARCH_CHARACTERS: Final = 200
 PATH: Final = "/console/tables"
-FRAGMENT: Final = "/console/fragments/tables"
+FRAGMENT: Final = f"{FRAGMENTS}/tables"
 
 
 class Order(StrEnum):
@@ -82,74 +81,74 @@ class TableQuery:
             page=int(page) if page.isascii() and page.isdigit() and 0 < len(page) <= 6 else 1,
         )
 
-    def address(self, path: str = PATH) -> str:
-        """Return the address that asks for this, without what is the default."""
-        given = {
-            "q": self.search,
-            "state": self.state,
-            "sort": "" if self.order is Order.NAME else self.order.value,
-            "order": "reverse" if self.reverse else "",
-            "page": str(self.page) if self.page > 1 else "",
-        }
-        query = urlencode({name: value for name, value in given.items() if value})
-        return f"{path}?{query}" if query else path
+    def address(self, path: str = PATH, **changes: Any) -> str:
+        """Return the address that asks for this with some changes, without what is the default."""
+        wanted = replace(self, **changes)
+        return link(
+            path,
+            q=wanted.search,
+            state=wanted.state,
+            sort=None if wanted.order is Order.NAME else wanted.order.value,
+            order="reverse" if wanted.reverse else None,
+            page=wanted.page if wanted.page > 1 else None,
+        )
+
+    def sorted_by(self, order: Order) -> str:
+        """Return the address of the list in an order, reversed if it has this order already."""
+        return self.address(order=order, reverse=self.order is order and not self.reverse, page=1)
+
+
+class Totals(NamedTuple):
+    """Rows of the tables that the user may see, in their present generations."""
+
+    tables: int
+    states: Mapping[str, int]
+    """The numbers of tables by state, `active` first."""
+    accepted: int
+    pending: int
+    oldest_seconds: float
+    processed: int | None
+    """None if Fabric reported about none of the tables."""
+    reported: int
+    """The number of tables that Fabric reported about."""
+    letters: int
 
 
 @dataclass(frozen=True, slots=True)
-class ChipView:
-    """A chip that shows the tables of one state, with how many there are."""
-
-    label: str
-    number: int
-    link: str
-    is_current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderView:
-    """The header of a column, with the link that sorts by it."""
-
-    label: str
-    link: str
-    is_number: bool
-    direction: str | None
-    """`ascending` or `descending` if the list is sorted by it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRow:
-    """A table in the list."""
-
-    summary: TableSummary
-    link: str
-    state: str
-    trouble: str
-    """The code of what is wrong, empty if nothing is."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableListView:
+class TableList:
     """A page of the list."""
 
     query: TableQuery
-    chips: tuple[ChipView, ...]
-    headers: tuple[HeaderView, ...]
-    rows: tuple[TableRow, ...]
+    """What was asked for, with the last page in place of a later one."""
+    rows: Sequence[tuple[TableSummary, str]]
+    """The tables, each with the code of what is wrong, empty if nothing is."""
+    chips: Sequence[tuple[str, str, int]]
+    """The name, label and number of the states that occur, and of the one that is chosen; all tables come first."""
     found: int
-    first: int
-    """The place of the first row among those found, from 1."""
     total: int
     """The number of tables that the user may see."""
-    refresh: str
-    previous: str | None
-    following: str | None
-    every: str
-    """The address of the list without search and chip."""
+
+    @property
+    def first(self) -> int:
+        """The place of the first row among those found, from 1."""
+        return (self.query.page - 1) * PAGE_TABLES + 1
+
+    @property
+    def last(self) -> int:
+        """The place of the last row among those found."""
+        return self.first + len(self.rows) - 1
+
+    @property
+    def headers(self) -> list[tuple[Order, str, str | None]]:
+        """The order and label of each column, and the direction in which the list is sorted by it."""
+        reverse = self.query.reverse
+        return [
+            (order, label, ("descending" if down != reverse else "ascending") if self.query.order is order else None)
+            for order, (label, _, down) in _ORDERS.items()
+        ]
 
 
-def table_list(
-    summaries: Sequence[TableSummary], query: TableQuery, shares: Mapping[TableLife, float]
-) -> TableListView:
+def table_list(summaries: Sequence[TableSummary], query: TableQuery, shares: Mapping[TableLife, float]) -> TableList:
     """Return the page that a query asks for, the last one if there are fewer. `shares` are those of backlog limits."""
     words = query.search.casefold().split()
     matching = [summary for summary in summaries if all(word in summary.name.casefold() for word in words)]
@@ -158,21 +157,34 @@ def table_list(
     _, key, largest_first = _ORDERS[query.order]
     found.sort(key=_ORDERS[Order.NAME][1])
     found.sort(key=key, reverse=largest_first != query.reverse)
-    last = max(1, -(-len(found) // PAGE_TABLES))
-    query = replace(query, page=min(query.page, last))
-    start = (query.page - 1) * PAGE_TABLES
-    return TableListView(
-        query=query,
-        chips=tuple(_chip_views(query, len(matching), Counter(name for names in named.values() for name in names))),
-        headers=tuple(_header(query, order) for order in Order),
-        rows=tuple(_row(summary) for summary in found[start : start + PAGE_TABLES]),
-        found=len(found),
-        first=start + 1,
-        total=len(summaries),
-        refresh=query.address(FRAGMENT),
-        previous=replace(query, page=query.page - 1).address() if query.page > 1 else None,
-        following=replace(query, page=query.page + 1).address() if query.page < last else None,
-        every=replace(query, search="", state="", page=1).address(),
+    query = replace(query, page=min(query.page, max(1, -(-len(found) // PAGE_TABLES))))
+    shown = found[(query.page - 1) * PAGE_TABLES : query.page * PAGE_TABLES]
+    numbers = Counter(name for names in named.values() for name in names)
+    chips = [
+        (name, label, numbers[name]) for name, (label, _) in _FILTERS.items() if numbers[name] or name == query.state
+    ]
+    return TableList(
+        query,
+        [(summary, _trouble(summary)) for summary in shown],
+        [("", "All", len(matching)), *chips],
+        len(found),
+        len(summaries),
+    )
+
+
+def totals_of(summaries: Sequence[TableSummary]) -> Totals:
+    """Add up tables."""
+    states = Counter(summary.shown_state for summary in summaries)
+    processed = [summary.processed_rows for summary in summaries if summary.processed_rows is not None]
+    return Totals(
+        tables=len(summaries),
+        states=dict(sorted(states.items(), key=lambda entry: entry[0] != TableState.ACTIVE)),
+        accepted=sum(summary.accepted_rows for summary in summaries),
+        pending=sum(summary.pending_rows for summary in summaries),
+        oldest_seconds=max((summary.oldest_seconds for summary in summaries), default=0.0),
+        processed=sum(processed) if processed else None,
+        reported=len(processed),
+        letters=sum(summary.waiting_letters for summary in summaries),
     )
 
 
@@ -181,26 +193,6 @@ def _chips_of(summary: TableSummary, shares: Mapping[TableLife, float]) -> list[
     return [name for name, (_, shows) in _FILTERS.items() if shows(summary, share)]
 
 
-def _chip_views(query: TableQuery, number: int, numbers: Mapping[str, int]) -> list[ChipView]:
-    """Return the chips of states that occur, and the one that is chosen."""
-    first = replace(query, page=1)
-    chips = [ChipView("All", number, replace(first, state="").address(), not query.state)]
-    for name, (label, _) in _FILTERS.items():
-        if numbers.get(name) or name == query.state:
-            link = replace(first, state=name).address()
-            chips.append(ChipView(label, numbers.get(name, 0), link, query.state == name))
-    return chips
-
-
-def _header(query: TableQuery, order: Order) -> HeaderView:
-    label, _, largest_first = _ORDERS[order]
-    is_current = query.order is order
-    direction = "descending" if largest_first != query.reverse else "ascending"
-    asked = replace(query, order=order, reverse=is_current and not query.reverse, page=1)
-    return HeaderView(label, asked.address(), order is not Order.NAME, direction if is_current else None)
-
-
-def _row(summary: TableSummary) -> TableRow:
+def _trouble(summary: TableSummary) -> str:
     reason = code_in(summary.state_reason) if summary.state == TableState.QUARANTINED else None
-    trouble = summary.failure_code or reason or ("Fabric error" if summary.fabric_error else "")
-    return TableRow(summary, address(summary.name), summary.shown_state, trouble)
+    return summary.failure_code or reason or ("Fabric error" if summary.fabric_error else "")

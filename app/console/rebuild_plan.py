@@ -1,12 +1,17 @@
-"""The plan of a rebuild as the fields of a form: texts with one entry on each line, so that any table fits."""
+"""The plan of a rebuild as the fields of a form, and what the console says of a rebuild.
+
+The fields are texts with one entry on each line, so that any table fits.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from app.console import text
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.rebuild.plan import RebuildPlan, RebuiltColumn
+from app.domain.rebuild.plan import RebuildPhase, RebuildPlan, RebuiltColumn
 from app.errors import Code, RejectedInput
+from app.staging.rebuild.progress import Rebuild
 
 _NULLABLE: Final = {"required": False, "optional": True}
 
@@ -95,9 +100,40 @@ def _retyped(entry: RebuiltColumn, declared: str, line: str) -> RebuiltColumn:
     return replace(entry, column=column)
 
 
-def _lines(text: str) -> Iterator[str]:
-    return (line.strip() for line in text.splitlines() if line.strip())
+def _lines(given: str) -> Iterator[str]:
+    return (line.strip() for line in given.splitlines() if line.strip())
 
 
 def _wrong(line: str, what: str) -> RejectedInput:
     return RejectedInput(Code.BAD_SCHEMA, f"`{line}`: {what}")
+
+
+def progress_text(rebuild: Rebuild, *, is_planned: bool) -> str:
+    """Return how far a rebuild or dry run is, or what came of it.
+
+    `is_planned` tells whether the table still has the columns and options of the plan.
+    """
+    images = text.amount(rebuild.rows_done, "row image")
+    match rebuild.phase:
+        case RebuildPhase.CHECKING:
+            return "A drain reads the row images and finds out what would not fit. Nothing changes."
+        case RebuildPhase.CHECKED if rebuild.findings:
+            return "A rebuild by this plan would be refused. Correct the rows at their source, or change the plan."
+        case RebuildPhase.CHECKED if not is_planned:
+            return "The columns or options of the table have changed since. Check the plan again."
+        case RebuildPhase.CHECKED:
+            return f"The plan fits {images}. Copying takes about {text.duration(rebuild.estimated_seconds)}."
+        case RebuildPhase.COPYING:
+            return (
+                f"A drain copies the row images into generation {rebuild.next_generation}. Changes are accepted by the "
+                "present columns."
+            )
+        case RebuildPhase.REPLACING:
+            return (
+                f"The rows of {images} are copied. The drain deletes the former landing folder; then it publishes them,"
+                " and behind them the changes that are accepted now."
+            )
+        case RebuildPhase.DONE:
+            return f"Generation {rebuild.next_generation} has the rows of {images}, and all changes since."
+        case RebuildPhase.FAILED:
+            return "The table was not rebuilt. Nothing changed."

@@ -20,7 +20,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GridView:
+class Grid:
     """A table of values."""
 
     caption: str
@@ -32,7 +32,7 @@ class GridView:
 
 def grid(
     caption: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], total: int, *, absent: str = "missing"
-) -> GridView:
+) -> Grid:
     """Return the first rows and columns; `absent` is the note of a column that a row does not have."""
     shown = tuple(columns[:MAX_COLUMNS])
     limit = max(1, MAX_CELLS // max(1, len(shown)))
@@ -40,7 +40,7 @@ def grid(
         tuple(_cell(row[name]) if name in row else Cell("", absent) for name in shown)
         for row, _ in zip(rows, range(limit), strict=False)
     )
-    return GridView(caption, shown, cells, len(columns) - len(shown), total - len(cells))
+    return Grid(caption, shown, cells, len(columns) - len(shown), total - len(cells))
 
 
 def _cell(value: Any) -> Cell:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Final
-from urllib.parse import quote
 
+from app.console.links import link, table_path
 from app.domain.health.troubles import ALL_TABLES, Kind, Severity, Trouble
+from app.domain.model.drop_plan import DropAction
+from app.domain.model.table import TableState
+from app.staging.overview.table_facts import TableFacts
 
 MAX_EACH: Final = 5
 """Tables with the same trouble that are named; the others are counted."""
@@ -26,6 +29,13 @@ _LISTS: Final = {
     Kind.DEAD_LETTERS: "/console/dead-letters",
 }
 """Where all tables with a trouble are listed."""
+
+_AFTER_DROP: Final = {
+    DropAction.DROP: "then the table is gone.",
+    DropAction.RECREATE: "then its next generation begins, empty.",
+    DropAction.RENAME: "then it begins again under its new name.",
+    DropAction.REBUILD: "then the rebuilt rows are published, and behind them the changes that are accepted now.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +62,14 @@ def table_attention(troubles: Iterable[Trouble]) -> tuple[TroubleView, ...]:
     return tuple(_entry(trouble, trouble.title) for trouble in troubles)
 
 
-def address(table: str) -> str:
-    """Return the path of a table's page."""
-    return f"/console/tables/{quote(table, safe='')}"
+def notice_of_drop(facts: TableFacts) -> Iterator[TroubleView]:
+    """Yield what the drain does with a table that is being dropped or rebuilt."""
+    table, reason = facts.table, facts.counts.state_reason
+    if table.state.deletes_folder and table.drop_plan is not None:
+        waits = f" Now it waits: {reason}" if reason else ""
+        why = f"The drain deletes the landing folder, {_AFTER_DROP[table.drop_plan.action]}{waits}"
+        what = "rebuilt" if table.state is TableState.REBUILDING else "dropped"
+        yield TroubleView("warn", table.state, f"The table is being {what}", why, "")
 
 
 def _entries(kind: Kind, alike: list[Trouble]) -> Iterator[TroubleView]:
@@ -74,18 +89,18 @@ def _entries(kind: Kind, alike: list[Trouble]) -> Iterator[TroubleView]:
         )
 
 
-def _entry(trouble: Trouble, title: str, link: str | None = None) -> TroubleView:
+def _entry(trouble: Trouble, title: str, path: str | None = None) -> TroubleView:
     chip = trouble.subject if trouble.kind in (Kind.PART, Kind.FINDING) else trouble.kind.label
     return TroubleView(
-        _style(trouble), chip, title, trouble.detail[:_MAX_WHY], trouble.remedy, link, since=trouble.since
+        _style(trouble), chip, title, trouble.detail[:_MAX_WHY], trouble.remedy, path, since=trouble.since
     )
 
 
 def _link(trouble: Trouble, *, is_table: bool) -> str | None:
     if trouble.kind is Kind.DEAD_LETTERS:
-        return f"/console/dead-letters?table={quote(trouble.subject, safe='')}"
+        return link("/console/dead-letters", table=trouble.subject)
     if is_table:
-        return address(trouble.subject)
+        return table_path(trouble.subject)
     return "/console/doctor" if trouble.kind in (Kind.PART, Kind.FINDING) and trouble.subject != "fabric" else None
 
 

@@ -1,0 +1,368 @@
+"""What a user can do with a table, as one table: words, right, states, the question before it, and the call.
+
+Each act calls the function that the API's route calls, so that rights, locks and events are the same. An act with a
+question has a page of its own, which says what follows and asks for the generation; the others are a form of one
+button. `app.api.console.pages.table` has the routes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from app.api.console.pages.rebuild import checked_rebuild
+from app.api.console.pages.visit import SeenTable, Submission, Visit
+from app.api.operations.loads import LoadOperation
+from app.console import text
+from app.console.chrome import Notice
+from app.console.rebuild_plan import PlanFields
+from app.domain.access.rights import Right
+from app.domain.loads.load_session import LoadId, LoadState, ended, unknown_load
+from app.domain.model.table import Table, TableState
+from app.errors import Code, RejectedInput
+from app.staging.connection.database import Connection
+from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep, find_backfill
+from app.staging.tables.status import TableCounts, count_tables
+
+MAX_REASON_CHARACTERS: Final = 1000
+
+_NOT_DROPPING: Final = frozenset({TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED})
+
+
+class Asked(NamedTuple):
+    """What the page of a question says, and the plan of a rebuild, whose fingerprint the form sends back."""
+
+    consequences: Sequence[str]
+    """What happens, in the order in which it happens."""
+    plan: PlanFields | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The page that asks before an act."""
+
+    title: str
+    """The title with `{}` for the name of the table."""
+    words: str
+    button: str
+    ask: Callable[[Connection, SeenTable, Visit], Asked]
+    is_danger: bool = True
+    asks_generation: bool = True
+    asks_reason: bool = False
+    is_repeated: bool = True
+    """Whether an error is shown above the question; otherwise on the page of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something that a user can do with a table."""
+
+    name: str
+    """The last part of the address of its button, and what the address of the page after it has as `done`."""
+    label: str
+    done: str
+    """The title of the notice after it."""
+    then: str
+    """What happens now that it is done."""
+    call: Callable[[Submission], object]
+    """Returns False if there was nothing to do."""
+    states: frozenset[TableState] = frozenset()
+    """The states in which the page of the table has a button for it."""
+    fits: Callable[[Table, Backfill | None], bool] = lambda table, backfill: True
+    """Whether the table in such a state and its last backfill of row images leave something to do."""
+    question: Question | None = None
+    right: Right = Right.ADMIN
+    path: str = ""
+    """Where the question and the form are, below the page of the table; empty for the name."""
+
+    @property
+    def address(self) -> str:
+        """Return where the question and the form are, below the page of the table."""
+        return self.path or self.name
+
+    @property
+    def is_danger(self) -> bool:
+        """Return whether the button leads to the question about something that cannot be undone."""
+        return self.question is not None and self.question.is_danger and self.address == self.name
+
+    @property
+    def notice(self) -> Notice:
+        """Return what the page after it says."""
+        return Notice("good", self.done, self.then)
+
+
+def buttons_of(table: Table, backfill: Backfill | None) -> list[Act]:
+    """Return the acts that make sense in the table's state, and for its last backfill of row images."""
+    return [act for act in ACTS.values() if table.state in act.states and act.fits(table, backfill)]
+
+
+def notice_of(done: str) -> Notice | None:
+    """Return what an act did, by its name in the address of the page."""
+    return ACTS[done].notice if done in ACTS else None
+
+
+def _release(sent: Submission) -> None:
+    reason = sent.form.text("reason")
+    if not 1 <= len(reason) <= MAX_REASON_CHARACTERS:
+        raise RejectedInput(
+            Code.BAD_REQUEST,
+            f"the reason must have 1 to {MAX_REASON_CHARACTERS:,} characters",
+            remedy="Write what you found and did; it is kept with the events of the table.",
+        )
+    sent.operation.release(reason, rewrite_marker=sent.form.optional("rewrite_marker") is not None)
+
+
+def _ask_release(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+    counts = _counts(connection, seen)
+    why = [f"The table was stopped because of {counts.state_reason}"] if counts.state_reason else []
+    return Asked(
+        [
+            *why,
+            "The drain compares the folder with the ledger again. If the cause is still there, it stops the table "
+            "again, and nothing is lost.",
+            f"Otherwise it publishes what waits: {_batches(counts)}.",
+        ]
+    )
+
+
+def _backfill(sent: Submission) -> bool:
+    """Ask a drain for the backfill; there is nothing to do for a table whose row images were complete already."""
+    images = sent.operation.backfill_images().row_images
+    return images is None or not images.complete
+
+
+def _ask_backfill(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+    return Asked([*_backfill_consequences(seen.table, find_backfill(connection, seen.table))])
+
+
+def _backfill_consequences(table: Table, backfill: Backfill | None) -> Iterator[str]:
+    if backfill is not None and backfill.rows_done:
+        yield f"A backfill has read {text.amount(backfill.rows_done, 'row')}. The drain continues it if it can."
+    if backfill is not None and backfill.state is BackfillState.RUNNING and not backfill.by_drain:
+        yield "A command carries it out, or has died: it stops at its next step, and the drain continues there."
+    if backfill is not None and backfill.step is BackfillStep.MIRROR and backfill.state is not BackfillState.FAILED:
+        yield (
+            "It copies a version of the Delta mirror. The drain can continue the copy only if its "
+            "MIRRORGATE_MIRROR_TARGET names that mirror; without that setting the backfill fails, and the next one "
+            "copies from the first row."
+        )
+    yield (
+        "The drain reads the staged payloads from the first batch on. If some are purged, it reads the rows of the "
+        "Delta mirror that MIRRORGATE_MIRROR_TARGET of the drain names, and the payloads behind them."
+    )
+    yield "Meanwhile changes are accepted and published as before."
+    yield (
+        f"When each row of {table.name} has an image, the table can be rebuilt, exported and compared with its source. "
+        "You can cancel the backfill at any time."
+    )
+
+
+def _ask_rebuild(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+    table, rebuild, counts = seen.table, checked_rebuild(connection, seen), _counts(connection, seen)
+    consequences = (
+        f"A drain copies {text.amount(rebuild.rows_total or 0, 'row image')} into generation {rebuild.next_generation},"
+        f" by the plan of the dry run. That takes about {text.duration(rebuild.estimated_seconds)}.",
+        "Meanwhile changes are accepted and published as before. If a row does not fit, nothing else changes.",
+        f"Then the drain deletes the landing folder `{table.name.folder}` with "
+        f"{text.amount(counts.published_files, 'file')}, and publishes the copied rows from file 1 on.",
+        "From then on changes are accepted by the new columns and keys; they wait behind the copied rows.",
+        "A rebuild cannot be canceled.",
+    )
+    return Asked(consequences, PlanFields.of(rebuild.plan, table.schema), rebuild.fingerprint)
+
+
+def _ask_recreate(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+    return _ask_deletion(
+        connection,
+        seen,
+        f"Then generation {seen.table.generation + 1} begins, empty, with the same columns, keys and options. Its "
+        "files begin at number 1, and the source has to load its rows again.",
+    )
+
+
+def _ask_drop(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+    then = "Then the table is gone, and its name can be registered again. Its events stay."
+    return _ask_deletion(connection, seen, then)
+
+
+def _ask_deletion(connection: Connection, seen: SeenTable, then: str) -> Asked:
+    """Return what happens to the folder and to what waits, and what follows."""
+    counts = _counts(connection, seen)
+    consequences = [
+        "From now on the gateway rejects changes for the table.",
+        f"The drain deletes the landing folder `{seen.table.name.folder}` with "
+        f"{text.amount(counts.published_files, 'file')} of {text.amount(counts.published_rows, 'row')}.",
+    ]
+    if counts.pending_batches:
+        consequences.append(f"{_batches(counts)} that are accepted and not published are discarded.")
+    if counts.waiting_letters:
+        letters = text.amount(counts.waiting_letters, "dead letter")
+        consequences.append(f"{letters} can be read, but no longer replayed.")
+    return Asked([*consequences, then, "This cannot be undone."])
+
+
+def _abort(sent: Submission) -> None:
+    """End a load without further deletes; repeating it changes nothing. Raises RejectedInput `load_ended`."""
+    load = _loads(sent.visit).abort(_load_id(sent.visit))
+    if load.state is not LoadState.ABORTED:
+        raise ended(load)
+
+
+def _ask_abort(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+    """Return what stays of the load. Raises RejectedInput `load_ended` if it has ended meanwhile."""
+    load = _loads(visit).get(_load_id(visit))
+    if load.state.has_ended:
+        raise ended(load)
+    if load.state is LoadState.COMPLETING:
+        rest = f"Of the rows that it did not have, {text.count(load.deletes)} are deleted already. The others stay."
+    else:
+        rest = "Rows that it did not have stay too: nothing is deleted."
+    return Asked(
+        [
+            f"What the load has landed stays: {text.amount(load.rows, 'row')}.",
+            rest,
+            "Its sender gets `load_ended`. Another load can begin.",
+        ]
+    )
+
+
+def _loads(visit: Visit) -> LoadOperation:
+    return LoadOperation(visit.table, visit.gateway, visit.user.require(Right.INGEST))
+
+
+def _load_id(visit: Visit) -> LoadId:
+    given = str(visit.request.path_params["load"])
+    try:
+        return LoadId(str(UUID(given)))
+    except ValueError:
+        raise unknown_load(LoadId(given)) from None
+
+
+def _counts(connection: Connection, seen: SeenTable) -> TableCounts:
+    return count_tables(connection, [seen.table.table_id])[seen.table.table_id]
+
+
+def _batches(counts: TableCounts) -> str:
+    return f"{text.amount(counts.pending_batches, 'batch', 'batches')} with {text.amount(counts.pending_rows, 'row')}"
+
+
+_ACTS: Final = (
+    Act(
+        "release",
+        "Release",
+        "The table is released.",
+        "The drain compares folder and ledger again, and publishes what has waited.",
+        _release,
+        states=frozenset({TableState.QUARANTINED}),
+        question=Question(
+            "Release {}", "Release this table?", "Release the table", _ask_release, is_danger=False, asks_reason=True
+        ),
+    ),
+    Act(
+        "resume",
+        "Resume",
+        "The table is active again.",
+        "The drain publishes what has waited.",
+        lambda sent: sent.operation.resume(),
+        states=frozenset({TableState.PAUSED}),
+    ),
+    Act(
+        "pause",
+        "Pause",
+        "The table is paused.",
+        "Nothing of it is published until you resume it. Changes are still accepted.",
+        lambda sent: sent.operation.pause(),
+        states=frozenset({TableState.ACTIVE}),
+    ),
+    Act(
+        "flush",
+        "Flush",
+        "A flush is asked for.",
+        "The drain publishes what is accepted so far without waiting for a full file.",
+        lambda sent: sent.operation.flush(),
+        states=frozenset({TableState.ACTIVE}),
+    ),
+    Act(
+        "backfill",
+        "Backfill row images",
+        "A drain will backfill the row images.",
+        "It gives a row image to each row that lacks one.",
+        _backfill,
+        states=_NOT_DROPPING,
+        fits=lambda table, _: table.options.keeps_images and not table.images_complete and not table.backfill_due,
+        question=Question(
+            "Backfill the row images of {}",
+            "Give a row image to each row?",
+            "Begin the backfill",
+            _ask_backfill,
+            is_danger=False,
+        ),
+    ),
+    Act(
+        "backfill/cancel",
+        "Cancel the backfill",
+        "The backfill is cancelled.",
+        "What it has written stays. The next one continues there.",
+        lambda sent: sent.operation.cancel_backfill(),
+        states=frozenset(TableState),
+        fits=lambda _, backfill: backfill is not None and backfill.state is BackfillState.RUNNING,
+    ),
+    Act(
+        "rebuild",
+        "Rebuild",
+        "The table is being rebuilt.",
+        "A drain copies its rows. Changes are accepted all the time.",
+        lambda sent: sent.operation.rebuild_as_checked(sent.form.text("plan")),
+        states=_NOT_DROPPING,
+        fits=lambda table, _: table.can_land_again,
+        question=Question("Rebuild {}", "Rebuild this table?", "Rebuild the table", _ask_rebuild),
+        path="rebuild/confirm",  # the button leads to the form of the plan
+    ),
+    Act(
+        "recreate",
+        "Recreate",
+        "The table is being recreated.",
+        "The drain deletes its folder; then the next generation begins.",
+        lambda sent: sent.operation.recreate(),
+        states=_NOT_DROPPING,
+        question=Question("Recreate {}", "Recreate this table?", "Recreate the table", _ask_recreate),
+    ),
+    Act(
+        "drop",
+        "Drop",
+        "The table is being dropped.",
+        "The drain deletes its folder; then the table is gone.",
+        lambda sent: sent.operation.drop(),
+        states=_NOT_DROPPING,
+        question=Question("Drop {}", "Drop this table?", "Drop the table", _ask_drop),
+    ),
+    Act(
+        "repair",
+        "Write the file again",
+        "A repair is asked for.",
+        "The drain writes the file again, with the same rows.",
+        lambda sent: sent.operation.repair(sent.visit.number("number", 0)),
+        path="files/{number}/repair",
+    ),
+    Act(
+        "abort",
+        "Abort",
+        "The load session is aborted.",
+        "What it landed stays. Another load can begin.",
+        _abort,
+        question=Question(
+            "Abort a load of {}",
+            "Abort this load session?",
+            "Abort the load session",
+            _ask_abort,
+            asks_generation=False,
+            is_repeated=False,
+        ),
+        right=Right.INGEST,
+        path="loads/{load}/abort",
+    ),
+)
+
+ACTS: Final = {act.name: act for act in _ACTS}
+"""All acts by name, in the order of the buttons; the last two have theirs beside a file and a load."""
