@@ -16,6 +16,7 @@ from app.domain.publication.fabric_status import MirroredTable, MirroredTables, 
 from app.domain.publication.failure import described
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZoneAddress
+from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Connection, Engine, translated_errors
 from app.staging.ledger.fabric_status import claim_reading, record_fabric_status
 from app.staging.tables.events import record_event
@@ -82,12 +83,13 @@ def is_listed_by_fabric(address: ZoneAddress, name: TableName) -> bool:
 def watch_fabric_status(engine: Engine, address: ZoneAddress, seconds: float, stopping: threading.Event) -> None:
     """Keep the stored status at most about `seconds` old, from a thread of its own, until `stopping` is set."""
 
-    def watch() -> None:
-        while not stopping.is_set():
-            try:
-                store_fabric_status(engine, address, seconds)
-            except Exception as error:  # noqa: BLE001  # a missing status stops no publication
-                log.warning("fabric_status_write_failed", **asdict(described(error)))
-            stopping.wait(seconds / _ATTEMPTS_PER_PERIOD)
+    def store() -> None:
+        store_fabric_status(engine, address, seconds)
 
-    threading.Thread(target=watch, name="fabric-status", daemon=True).start()
+    PeriodicThread(
+        "fabric-status",
+        seconds / _ATTEMPTS_PER_PERIOD,
+        store,
+        on_failure=lambda error: log.warning("fabric_status_write_failed", **asdict(described(error))),
+        ended=stopping,
+    ).start()

@@ -20,6 +20,7 @@ from app.domain.publication.failure import described
 from app.errors import TemporarilyUnavailable
 from app.fabric import FabricClient
 from app.fabric.opening import is_configured, open_fabric
+from app.observability.periodic_thread import PeriodicThread
 from app.settings import Settings
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.ledger.fabric_database import claim_poll, forget_database, store_answer, store_problem
@@ -114,27 +115,32 @@ def fabric_watcher(engine: Engine, settings: Settings) -> FabricWatcher | None:
     return None
 
 
-def watch_fabric(engine: Engine, settings: Settings, stopping: threading.Event) -> threading.Thread:
+def watch_fabric(engine: Engine, settings: Settings, stopping: threading.Event) -> PeriodicThread:
     """Keep the stored status as young as the settings say, from a thread of its own, until `stopping` is set.
 
     The thread ends at once where the settings name no database.
     """
+    watcher: FabricWatcher | None = None
 
-    def watch() -> None:
-        watcher: FabricWatcher | None = None
-        while not stopping.is_set():
-            try:
-                watcher = watcher or fabric_watcher(engine, settings)
-                if watcher is None:
-                    return
-                watcher.poll()
-            except Exception as error:  # noqa: BLE001  # a missing status stops no publication
-                log.warning("fabric_watch_failed", **asdict(described(error)))
-            stopping.wait(max(settings.fabric_poll_seconds / _ATTEMPTS_PER_PERIOD, _MIN_PAUSE_SECONDS))
+    def watch() -> bool:
+        nonlocal watcher
+        watcher = watcher or fabric_watcher(engine, settings)
+        if watcher is not None:
+            watcher.poll()
+        return watcher is not None
+
+    def close() -> None:
         if watcher is not None:
             watcher.close()
 
-    thread = threading.Thread(target=watch, name="fabric-watch", daemon=True)
+    thread = PeriodicThread(
+        "fabric-watch",
+        max(settings.fabric_poll_seconds / _ATTEMPTS_PER_PERIOD, _MIN_PAUSE_SECONDS),
+        watch,
+        on_failure=lambda error: log.warning("fabric_watch_failed", **asdict(described(error))),
+        at_end=close,
+        ended=stopping,
+    )
     thread.start()
     return thread
 

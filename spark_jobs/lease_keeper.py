@@ -3,7 +3,6 @@
 A drain that stops renewing loses its tables when the lease expires; W2 of their next owner makes that safe.
 """
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ import structlog
 
 from app.domain.publication.failure import described
 from app.observability.drain_metrics import LEASE_FAILURES, LEASE_RENEWED
+from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import answer_within, translated_errors
 from app.staging.ledger.leases import give_up_lease
 from spark_jobs.drain_cycle import DrainCycle
@@ -24,20 +24,11 @@ def keep_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
 
     If the process dies inside, its tables are free when the lease expires.
     """
-    ended = threading.Event()
-
-    def keep() -> None:
-        while not ended.wait(seconds / 3):
-            renew(cycle, seconds)
-
     renew(cycle, seconds)
-    keeper = threading.Thread(target=keep, name="lease", daemon=True)
-    keeper.start()
     try:
-        yield
+        with PeriodicThread("lease", seconds / 3, lambda: renew(cycle, seconds), waits_first=True):
+            yield
     finally:
-        ended.set()
-        keeper.join()
         release_lease(cycle)
 
 

@@ -4,9 +4,6 @@ Nothing waits for it. While it fails, payloads and scratch grow; each failure is
 """
 
 import itertools
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
@@ -17,6 +14,7 @@ from app.domain.publication.failure import described
 from app.landing.publish import Scratch
 from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
 from app.observability.drain_metrics import LAST_MAINTENANCE, MAINTENANCE_FAILURES, STALE_LOADS
+from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.ledger.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention.rounds import RetentionLimits, run_retention
@@ -55,24 +53,14 @@ def run_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: dateti
         _sweep(cycle, sweep)
 
 
-@contextmanager
-def maintenance_running(cycle: DrainCycle, limits: RetentionLimits) -> Iterator[None]:
-    """Run maintenance at once and then every minute while the block runs; the first run of each hour sweeps scratch."""
-    ended = threading.Event()
+def maintenance_running(cycle: DrainCycle, limits: RetentionLimits) -> PeriodicThread:
+    """Run maintenance at once and then every minute while a block runs; the first run of each hour sweeps scratch."""
+    numbers = itertools.count()
 
-    def keep() -> None:
-        for number in itertools.count():
-            try_maintenance(cycle, limits, sweep=number % _RUNS_PER_SWEEP == 0)
-            if ended.wait(INTERVAL_SECONDS):
-                return
+    def run() -> None:
+        try_maintenance(cycle, limits, sweep=next(numbers) % _RUNS_PER_SWEEP == 0)
 
-    thread = threading.Thread(target=keep, name="maintenance", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(_STOP_SECONDS)
+    return PeriodicThread("maintenance", INTERVAL_SECONDS, run, join_seconds=_STOP_SECONDS)
 
 
 def try_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: bool = True) -> None:

@@ -6,7 +6,6 @@ told is stored afterwards: an alert may be sent twice, and none is lost.
 
 import hashlib
 import hmac
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from app.domain.health.troubles import Trouble, database_away, troubles
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.ingest import BacklogWatch
 from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
+from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.overview.alerts import alerts_claimed, known_alerts, store_alerts
 from app.staging.overview.table_summaries import table_summaries
@@ -71,19 +71,10 @@ class AlertWatch:
     gateway: str = ""
     """The installation's id, once Postgres has told it."""
     _away: Mapping[str, KnownAlert] = field(default_factory=dict)
-    _stopping: threading.Event = field(default_factory=threading.Event)
 
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="alert-watch", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread and wait for it."""
-        self._stopping.set()
-        self._thread.join()
+    def thread(self) -> PeriodicThread:
+        """Return the thread that looks."""
+        return PeriodicThread("alert-watch", LOOK_SECONDS, self._try, waits_first=True)
 
     def look(self) -> None:
         """Look once, and tell what is due. A message that is not taken is sent again at the next look."""
@@ -136,15 +127,14 @@ class AlertWatch:
             with translated_errors(), self.engine.begin() as connection:
                 store_alerts(connection, kept, forgotten)
 
-    def _run(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
-            try:
-                self.look()
-            except MirrorgateError as error:
-                ALERTS_NOT_SENT.inc()
-                log.warning("alerts_not_sent", code=error.code, detail=error.detail)
-            except Exception as error:  # noqa: BLE001  # alerts must go on after an unforeseen error; it is logged
-                log.critical("alert_watch_failed", error=type(error).__name__)
+    def _try(self) -> None:
+        try:
+            self.look()
+        except MirrorgateError as error:
+            ALERTS_NOT_SENT.inc()
+            log.warning("alerts_not_sent", code=error.code, detail=error.detail)
+        except Exception as error:  # noqa: BLE001  # alerts must go on after an unforeseen error; it is logged
+            log.critical("alert_watch_failed", error=type(error).__name__)
 
 
 def _told(firing: Sequence[KnownAlert]) -> list[KnownAlert]:

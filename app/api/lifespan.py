@@ -5,18 +5,20 @@ docs/architecture.md lists the threads.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
+import structlog
+
 from app.api.alerting import AlertWatch, Webhook
 from app.api.auth.authenticator import Authenticator, TokenVerifier
 from app.api.auth.tokens import code_flow, token_verifier
 from app.api.cached_answer import CachedAnswer
 from app.api.gateway import Gateway
-from app.api.history_sampler import HistorySampler
 from app.api.limits.rate_limits import RateLimiter
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import ReadinessModel
@@ -26,15 +28,19 @@ from app.domain.health.facts import HealthFacts
 from app.domain.publication.backlog import BacklogLimit
 from app.ingest import BacklogWatch, Ingest
 from app.observability.api_metrics import API_PROCESSES, RESOURCE_LOW
+from app.observability.periodic_thread import PeriodicThread
 from app.observability.resource_watch import ResourceWatch
 from app.observability.tracing import traced
 from app.settings import Settings
 from app.staging.access.audit_writer import AuditWriter
-from app.staging.connection.database import Engine, driver_url, open_engine
+from app.staging.connection.database import Engine, driver_url, open_engine, translated_errors
 from app.staging.connection.notifications import NotificationSender
+from app.staging.retention.history import take_sample
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.state import export_writer_state
 from app.staging.writer.writer_probe import WriterProbe
+
+log = structlog.get_logger()
 
 _POOL_SIZE: Final = 10
 _PROBE_THREADS: Final = 4
@@ -70,9 +76,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
         _start_alerts(settings, engine, backlog, stack)
         tokens = _start_token_verifier(settings, stack)
         if settings.console:
-            sampler = HistorySampler(engine)
-            sampler.start()
-            stack.callback(sampler.close)
+            stack.enter_context(_history_sampler(engine))
         stack.enter_context(ResourceWatch(low=RESOURCE_LOW))
         API_PROCESSES.set(1)
         yield Gateway(
@@ -121,12 +125,29 @@ def _running_backlog_watch(settings: Settings) -> Iterator[BacklogWatch]:
         engine.dispose()
 
 
+def _history_sampler(engine: Engine) -> PeriodicThread:
+    """Return a thread that tries shortly after each full minute to take the sample for the console's plots.
+
+    Postgres lets one API process take each minute's sample. A failure leaves the counts to the next sample.
+    """
+
+    def sample() -> None:
+        with translated_errors(), engine.begin() as connection:
+            take_sample(connection)
+
+    return PeriodicThread(
+        "history-sampler",
+        lambda: 61.0 - time.time() % 60.0,
+        sample,
+        on_failure=lambda error: log.warning("history_sample_failed", error=type(error).__name__),
+        waits_first=True,
+    )
+
+
 def _start_alerts(settings: Settings, engine: Engine, backlog: BacklogWatch, stack: ExitStack) -> None:
     if settings.alert_url is not None:
         webhook = Webhook(settings.alert_url, settings.alert_secret)
-        watch = AlertWatch(engine, webhook, settings.alert_after_seconds, backlog)
-        watch.start()
-        stack.callback(watch.close)
+        stack.enter_context(AlertWatch(engine, webhook, settings.alert_after_seconds, backlog).thread())
 
 
 def _open_mirror(settings: Settings, stack: ExitStack) -> MirrorRows | None:

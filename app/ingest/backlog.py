@@ -4,7 +4,6 @@ Invariant: a check costs no query. A thread reads the backlog once a second, so 
 is accepted in that time.
 """
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import structlog
 
 from app.domain.model.table import Table, TableLife
 from app.domain.publication.backlog import Amount, Backlog, BacklogLimit
+from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Engine
 from app.staging.tables.backlog import BacklogReader
 
@@ -42,9 +42,12 @@ class BacklogWatch:
         self._reader = BacklogReader()
         self._seen = _Seen()
         self._read_at = time.monotonic()
-        self._fails = False
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="backlog-watch", daemon=True)
+        self._thread = PeriodicThread(
+            "backlog-watch",
+            READ_SECONDS,
+            self._read,
+            on_failure=lambda error: log.warning("backlog_read_failed", error=type(error).__name__),
+        )
 
     def start(self) -> None:
         """Start the thread."""
@@ -52,8 +55,7 @@ class BacklogWatch:
 
     def close(self) -> None:
         """Stop the thread and wait for it."""
-        self._closing.set()
-        self._thread.join()
+        self._thread.close()
 
     def check(self, table: Table) -> None:
         """Raise TemporarilyUnavailable `backlog_full` if the table, or the gateway, can take no more changes now."""
@@ -74,17 +76,6 @@ class BacklogWatch:
     def shares(self) -> Mapping[TableLife, float]:
         """Return the backlog of each table that lags, as a share of its limit."""
         return {life: self._limit.share(backlog) for life, backlog in self._seen.tables.items()}
-
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            try:
-                self._read()
-                self._fails = False
-            except Exception as error:  # noqa: BLE001  # the thread must survive until Postgres answers again
-                if not self._fails:
-                    log.warning("backlog_read_failed", error=type(error).__name__)
-                self._fails = True
-            self._closing.wait(READ_SECONDS)
 
     def _read(self) -> None:
         now = time.monotonic()

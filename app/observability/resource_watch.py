@@ -3,7 +3,6 @@
 import os
 import resource
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ from prometheus_client import Gauge
 
 from app.domain.preflight.finding import Finding, Outcome
 from app.domain.preflight.machine_findings import judge_descriptor_limit, judge_descriptors, judge_space
+from app.observability.periodic_thread import PeriodicThread
 
 log = structlog.get_logger()
 
@@ -78,27 +78,19 @@ class ResourceWatch:
         self._clock = clock
         self._short: dict[str, float] = {}
         """By check, when its shortage was last logged."""
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="resource-watch", daemon=True)
+        self._thread = PeriodicThread("resource-watch", _CHECK_SECONDS, self.check)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._thread.close()
 
     def check(self) -> None:
         """Check everything once, and log new, repeated and ended shortages."""
         for finding in self._findings():
             self._log_finding(finding)
-
-    def _follow(self) -> None:
-        while True:
-            self.check()
-            if self._ended.wait(_CHECK_SECONDS):
-                return
 
     def _findings(self) -> list[Finding]:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -3,7 +3,6 @@
 The mirror works without a database, so a failure here is logged and tried again, and delays no file.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import structlog
 from app.domain.mirror.table_report import TableReport
 from app.domain.publication.failure import described
 from app.observability.mirror_metrics import REPORT_FAILURES
+from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import open_engine
 from app.staging.mirror.reports import CONFIRM_SECONDS, store_reports
 
@@ -35,15 +35,14 @@ def reports_stored(
         yield
         return
     engine = open_engine(database_url, pool_size=1, application="mirrorgate mirror", silence_seconds=database_seconds)
-    store = _ReportStore(reports, lambda found: store_reports(engine, found))
-    over = threading.Event()
-    thread = threading.Thread(target=store.run, args=(over,), name="mirror-reports", daemon=True)
-    thread.start()
+    store = _ReportStore(reports, lambda found: store_reports(engine, found)).store
+    keeper = PeriodicThread(
+        "mirror-reports", _LOOK_SECONDS, store, waits_first=True, at_end=store, join_seconds=_JOIN_SECONDS
+    )
     try:
-        yield
+        with keeper:
+            yield
     finally:
-        over.set()
-        thread.join(_JOIN_SECONDS)
         engine.dispose()
 
 
@@ -55,12 +54,6 @@ class _ReportStore:
         self._write = write
         self._stored: dict[str, TableReport] = {}
         self._confirmed_at = 0.0
-
-    def run(self, over: threading.Event) -> None:
-        """Store until `over` is set, then once more."""
-        while not over.wait(_LOOK_SECONDS):
-            self.store()
-        self.store()
 
     def store(self) -> None:
         """Store what is new, and everything when that was last done some seconds ago."""

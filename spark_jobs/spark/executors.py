@@ -4,16 +4,15 @@ Without executors, jobs wait, and the driver's calls do not return: at the start
 free, later because all workers or the master were lost. A restarted standalone master does not know the application.
 """
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 from pyspark.sql import SparkSession
 
 from app.errors import Code
+from app.observability.periodic_thread import PeriodicThread
 
 log = structlog.get_logger()
 
@@ -33,24 +32,16 @@ class ExecutorWatch:
         self._seen_at = clock()
         self._logged_at = 0.0
 
-    @contextmanager
-    def watching(self, spark: SparkSession) -> Iterator[None]:
-        """Check every two seconds from a thread of its own until the block ends."""
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.wait(_CHECK_SECONDS):
-                try:
-                    executors = count_executors(spark)
-                except Exception:  # noqa: BLE001  # Spark ends, which SparkPing reports
-                    continue
-                self.check(executors, str(spark.sparkContext.master))
-
-        threading.Thread(target=watch, name="spark-executors", daemon=True).start()
-        try:
-            yield
-        finally:
-            over.set()
+    def watching(self, spark: SparkSession) -> PeriodicThread:
+        """Check every two seconds from a thread of its own until a block ends."""
+        return PeriodicThread(
+            "spark-executors",
+            _CHECK_SECONDS,
+            lambda: self.check(count_executors(spark), str(spark.sparkContext.master)),
+            on_failure=lambda _: None,  # Spark ends, which SparkPing reports
+            waits_first=True,
+            join_seconds=0.0,
+        )
 
     def check(self, executors: int, master: str) -> None:
         """Judge how many executors there are now."""

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from app.observability.periodic_thread import PeriodicThread
+
 _CHECK_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 1.0
 """After so long without progress, Postgres is asked what the build tasks do."""
@@ -96,14 +98,13 @@ class SparkWatch:
     def start(self, over: threading.Event) -> None:
         """Check twice a second from a thread of its own, until `over` is set or Spark is unusable."""
 
-        def watch() -> None:
-            while not over.wait(_CHECK_SECONDS):
-                reason = self.check()
-                if reason is not None:
-                    self._on_dead(reason)
-                    return
+        def watch() -> bool:
+            reason = self.check()
+            if reason is not None:
+                self._on_dead(reason)
+            return reason is None
 
-        threading.Thread(target=watch, name="spark-watch", daemon=True).start()
+        PeriodicThread("spark-watch", _CHECK_SECONDS, watch, waits_first=True, ended=over).start()
 
 
 class SparkPing:
@@ -136,13 +137,13 @@ class SparkPing:
     def start(self, over: threading.Event) -> None:
         """Ask from a thread of its own, because a JVM that hangs never answers."""
 
-        def ask() -> None:
-            while self._stopped is None and not over.wait(_PING_SECONDS):
-                try:
-                    with self._calls.running():
-                        if self._context._jsc.sc().isStopped():
-                            self._stopped = "the Spark context is stopped"
-                except Exception as error:  # noqa: BLE001  # with any error, Spark cannot be used
-                    self._stopped = f"Spark does not answer: {type(error).__name__}"
+        def ask() -> bool:
+            try:
+                with self._calls.running():
+                    if self._context._jsc.sc().isStopped():
+                        self._stopped = "the Spark context is stopped"
+            except Exception as error:  # noqa: BLE001  # with any error, Spark cannot be used
+                self._stopped = f"Spark does not answer: {type(error).__name__}"
+            return self._stopped is None
 
-        threading.Thread(target=ask, name="spark-ping", daemon=True).start()
+        PeriodicThread("spark-ping", _PING_SECONDS, ask, waits_first=True, ended=over).start()

@@ -1,6 +1,5 @@
 """The progress bar of the bridge, in a terminal only."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.bridge.objects.status import BridgeStatus
+from app.observability.periodic_thread import PeriodicThread
 
 
 @contextmanager
@@ -23,7 +23,6 @@ def showing(status: BridgeStatus, console: Console) -> Iterator[None]:
         TextColumn("{task.fields[trouble]}", style="red"),
         TimeElapsedColumn(),
     )
-    ended = threading.Event()
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=None, tables=0, found=0, messages=0, trouble="")
 
@@ -44,15 +43,5 @@ def showing(status: BridgeStatus, console: Console) -> Iterator[None]:
                 trouble=", ".join(trouble),
             )
 
-        def watch() -> None:
-            while not ended.wait(0.2):
-                refresh()
-
-        watcher = threading.Thread(target=watch, name="bridge-display", daemon=True)
-        watcher.start()
-        try:
+        with PeriodicThread("bridge-display", 0.2, refresh, at_end=refresh):
             yield
-        finally:
-            ended.set()
-            watcher.join()
-            refresh()
