@@ -1174,3 +1174,25 @@ CREATE TABLE mirrorgate.image_backfills (
     CONSTRAINT only_a_running_backfill_has_no_end CHECK (((state = 'running'::text) = (finished_at IS NULL))),
     CONSTRAINT rows_of_a_mirror_are_of_one_version CHECK (((step = 'payloads'::text) OR (mirror_version IS NOT NULL)))
 );
+
+-- Tables that lag, with what is staged and not published. A column that a query does not read costs nothing.
+CREATE VIEW mirrorgate.lag AS
+ SELECT t.table_id,
+    t.generation,
+    t.state,
+    c.published_through,
+    c.last_sequence,
+    (( SELECT sum(b.row_count) AS sum
+           FROM mirrorgate.staged_blocks b
+          WHERE ((b.table_id = t.table_id) AND (b.generation = t.generation) AND (b.first_sequence > c.published_through))))::bigint AS pending_rows,
+    (( SELECT sum(b.payload_bytes) AS sum
+           FROM mirrorgate.staged_blocks b
+          WHERE ((b.table_id = t.table_id) AND (b.generation = t.generation) AND (b.first_sequence > c.published_through))))::bigint AS pending_bytes,
+    ( SELECT b.staged_at
+           FROM mirrorgate.staged_blocks b
+          WHERE ((b.table_id = t.table_id) AND (b.generation = t.generation) AND (b.first_sequence > c.published_through))
+          ORDER BY b.first_sequence
+         LIMIT 1) AS oldest_at
+   FROM (mirrorgate.tables t
+     JOIN mirrorgate.table_counters c ON ((c.table_id = t.table_id)))
+  WHERE (c.last_sequence > c.published_through);

@@ -54,15 +54,18 @@ def render_schema(database_url: str) -> str:
     engine.dispose()
     purposes: defaultdict[str, str] = defaultdict(lambda: "Without a comment.")
     functions: list[str] = []
+    views: list[str] = []
     for kind, statement in _entries(_dump(database_url)):
         if kind in ("SCHEMA", "FUNCTION"):
             functions.append(statement)
+        elif kind == "VIEW":
+            views.append(statement)
         elif kind == "COMMENT":
             purposes |= _purpose(statement)
         else:
             _add(tables, statement)
-    explained = (_with_purpose(statement, purposes) for statement in functions)
-    parts = [HEADER, *explained, *(_render(name, table, purposes) for name, table in tables.items())]
+    first, last = ([_with_purpose(statement, purposes) for statement in found] for found in (functions, views))
+    parts = [HEADER, *first, *(_render(name, table, purposes) for name, table in tables.items()), *last]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -98,7 +101,7 @@ def _purpose(statement: str) -> dict[str, str]:
 
 
 def _with_purpose(statement: str, purposes: dict[str, str]) -> str:
-    about = re.match(r"CREATE FUNCTION mirrorgate\.(\S+)", statement)
+    about = re.match(r"CREATE (?:FUNCTION|VIEW) mirrorgate\.(\S+)", statement)
     return f"-- {purposes[about[1]]}\n{statement}" if about else statement
 
 

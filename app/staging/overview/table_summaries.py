@@ -13,8 +13,8 @@ from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 
 SELECT_SUMMARIES = sa.text(f"""
     SELECT t.table_id, t.name, t.generation, t.state, t.state_reason,
-        c.accepted_rows, coalesce(b.rows, 0)::bigint AS pending_rows,
-        coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
+        c.accepted_rows, coalesce(l.pending_rows, 0) AS pending_rows,
+        greatest(extract(epoch FROM clock_timestamp() - l.oldest_at), 0)::float8 AS oldest_seconds,
         coalesce(d.letters, 0) AS waiting_letters, d.oldest AS oldest_letter_at,
         m.processed_rows, CASE WHEN m.has_failed THEN coalesce(m.error, m.state) ELSE m.error END AS fabric_error,
         m.whose AS fabric_whose,
@@ -26,10 +26,7 @@ SELECT_SUMMARIES = sa.text(f"""
         END AS quarantined_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
-    LEFT JOIN LATERAL (
-        SELECT sum(row_count) AS rows, min(staged_at) AS oldest FROM mirrorgate.staged_blocks
-        WHERE table_id = t.table_id AND generation = t.generation AND first_sequence > c.published_through
-    ) b ON c.last_sequence > c.published_through
+    LEFT JOIN mirrorgate.lag l ON l.table_id = t.table_id
     LEFT JOIN (
         SELECT table_id, generation, count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
         WHERE state = 'waiting' GROUP BY table_id, generation) d

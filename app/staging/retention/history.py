@@ -41,18 +41,14 @@ TAKE_SAMPLE = sa.text("""
         WHERE t.state <> 'dropped'),
     busy AS MATERIALIZED (
         SELECT p.table_id, p.accepted_rows - p.marked_rows AS accepted, coalesce(f.rows, 0)::bigint AS published,
-            coalesce(b.rows, 0)::bigint AS pending, coalesce(b.oldest, 0)::float8 AS oldest
+            coalesce(l.pending_rows, 0) AS pending,
+            greatest(extract(epoch FROM clock_timestamp() - l.oldest_at), 0)::float8 AS oldest
         FROM present p
         LEFT JOIN LATERAL (
             SELECT sum(row_count) AS rows FROM mirrorgate.landing_files
             WHERE table_id = p.table_id AND generation = p.generation AND number > p.marked_file
               AND number <= p.recorded_file_number AND state = 'published') f ON p.has_moved
-        LEFT JOIN LATERAL (
-            SELECT sum(row_count) AS rows,
-                greatest(extract(epoch FROM clock_timestamp() - min(staged_at)), 0) AS oldest
-            FROM mirrorgate.staged_blocks
-            WHERE table_id = p.table_id AND generation = p.generation AND first_sequence > p.published_through
-        ) b ON p.last_sequence > p.published_through
+        LEFT JOIN mirrorgate.lag l USING (table_id)
         WHERE p.has_moved OR p.last_sequence > p.published_through),
     marked AS (
         INSERT INTO mirrorgate.history_marks AS m (table_id, generation, accepted_rows, file_number)

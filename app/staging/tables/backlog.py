@@ -14,15 +14,9 @@ from app.domain.publication.backlog import Amount
 from app.staging.connection.database import read_snapshot
 
 SELECT_LAGGING = sa.text("""
-    SELECT t.table_id, t.generation, c.published_through, c.last_sequence,
-        greatest(extract(epoch FROM clock_timestamp() - oldest.staged_at), 0)::float8 AS oldest_seconds
-    FROM mirrorgate.table_counters c
-    JOIN mirrorgate.tables t ON t.table_id = c.table_id
-    LEFT JOIN LATERAL (
-        SELECT staged_at FROM mirrorgate.staged_blocks
-        WHERE table_id = t.table_id AND generation = t.generation AND first_sequence > c.published_through
-        ORDER BY first_sequence LIMIT 1) oldest ON true
-    WHERE c.last_sequence > c.published_through AND t.state NOT IN ('dropping', 'dropped')""")
+    SELECT table_id, generation, published_through, last_sequence,
+        greatest(extract(epoch FROM clock_timestamp() - oldest_at), 0)::float8 AS oldest_seconds
+    FROM mirrorgate.lag WHERE state NOT IN ('dropping', 'dropped')""")
 """List the tables that lag, with their counters and the age of the oldest pending batch."""
 
 SUM_BLOCKS = sa.text("""

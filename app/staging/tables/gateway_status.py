@@ -22,14 +22,8 @@ SELECT_FACTS = sa.text(f"""
          JOIN mirrorgate.tables t USING (table_id, generation)
          WHERE m.state IN ('waiting', 'stopped') AND t.state <> 'dropped'
          AND m.updated_at > clock_timestamp() - make_interval(secs => {UNCONFIRMED_SECONDS})) AS stopped_mirrors,
-        (SELECT count(*) FROM mirrorgate.table_counters c
-         JOIN mirrorgate.tables t ON t.table_id = c.table_id AND t.state <> 'dropped'
-         CROSS JOIN LATERAL (
-            SELECT staged_at FROM mirrorgate.staged_blocks b
-            WHERE b.table_id = t.table_id AND b.generation = t.generation AND b.first_sequence > c.published_through
-            ORDER BY b.first_sequence LIMIT 1) oldest
-         WHERE c.last_sequence > c.published_through AND oldest.staged_at > clock_timestamp() + interval '1 second'
-        ) AS future_batches,
+        (SELECT count(*) FROM mirrorgate.lag
+         WHERE state <> 'dropped' AND oldest_at > clock_timestamp() + interval '1 second') AS future_batches,
         (SELECT w.clock_behind_seconds FROM mirrorgate.workers w WHERE {IS_ALIVE} AND w.clock_behind_seconds IS NOT NULL
          ORDER BY abs(w.clock_behind_seconds) DESC LIMIT 1) AS drain_clock_behind,
         extract(epoch FROM clock_timestamp())::float8 AS now""")  # noqa: S608  # constant text

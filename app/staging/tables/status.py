@@ -17,8 +17,8 @@ SELECT_COUNTS = sa.text("""
         (coalesce(b.batches, 0) + coalesce(p.through_sequence, 0))::bigint AS staged_batches,
         (coalesce(b.changes, 0) + coalesce(p.changes, 0))::bigint AS staged_changes,
         (coalesce(b.rows, 0) + coalesce(p.rows, 0))::bigint AS staged_rows,
-        coalesce(b.pending_rows, 0)::bigint AS pending_rows, coalesce(b.pending_bytes, 0)::bigint AS pending_bytes,
-        greatest(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
+        coalesce(l.pending_rows, 0) AS pending_rows, coalesce(l.pending_bytes, 0) AS pending_bytes,
+        greatest(extract(epoch FROM clock_timestamp() - l.oldest_at), 0)::float8 AS oldest_seconds,
         (coalesce(f.files, 0) + coalesce(p.files, 0))::bigint AS published_files,
         (coalesce(f.batches, 0) + coalesce(p.file_batches, 0))::bigint AS published_batches,
         (coalesce(f.changes, 0) + coalesce(p.file_changes, 0))::bigint AS published_changes,
@@ -32,12 +32,10 @@ SELECT_COUNTS = sa.text("""
         END AS quarantined_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
+    LEFT JOIN mirrorgate.lag l ON l.table_id = t.table_id
     LEFT JOIN mirrorgate.purged_totals p ON p.table_id = t.table_id AND p.generation = t.generation
     LEFT JOIN LATERAL (
-        SELECT sum(cardinality(batch_rows)) AS batches, sum(change_count) AS changes, sum(row_count) AS rows,
-            sum(row_count) FILTER (WHERE first_sequence > c.published_through) AS pending_rows,
-            sum(payload_bytes) FILTER (WHERE first_sequence > c.published_through) AS pending_bytes,
-            min(staged_at) FILTER (WHERE first_sequence > c.published_through) AS oldest
+        SELECT sum(cardinality(batch_rows)) AS batches, sum(change_count) AS changes, sum(row_count) AS rows
         FROM mirrorgate.staged_blocks
         WHERE table_id = t.table_id AND generation = t.generation) b ON true
     LEFT JOIN LATERAL (
