@@ -10,8 +10,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from app.api.auth.dependencies import Reader
 from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
-from app.api.scrape import ScrapeFacts, ScrapeMetrics
-from app.api.scrape.facts import read_facts
+from app.api.scrape import ScrapeFacts, ScrapeMetrics, read_facts
 from app.domain.access.rights import Principal
 from app.errors import TemporarilyUnavailable
 from app.observability.common_metrics import BuildInfo

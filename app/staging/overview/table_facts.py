@@ -80,13 +80,13 @@ class TableFacts:
         return backfill if backfill is not None and backfill.is_of(self.table) else None
 
 
-def find_facts(connection: sa.Connection, tables: Sequence[Table]) -> list[TableFacts]:
-    """Return the facts of these tables, in their order, by eight queries."""
+def find_facts(connection: sa.Connection, tables: Sequence[Table], *, with_images: bool = True) -> list[TableFacts]:
+    """Return the facts of these tables, in their order, by eight queries; by seven without their row images."""
     ids = [table.table_id for table in tables]
     counts, failures = count_tables(connection, ids), failing_tables(connection, ids)
     fabric, mirrored = fabric_statuses(connection, ids), mirror_progress(connection, ids)
     loads = open_loads(connection, ids)
-    images = image_sizes(connection, [table.table_id for table in tables if table.options.keeps_images])
+    images = image_sizes(connection, [table.table_id for table in tables if with_images and table.options.keeps_images])
     backfills, rebuilds = find_backfills(connection, ids), find_rebuilds(connection, ids)
     return [
         TableFacts(
