@@ -3,9 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import version
 from typing import Final, Literal
 
 from app.domain.access.rights import Credential, Right
+
+
+@cache
+def installed_version() -> str:
+    """Return the version of the installed package, which takes longer to read than a page to fill."""
+    return version("mirrorgate")
 
 
 class Theme(StrEnum):

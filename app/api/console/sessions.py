@@ -8,7 +8,6 @@ of its rotation. A route gets its user with a parameter of type `ConsoleUser`.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -19,7 +18,7 @@ from app.api.console.answers import load_again, see_other
 from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, gateway_in
 from app.api.operations.keys import caller_names
-from app.console.chrome import Chrome, Theme, chrome_of
+from app.console.chrome import Chrome, Theme, chrome_of, installed_version
 from app.domain.access.console_session import SessionToken, safe_next
 from app.domain.access.rights import Credential, Principal, Right
 from app.domain.model.names import TableName
@@ -86,7 +85,7 @@ async def _signed_in(request: Request) -> SignedIn:
     address = address_of(request) if request.method == "GET" else ""
     base = chrome_of(
         credential,
-        version=version("mirrorgate"),
+        version=installed_version(),
         theme=theme_of(request),
         csrf=token.csrf,
         address=address,
@@ -109,7 +108,7 @@ def theme_of(request: Request) -> Theme:
 
 def anonymous_chrome(request: Request) -> Chrome:
     """Return the surroundings of a page without a user."""
-    return Chrome(version("mirrorgate"), theme_of(request))
+    return Chrome(installed_version(), theme_of(request))
 
 
 def address_of(request: Request) -> str:

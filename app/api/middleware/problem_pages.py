@@ -1,7 +1,6 @@
 """The answer for an error: problem details, or a page of the console that says the same."""
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Final
 
 from fastapi import Response
@@ -9,7 +8,7 @@ from fastapi.responses import HTMLResponse
 
 from app.api.exchange import Exchange
 from app.api.server.problem_responses import problem_response
-from app.console.chrome import Chrome
+from app.console.chrome import Chrome, installed_version
 from app.console.render import render
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.observability.telemetry import current_request_id
@@ -34,7 +33,7 @@ def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[
     problems = error.problems if isinstance(error, RejectedInput) else ()
     page = render(
         "problem.html",
-        exchange.chrome or Chrome(version("mirrorgate")),
+        exchange.chrome or Chrome(installed_version()),
         status=answer.status_code,
         title=error.code.meaning,
         error=error,

@@ -47,6 +47,17 @@ def test_a_key_opens_a_session_in_a_cookie_that_no_script_and_no_other_site_uses
     assert page.headers["cache-control"] == "no-store"
 
 
+def test_pages_for_strangers_read_no_file_of_the_package(
+    browser: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many of them must cost little: reading the version of the package took five times as long as filling a page."""
+    browser.get("/console/sign-in")
+    monkeypatch.setattr("importlib.metadata.Distribution.metadata", property(lambda _: pytest.fail("read")))
+    assert browser.get("/console/sign-in").status_code == 200
+    assert browser.post("/console/nothing").status_code == 405
+    assert browser.post("/console/sign-in", content=b"x").status_code == 415
+
+
 @pytest.mark.parametrize("path", ["/console/tables/s.k%C3%B6%20%22x%22", "/console/tables?q=a%20b&state=paused"])
 def test_a_link_to_a_page_survives_the_sign_in(browser: httpx.Client, path: str) -> None:
     way = browser.get(path).headers["location"]
