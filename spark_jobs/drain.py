@@ -17,8 +17,8 @@ from app.errors import Code, InvariantBroken
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.local.child_process import exit_with_parent, run_process
-from app.observability.drain_metrics import RESOURCE_LOW, DrainView, serve_metrics
-from app.observability.metrics_port import MetricsAddress
+from app.observability.drain_metrics import DRAIN, DrainView, serve_metrics
+from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.observability.tracing import traced
@@ -192,7 +192,7 @@ def _resource_watch(settings: Settings) -> ResourceWatch:
     address = zone_address(settings)
     zone = {} if address.is_remote else {"zone_space": Path(address.location)}
     folders = zone | {"temporary_space": Path(gettempdir())}
-    return ResourceWatch(folders, min_free=settings.min_free_bytes, low=RESOURCE_LOW)
+    return ResourceWatch(folders, min_free=settings.min_free_bytes, low=DRAIN.resource_low)
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ def findings_tables() -> str:
 def mirror_metrics_table() -> str:
     """Return the mirror's own metrics as a Markdown table. The facts about its process depend on the system."""
     lines = ["| metric | type | meaning |", "|---|---|---|"]
-    for family in mirror_metrics.REGISTRY.collect():
+    for family in mirror_metrics.MIRROR.registry.collect():
         if not family.name.startswith("mirrorgate_mirror_process_"):
             name = f"{family.name}_total" if family.type == "counter" else family.name
             lines.append(f"| `{name}` | {family.type} | {family.documentation} |")

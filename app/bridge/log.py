@@ -14,9 +14,9 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from app.bridge.common_settings import LogSettings
+from app.observability.repeated_lines import RepeatedLines
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
-_MAX_PLACES: Final = 10_000
 
 
 class BridgeLog:
@@ -27,11 +27,9 @@ class BridgeLog:
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._least = _LEVELS.index(settings.level)
-        self._repeat_seconds = settings.repeat_seconds
+        self._lines = RepeatedLines(settings.repeat_seconds, clock)
         self._is_json = settings.format == "json" or (settings.format == "auto" and not self._stream.isatty())
-        self._clock = clock
         self._lock = threading.Lock()
-        self._written: dict[Hashable, tuple[float, int]] = {}
 
     def info(self, event: str, **fields: Any) -> None:
         """Write a line about the normal course."""
@@ -46,17 +44,9 @@ class BridgeLog:
         self._write_limited("error", event, about, fields)
 
     def _write_limited(self, level: str, event: str, about: Hashable, fields: dict[str, Any]) -> None:
-        place = (event, about, fields.get("code"))
-        now = self._clock()
-        with self._lock:
-            last, left_out = self._written.get(place, (None, 0))
-            if last is not None and now - last < self._repeat_seconds:
-                self._written[place] = (last, left_out + 1)
-                return
-            if len(self._written) >= _MAX_PLACES:
-                self._written.clear()
-            self._written[place] = (now, 0)
-        self._write(level, event, {**fields, "repeated": left_out} if left_out else fields)
+        left_out = self._lines.admit((event, about, fields.get("code")))
+        if left_out is not None:
+            self._write(level, event, {**fields, "repeated": left_out} if left_out else fields)
 
     def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if _LEVELS.index(level) < self._least:

@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-import app.observability.common_metrics  # noqa: F401  # turns creation times off
+import app.observability.process_metrics  # noqa: F401  # turns creation times off
 
 REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
 REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])

@@ -4,107 +4,59 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
-from prometheus_client.process_collector import ProcessCollector
+from prometheus_client import Gauge, Info
 
-from app.observability.common_metrics import BuildInfo
-from app.observability.metrics_port import MetricsAddress, serve_registry
+from app.observability.process_metrics import DriverMetrics, DriverView, MetricsAddress
 
-REGISTRY: Final = CollectorRegistry()
+DRAIN: Final = DriverMetrics(
+    "drain", "1 while this drain publishes nothing because its landing zone or the database is away"
+)
 
-_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-
-PUBLISH_SECONDS: Final = Histogram(
-    "mirrorgate_drain_publish_seconds",
-    "Time to build, rename and record the files of one worker slot",
-    buckets=_SECONDS,
-    registry=REGISTRY,
+PUBLISH_SECONDS: Final = DRAIN.seconds(
+    "mirrorgate_drain_publish_seconds", "Time to build, rename and record the files of one worker slot"
 )
-PUBLISHED_FILES: Final = Counter(
-    "mirrorgate_drain_published_files_total", "Landing files recorded as published", registry=REGISTRY
+PUBLISHED_FILES: Final = DRAIN.counter("mirrorgate_drain_published_files_total", "Landing files recorded as published")
+PUBLISHED_ROWS: Final = DRAIN.counter(
+    "mirrorgate_drain_published_rows_total", "Rows in the landing files recorded as published"
 )
-PUBLISHED_ROWS: Final = Counter(
-    "mirrorgate_drain_published_rows_total", "Rows in the landing files recorded as published", registry=REGISTRY
+FAILED_ATTEMPTS: Final = DRAIN.counter(
+    "mirrorgate_drain_failed_attempts_total", "Failed attempts to publish a table, by error code", ["code"]
 )
-FAILED_ATTEMPTS: Final = Counter(
-    "mirrorgate_drain_failed_attempts_total",
-    "Failed attempts to publish a table, by error code",
-    ["code"],
-    registry=REGISTRY,
+STORAGE_RETRIES: Final = DRAIN.counter("mirrorgate_drain_storage_retries_total", "Retried calls to the storage service")
+STORAGE_FAILURES: Final = DRAIN.counter(
+    "mirrorgate_drain_storage_failures_total", "Calls to the storage service that failed after all retries"
 )
-STORAGE_RETRIES: Final = Counter(
-    "mirrorgate_drain_storage_retries_total", "Retried calls to the storage service", registry=REGISTRY
+MAINTENANCE_FAILURES: Final = DRAIN.counter(
+    "mirrorgate_drain_maintenance_failures_total", "Failed runs of retention and the scratch sweep"
 )
-STORAGE_FAILURES: Final = Counter(
-    "mirrorgate_drain_storage_failures_total",
-    "Calls to the storage service that failed after all retries",
-    registry=REGISTRY,
-)
-MAINTENANCE_FAILURES: Final = Counter(
-    "mirrorgate_drain_maintenance_failures_total", "Failed runs of retention and the scratch sweep", registry=REGISTRY
-)
-LAST_MAINTENANCE: Final = Gauge(
+LAST_MAINTENANCE: Final = DRAIN.gauge(
     "mirrorgate_drain_last_maintenance_timestamp_seconds",
     "Time of the last successful run of retention and the scratch sweep; 0 before the first",
-    registry=REGISTRY,
 )
-STALE_LOADS: Final = Counter(
+STALE_LOADS: Final = DRAIN.counter(
     "mirrorgate_drain_stale_loads_total",
     "Load sessions that ended because they expired, or because their table was dropped or recreated",
-    registry=REGISTRY,
 )
-LEASE_FAILURES: Final = Counter(
-    "mirrorgate_drain_lease_failures_total", "Failed renewals of the drain's lease", registry=REGISTRY
+LEASE_FAILURES: Final = DRAIN.counter("mirrorgate_drain_lease_failures_total", "Failed renewals of the drain's lease")
+LEASE_RENEWED: Final = DRAIN.gauge("mirrorgate_drain_lease_renewed_timestamp_seconds", "Time of the last lease renewal")
+LAST_PUBLISHED: Final = DRAIN.gauge(
+    "mirrorgate_drain_last_published_timestamp_seconds", "Time of the last publication of a file"
 )
-LEASE_RENEWED: Final = Gauge(
-    "mirrorgate_drain_lease_renewed_timestamp_seconds", "Time of the last lease renewal", registry=REGISTRY
+_LEASED_TABLES: Final = DRAIN.gauge("mirrorgate_drain_leased_tables", "Tables that this drain has a lease on")
+_FAILING_TABLES: Final = DRAIN.gauge(
+    "mirrorgate_drain_failing_tables", "Tables of this drain whose last publication failed"
 )
-LAST_PUBLISHED: Final = Gauge(
-    "mirrorgate_drain_last_published_timestamp_seconds", "Time of the last publication of a file", registry=REGISTRY
-)
-_LEASED_TABLES: Final = Gauge(
-    "mirrorgate_drain_leased_tables", "Tables that this drain has a lease on", registry=REGISTRY
-)
-_FAILING_TABLES: Final = Gauge(
-    "mirrorgate_drain_failing_tables", "Tables of this drain whose last publication failed", registry=REGISTRY
-)
-_WAITING: Final = Gauge(
-    "mirrorgate_drain_waiting",
-    "1 while this drain publishes nothing because its landing zone or the database is away",
-    registry=REGISTRY,
-)
-_SPARK_UP: Final = Gauge(
-    "mirrorgate_drain_spark_up", "1 while Spark's JVM and context answer; otherwise the drain ends", registry=REGISTRY
-)
-_SPARK_SILENT: Final = Gauge(
-    "mirrorgate_drain_spark_silent_seconds",
-    "Time for which the oldest call to Spark has made no progress; the drain ends at its limit",
-    registry=REGISTRY,
-)
-_CONNECTIONS: Final = Gauge(
-    "mirrorgate_drain_database_connections", "Connections to Postgres, by use", ["use"], registry=REGISTRY
-)
-_CONNECTIONS_WAITING: Final = Gauge(
-    "mirrorgate_drain_database_connections_waiting",
-    "Threads that wait for a connection from the pool",
-    registry=REGISTRY,
-)
-RESOURCE_LOW: Final = Gauge(
-    "mirrorgate_drain_resource_low",
-    "1 while file descriptors or disk space are short, by check",
-    ["check"],
-    registry=REGISTRY,
+_CONNECTIONS: Final = DRAIN.gauge("mirrorgate_drain_database_connections", "Connections to Postgres, by use", ["use"])
+_CONNECTIONS_WAITING: Final = DRAIN.gauge(
+    "mirrorgate_drain_database_connections_waiting", "Threads that wait for a connection from the pool"
 )
 _DRAIN: Final = Info(
-    "mirrorgate_drain", "The drain's id, which mirrorgate_table_lease_info of the API names", registry=REGISTRY
+    "mirrorgate_drain", "The drain's id, which mirrorgate_table_lease_info of the API names", registry=DRAIN.registry
 )
-BUILD_INFO: Final = BuildInfo("drain")
-REGISTRY.register(BUILD_INFO)
-ProcessCollector(namespace="mirrorgate_drain", registry=REGISTRY)
 
 
 @dataclass(frozen=True, slots=True)
-class DrainView:
+class DrainView(DriverView):
     """What the metrics show of a running drain when they are read."""
 
     worker: str = ""
@@ -114,9 +66,6 @@ class DrainView:
     """Number of tables that the drain has taken over."""
     failing: Callable[[], int] = int
     """Number of tables whose last attempt failed."""
-    is_waiting: Callable[[], bool] = bool
-    is_spark_up: Callable[[], bool] = bool
-    spark_silent_seconds: Callable[[], float] = float
     connections_in_use: Callable[[], int] = int
     connections_idle: Callable[[], int] = int
     connections_waiting: Callable[[], int] = int
@@ -131,14 +80,11 @@ def serve_metrics(address: MetricsAddress, view: DrainView) -> int | None:
     gauges: dict[Gauge, Callable[[], float]] = {
         _LEASED_TABLES: view.leased,
         _FAILING_TABLES: view.failing,
-        _WAITING: view.is_waiting,
-        _SPARK_UP: view.is_spark_up,
-        _SPARK_SILENT: view.spark_silent_seconds,
         _CONNECTIONS.labels("in_use"): view.connections_in_use,
         _CONNECTIONS.labels("idle"): view.connections_idle,
         _CONNECTIONS_WAITING: view.connections_waiting,
     }
     for gauge, value in gauges.items():
         gauge.set_function(value)
-    BUILD_INFO.revision = view.revision
-    return serve_registry(REGISTRY, address, setting="MIRRORGATE_DRAIN_METRICS_PORT", process="drain")
+    DRAIN.build.revision = view.revision
+    return DRAIN.serve(address, view)

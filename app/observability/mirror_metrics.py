@@ -5,85 +5,47 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.domain.mirror.table_report import MirrorState, TableReport
-from app.observability.common_metrics import BuildInfo
-from app.observability.metrics_port import MetricsAddress, serve_registry
+from app.observability.process_metrics import DriverMetrics, DriverView, MetricsAddress
 
-REGISTRY: Final = CollectorRegistry()
+MIRROR: Final = DriverMetrics("mirror", "1 while the landing zone or the target is away")
 
-_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-
-COMMITS: Final = Counter("mirrorgate_mirror_commits_total", "Commits to Delta tables", registry=REGISTRY)
-APPLIED_FILES: Final = Counter("mirrorgate_mirror_files_total", "Landing files applied", registry=REGISTRY)
-APPLIED_ROWS: Final = Counter("mirrorgate_mirror_rows_total", "Rows of the applied landing files", registry=REGISTRY)
-FAILURES: Final = Counter(
-    "mirrorgate_mirror_failures_total",
-    "Looks at a table that failed or found it stopped, by error code",
-    ["code"],
-    registry=REGISTRY,
+COMMITS: Final = MIRROR.counter("mirrorgate_mirror_commits_total", "Commits to Delta tables")
+APPLIED_FILES: Final = MIRROR.counter("mirrorgate_mirror_files_total", "Landing files applied")
+APPLIED_ROWS: Final = MIRROR.counter("mirrorgate_mirror_rows_total", "Rows of the applied landing files")
+FAILURES: Final = MIRROR.counter(
+    "mirrorgate_mirror_failures_total", "Looks at a table that failed or found it stopped, by error code", ["code"]
 )
-ROUND_FAILURES: Final = Counter(
+ROUND_FAILURES: Final = MIRROR.counter(
     "mirrorgate_mirror_round_failures_total",
     "Rounds that found the landing zone or the target away, by error code",
     ["code"],
-    registry=REGISTRY,
 )
-REPORT_FAILURES: Final = Counter(
-    "mirrorgate_mirror_report_failures_total", "Failed attempts to store reports in the database", registry=REGISTRY
+REPORT_FAILURES: Final = MIRROR.counter(
+    "mirrorgate_mirror_report_failures_total", "Failed attempts to store reports in the database"
 )
-JOB_SECONDS: Final = Histogram(
-    "mirrorgate_mirror_job_seconds",
-    "Time of one Spark job, which applies files of the tables of one worker slot",
-    buckets=_SECONDS,
-    registry=REGISTRY,
+JOB_SECONDS: Final = MIRROR.seconds(
+    "mirrorgate_mirror_job_seconds", "Time of one Spark job, which applies files of the tables of one worker slot"
 )
-LAST_COMMIT: Final = Gauge(
-    "mirrorgate_mirror_last_commit_timestamp_seconds", "Time of the last commit to any table", registry=REGISTRY
+LAST_COMMIT: Final = MIRROR.gauge(
+    "mirrorgate_mirror_last_commit_timestamp_seconds", "Time of the last commit to any table"
 )
-LAST_ROUND: Final = Gauge(
-    "mirrorgate_mirror_last_round_timestamp_seconds",
-    "Time of the last round that looked at the whole landing zone",
-    registry=REGISTRY,
+LAST_ROUND: Final = MIRROR.gauge(
+    "mirrorgate_mirror_last_round_timestamp_seconds", "Time of the last round that looked at the whole landing zone"
 )
-_WAITING: Final = Gauge(
-    "mirrorgate_mirror_waiting", "1 while the landing zone or the target is away", registry=REGISTRY
-)
-_SPARK_UP: Final = Gauge(
-    "mirrorgate_mirror_spark_up",
-    "1 while Spark's JVM and context answer; otherwise the mirror ends",
-    registry=REGISTRY,
-)
-_SPARK_SILENT: Final = Gauge(
-    "mirrorgate_mirror_spark_silent_seconds",
-    "Time for which the oldest call to Spark has made no progress; the mirror ends at its limit",
-    registry=REGISTRY,
-)
-RESOURCE_LOW: Final = Gauge(
-    "mirrorgate_mirror_resource_low",
-    "1 while file descriptors or disk space are short, by check",
-    ["check"],
-    registry=REGISTRY,
-)
-REGISTRY.register(BuildInfo("mirror"))
-ProcessCollector(namespace="mirrorgate_mirror", registry=REGISTRY)
 
 Reports = Callable[[], Iterable[TableReport]]
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorView:
+class MirrorView(DriverView):
     """What the metrics show of a running mirror when they are read."""
 
     reports: Reports = tuple
     """Returns the last report of each table."""
-    is_waiting: Callable[[], bool] = bool
-    is_spark_up: Callable[[], bool] = bool
-    spark_silent_seconds: Callable[[], float] = float
 
 
 class ReportMetrics(Collector):
@@ -115,13 +77,13 @@ class ReportMetrics(Collector):
 
 
 REPORT_METRICS: Final = ReportMetrics()
-REGISTRY.register(REPORT_METRICS)
+MIRROR.registry.register(REPORT_METRICS)
 
 
 def applied_counts() -> tuple[int, int]:
     """Return how many landing files and rows this process has applied."""
-    files = REGISTRY.get_sample_value("mirrorgate_mirror_files_total")
-    return int(files or 0), int(REGISTRY.get_sample_value("mirrorgate_mirror_rows_total") or 0)
+    files = MIRROR.registry.get_sample_value("mirrorgate_mirror_files_total")
+    return int(files or 0), int(MIRROR.registry.get_sample_value("mirrorgate_mirror_rows_total") or 0)
 
 
 def serve_mirror_metrics(address: MetricsAddress, view: MirrorView) -> int | None:
@@ -130,7 +92,4 @@ def serve_mirror_metrics(address: MetricsAddress, view: MirrorView) -> int | Non
     Raise Misconfigured `bad_setting` when the port is taken.
     """
     REPORT_METRICS.reports = view.reports
-    _WAITING.set_function(view.is_waiting)
-    _SPARK_UP.set_function(view.is_spark_up)
-    _SPARK_SILENT.set_function(view.spark_silent_seconds)
-    return serve_registry(REGISTRY, address, setting="MIRRORGATE_MIRROR_METRICS_PORT", process="mirror")
+    return MIRROR.serve(address, view)

@@ -1,19 +1,16 @@
-"""Limit on repeated log lines: a warning that repeats is written once a second, with a count."""
+"""Limit on repeated log lines: a warning that repeats is written once in an interval, with a count.
+
+Bridges import this module, so it must not import settings or structlog.
+"""
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import Final
 
-import structlog
-
 INTERVAL_SECONDS: Final = 1.0
-_LIMITED: Final = frozenset({"warning", "error", "critical"})
-_MAX_KINDS: Final = 1_000
-_MAX_COMPARED_CHARACTERS: Final = 120
-_NUMBERS: Final = re.compile(r"\d+")
+_MAX_KINDS: Final = 10_000
 
 
 class RepeatedLines:
@@ -38,31 +35,9 @@ class RepeatedLines:
             self._written[kind] = (now, 0)
             return dropped
 
-    def processor(self) -> structlog.types.Processor:
-        """Return a processor that drops warnings and errors of one event, table and code that repeat too fast.
-
-        A line with a request id is never dropped, because each is about its own request.
-        """
-
-        def limit(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
-            if event.get("level") not in _LIMITED or "request_id" in event:
-                return event
-            dropped = self.admit(_kind(event))
-            if dropped is None:
-                raise structlog.DropEvent
-            return {**event, "repeated": dropped} if dropped else event
-
-        return limit
-
     def filter(self, record: logging.LogRecord) -> bool:
         """Limit a line of another library; add this filter to its handler."""
         dropped = self.admit((record.name, record.levelno, str(record.msg)))
         if dropped:
             record.msg = f"{record.msg} (repeated: {dropped})"
         return dropped is not None
-
-
-def _kind(event: structlog.types.EventDict) -> Hashable:
-    text = _NUMBERS.sub("#", str(event.get("text", ""))[:_MAX_COMPARED_CHARACTERS])
-    names = ("event", "table", "table_id", "code", "check", "logger")
-    return *(event.get(name) for name in names), text

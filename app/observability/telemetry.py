@@ -2,11 +2,12 @@
 
 import io
 import logging
+import re
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Hashable, MutableMapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -18,6 +19,9 @@ import structlog
 from app.observability.repeated_lines import RepeatedLines
 from app.settings import LogFormat, Settings
 
+_LIMITED: Final = frozenset({"warning", "error", "critical"})
+_MAX_COMPARED_CHARACTERS: Final = 120
+_NUMBERS: Final = re.compile(r"\d+")
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=repr)
 
 
@@ -75,6 +79,29 @@ def _showing(show: Callable[[Event], None] | None) -> structlog.types.Processor:
         return event
 
     return pass_on
+
+
+def limited(lines: RepeatedLines) -> structlog.types.Processor:
+    """Return a processor that drops warnings and errors of one event, table and code that repeat too fast.
+
+    A line with a request id is never dropped, because each is about its own request.
+    """
+
+    def limit(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+        if event.get("level") not in _LIMITED or "request_id" in event:
+            return event
+        dropped = lines.admit(_kind(event))
+        if dropped is None:
+            raise structlog.DropEvent
+        return {**event, "repeated": dropped} if dropped else event
+
+    return limit
+
+
+def _kind(event: structlog.types.EventDict) -> Hashable:
+    text = _NUMBERS.sub("#", str(event.get("text", ""))[:_MAX_COMPARED_CHARACTERS])
+    names = ("event", "table", "table_id", "code", "check", "logger")
+    return *(event.get(name) for name in names), text
 
 
 class RequestLine(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -175,7 +202,7 @@ def configure_logging(
         level = logging.WARNING
     REQUEST_LINES.configure(bytes_out if is_json else None, is_on=level <= logging.INFO)
     structlog.configure(
-        processors=[*common[:2], repeated.processor(), *common[2:], _json_bytes if is_json else text],
+        processors=[*common[:2], limited(repeated), *common[2:], _json_bytes if is_json else text],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.BytesLoggerFactory(bytes_out) if is_json else structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,

@@ -27,8 +27,8 @@ from app.local.child_process import exit_with_parent, run_process
 from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import HeldTarget, exclusive_target
-from app.observability.metrics_port import MetricsAddress
-from app.observability.mirror_metrics import RESOURCE_LOW, MirrorView, serve_mirror_metrics
+from app.observability.mirror_metrics import MIRROR, MirrorView, serve_mirror_metrics
+from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
@@ -112,7 +112,7 @@ def _mirror(
     ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)
     stop.last_acts.append(ping.kill)
     view = MirrorView(
-        loop.states.reports,
+        reports=loop.states.reports,
         is_waiting=lambda: loop.waits_for is not None,
         is_spark_up=lambda: ping.has_ended() is None,
         spark_silent_seconds=lambda: max(loop.calls.silent_seconds(), ping.silent_seconds()),
@@ -188,7 +188,7 @@ def _check_apart(zone: ZoneAddress, target: MirrorTarget) -> None:
 def _resource_watch(settings: Settings, zone: ZoneAddress, target: MirrorTarget) -> ResourceWatch:
     """Watch the space where the mirror writes, as far as it is on this machine."""
     folders = {} if target.is_remote else {"mirror_space": Path(target.location)}
-    return ResourceWatch(folders, min_free=settings.min_free_bytes, low=RESOURCE_LOW)
+    return ResourceWatch(folders, min_free=settings.min_free_bytes, low=MIRROR.resource_low)
 
 
 def _warn_of_cluster(master: str | None, job: MirrorJob) -> None:

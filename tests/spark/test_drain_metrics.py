@@ -17,8 +17,8 @@ from app.domain.loads.load_mode import LoadMode
 from app.domain.loads.load_session import LoadId
 from app.errors import Code, Misconfigured
 from app.landing.adls.retries import Retries, TransientStorageError
-from app.observability.drain_metrics import RESOURCE_LOW, DrainView, serve_metrics
-from app.observability.metrics_port import MetricsAddress
+from app.observability.drain_metrics import DRAIN, DrainView, serve_metrics
+from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch
 from app.staging.loads.sessions import begin_load
 from spark_jobs import lease_keeper, maintenance
@@ -51,7 +51,7 @@ def test_a_drain_serves_what_it_does_on_loopback(
     assert port
     maintenance.try_maintenance(worker, WEEK)
     lease_keeper.renew(worker, 60)
-    ResourceWatch(low=RESOURCE_LOW).check()
+    ResourceWatch(low=DRAIN.resource_low).check()
     healthy = served(port)
     good, bad = (registered(engine, name, schema_of({"id": "int64"}, ["id"])) for name in ("good", "bad"))
     for table in (good, bad):
@@ -73,7 +73,7 @@ def test_a_drain_serves_what_it_does_on_loopback(
     with workers_gone(engine):
         lease_keeper.renew(worker, 60)
     with few_descriptors():
-        ResourceWatch(low=RESOURCE_LOW).check()
+        ResourceWatch(low=DRAIN.resource_low).check()
     worker.waits_for = Code.LANDING_ZONE_AWAY
     faulty = served(port)
     check_recorded("drain", healthy, {"every": faulty})

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.bridge.kafka.bridge import KafkaBridge
 from app.bridge.kafka.partition.partition import Counters, Partition
-from app.observability.common_metrics import BuildInfo
+from app.observability.process_metrics import ProcessMetrics
 
 MAX_SERIES: Final = 1_000
 _PREFIX: Final = "mirrorgate_bridge"
@@ -79,11 +78,7 @@ class BridgeMetrics(Collector):
 
 def registry_of(bridge: KafkaBridge) -> CollectorRegistry:
     """Return the metrics of a bridge and of its process."""
-    registry = CollectorRegistry()
-    registry.register(BridgeMetrics(bridge))
-    registry.register(BuildInfo("kafka-bridge"))
-    ProcessCollector(namespace=_PREFIX, registry=registry)
-    return registry
+    return ProcessMetrics("kafka-bridge", _PREFIX, BridgeMetrics(bridge)).registry
 
 
 def _gauge(name: str, text: str, partitions: Iterable[Partition], value_of: Any) -> GaugeMetricFamily:

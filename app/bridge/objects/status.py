@@ -7,11 +7,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.errors import MirrorgateError
-from app.observability.common_metrics import BuildInfo
+from app.observability.process_metrics import ProcessMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +159,4 @@ class StatusCollector(Collector):
 
 def registry_of(status: BridgeStatus) -> CollectorRegistry:
     """Return the metrics of a bridge and of its process."""
-    registry = CollectorRegistry()
-    registry.register(StatusCollector(status))
-    registry.register(BuildInfo("object-bridge"))
-    ProcessCollector(namespace="mirrorgate_bridge_objects", registry=registry)
-    return registry
+    return ProcessMetrics("object-bridge", "mirrorgate_bridge_objects", StatusCollector(status)).registry

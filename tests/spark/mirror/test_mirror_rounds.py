@@ -14,8 +14,8 @@ from app.domain.mirror.table_report import MirrorState, TableReport
 from app.domain.publication.failure import Failure
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.observability.metrics_port import MetricsAddress
 from app.observability.mirror_metrics import MirrorView, serve_mirror_metrics
+from app.observability.process_metrics import MetricsAddress
 from app.published.table_folders import PublishedTable, list_tables
 from spark_jobs.mirroring.folder_changes import Stamp, stamps_of
 from spark_jobs.mirroring.table_states import TableStates
