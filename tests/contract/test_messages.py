@@ -4,8 +4,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from app.formats.arcion.address import Namespace, TableAddress
+from app.formats.arcion.messages import ArcionMessage
+from app.formats.replicate.forms.envelope import Headers
+from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
 from tests.contract.reading import load_contract, validator
 from tests.support.processes import REPOSITORY
 
@@ -60,3 +65,23 @@ def test_a_sample_that_is_accepted_fits_the_contract(source_format: str, name: s
 )
 def test_a_message_that_no_gateway_accepts_does_not_fit(source_format: str, message: Any) -> None:
     assert list(validator(CONTRACT, body_schema(source_format)).iter_errors([message]))
+
+
+DECODED = {
+    "ArcionMessage": ArcionMessage,
+    "ArcionTableName": TableAddress,
+    "ArcionNamespace": Namespace,
+    "ReplicateLineage": Lineage,
+    "ReplicateColumn": ColumnFacts,
+    "ReplicateTableStructure": TableStructure,
+    "ReplicateHeaders": Headers,
+}
+"""What the exact path decodes, by the schema that describes it."""
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_the_contract_describes_every_key_that_is_read(name: str) -> None:
+    schema = CONTRACT["components"]["schemas"][name]
+    fields = msgspec.structs.fields(DECODED[name])
+    assert {field.encode_name for field in fields} == schema["properties"].keys()
+    assert {field.encode_name for field in fields if field.required} <= {*schema.get("required", ())}

@@ -2,6 +2,7 @@
 
 FastAPI derives the contract from the routes. `document` has the application class that completes it: tags, servers,
 problem details and headers of every answer; `contract_parts` holds the functions for that, and simplifies schemas for
-client generators. `message_bodies` describes the bodies of change requests, which FastAPI does not read. `docs_pages`
-serves Swagger UI and Redoc from this package. `python -m tools.openapi` writes the contract to openapi/.
+client generators. `message_bodies` describes the bodies of change requests, which FastAPI does not read, with the
+messages and examples of `messages.yaml`. `docs_pages` serves Swagger UI and Redoc from this package.
+`python -m tools.openapi` writes the contract to openapi/.
 """
