@@ -32,8 +32,8 @@ def message_schemas() -> dict[str, Any]:
     return _MESSAGES["schemas"] | {PlainRow.__name__: PlainRow.model_json_schema()}
 
 
-def _body(message: str, *, can_be_null: bool = False, **others: dict[str, Any]) -> dict[str, Any]:
-    """Return the description of a body with one or many messages, or of the media types of `others`."""
+def _body(message: str, others: dict[str, Any] | None = None, *, can_be_null: bool = False) -> dict[str, Any]:
+    """Return the description of a body with one or many messages, or in the media types of `others`."""
     one = {"$ref": COMPONENTS + message}
     alone = [one, {"type": "null"}] if can_be_null else [one]
     items = {"anyOf": alone} if can_be_null else one
@@ -49,7 +49,7 @@ def _body(message: str, *, can_be_null: bool = False, **others: dict[str, Any]) 
             "examples": {"lines": {"summary": "One message per line", "value": lines}},
         },
     }
-    return {"requestBody": {"required": True, "content": content | others}}
+    return {"requestBody": {"required": True, "content": content | (others or {})}}
 
 
 def _csv(description: str, summary: str, value: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _csv(description: str, summary: str, value: str) -> dict[str, Any]:
 
 ARCION_BODY: Final = _body(
     "ArcionMessage",
-    **_csv(
+    _csv(
         "One record per row; requires `table`, `mode`, and `columns` or `header`.",
         "Two snapshot rows",
         "100,Testing name\r\n101,NULL\r\n",
@@ -69,11 +69,11 @@ REPLICATE_BODY: Final = _body("ReplicateMessage", can_be_null=True)
 DEBEZIUM_BODY: Final = _body("DebeziumMessage", can_be_null=True)
 ROWS_BODY: Final = _body(
     "PlainRow",
-    **_csv(
+    _csv(
         "A header with the names of the columns, then one record per row.",
         "Two rows",
         "n_nationkey,n_name\r\n100,Testing name\r\n101,\r\n",
-    ),
-    **{ARROW_STREAM: _STREAM},
+    )
+    | {ARROW_STREAM: _STREAM},
 )
 ARROW_BODY: Final = {"requestBody": {"required": True, "content": {ARROW_STREAM: _STREAM}}}

@@ -52,7 +52,8 @@ def check_source(gateway: Gateway, name: str, principal: Principal, wanted: Sour
         source = {name: Digest(one.rows, one.checksum) for name, one in (wanted.buckets or {}).items()}
         buckets = [BucketDifferenceModel.of(one) for one in collector.differences(source)]
     else:
-        found = RowDifferencesModel.of(collector.differences())
+        differences = collector.differences()
+        found = RowDifferencesModel.of(differences, count=differences.rows)
     return SourceCheckResultModel(
         equal=not buckets and (found is None or not found.count),
         generation=table.generation,

@@ -65,19 +65,9 @@ def get_audit(
 
 
 def _event_model(event: AuditEvent, names: Mapping[str, str]) -> AuditEventModel:
-    return AuditEventModel(
+    return AuditEventModel.of(
+        event,
         id=event.event_id,
-        happened_at=event.happened_at,
-        request_id=event.request_id,
-        subject=event.subject,
         subject_name=names.get(event.subject or ""),
-        action=event.action,
-        table=event.table,
-        generation=event.generation,
         outcome=Outcome.DONE if event.code is None else Outcome.REJECTED,
-        status=event.status,
-        code=event.code,
-        times=event.times,
-        reason=event.reason,
-        details=dict(event.details),
     )

@@ -20,7 +20,6 @@ from app.api.schemas.dead_letters import (
     DeadLetterModel,
     DeadLettersModel,
     DiscardedModel,
-    LetterErrorModel,
     ReplayedLettersModel,
     ReplayedModel,
 )
@@ -160,22 +159,13 @@ def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, princi
 
 
 def _letter_model(letter: StoredLetter, names: Mapping[str, str]) -> DeadLetterModel:
-    return DeadLetterModel(
+    return DeadLetterModel.of(
+        letter,
         id=letter.letter_id,
-        generation=letter.generation,
-        format=letter.format,
         bytes=letter.message_bytes,
         index=letter.message_index,
-        errors=[LetterErrorModel(**error) for error in letter.errors],
         key_id=letter.principal,
         key_name=names.get(letter.principal),
         request=letter.request_name,
-        producer_sequence=letter.producer_sequence,
-        received_at=letter.received_at,
-        state=letter.state,
-        settled_at=letter.settled_at,
-        settled_by=letter.settled_by,
         settled_by_name=names.get(letter.settled_by or ""),
-        corrected=letter.corrected,
-        replayed_sequence=letter.replayed_sequence,
     )

@@ -104,15 +104,10 @@ def delete(key_id: KeyId, gateway: GatewayDep, principal: Overseer) -> Response:
 
 def _key_model(key: StoredKey) -> KeyModel:
     size = key.limits.bytes_per_second
-    return KeyModel(
+    return KeyModel.of(
+        key,
         id=key.key_id,
-        name=key.name,
-        rights=list(key.rights),
-        tables=list(key.table_patterns),
-        created_at=key.created_at,
-        expires_at=key.expires_at,
-        last_used_at=key.last_used_at,
-        former_secret_until=key.former_secret_until,
+        tables=key.table_patterns,
         hmac=key.signing_salt is not None,
         requests_per_second=key.limits.requests_per_second,
         bytes_per_second=None if size is None else int(size),

@@ -36,14 +36,7 @@ def get_mirror(table: TablePath, gateway: GatewayDep, principal: Reader) -> Tabl
         progress = mirror_progress(connection, [found.table_id]).get(found.table_id)
     if progress is None:
         raise RejectedInput(Code.NOT_MIRRORED, f"no mirror has reported generation {found.generation} of {found.name}")
-    return TableMirrorModel.of(
-        progress,
-        table=str(found.name),
-        generation=found.generation,
-        delta_generation=progress.delta_generation,
-        published_file=progress.published_file,
-        committed_at=progress.committed_at,
-    )
+    return TableMirrorModel.of_progress(progress, table=str(found.name), generation=found.generation)
 
 
 @router.get(

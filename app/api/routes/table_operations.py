@@ -229,18 +229,5 @@ def get_events(
     with translated_errors(), gateway.engine.begin() as connection:
         found = list_events(connection, name, after=after, limit=limit)
         names = caller_names(gateway, connection, (event.actor for event in found))
-    events = [
-        EventModel(
-            id=event.event_id,
-            generation=event.generation,
-            happened_at=event.happened_at,
-            actor=event.actor,
-            actor_name=names.get(event.actor),
-            action=event.action,
-            completes=event.completes,
-            reason=event.reason,
-            details=dict(event.details),
-        )
-        for event in found
-    ]
+    events = [EventModel.of(event, id=event.event_id, actor_name=names.get(event.actor)) for event in found]
     return EventsModel(events=events, next_after=events[-1].id if len(events) == limit else None)

@@ -128,18 +128,12 @@ def get_files(
         found = visible_table(connection, table, principal)
         entries = list_files(connection, found.table_id, found.generation, after=FileNumber(after), limit=limit)
     files = [
-        FileModel(
-            number=entry.number,
+        FileModel.of(
+            entry,
             name=file_name(entry.number),
-            state=entry.state,
-            first_sequence=entry.first_sequence,
-            last_sequence=entry.last_sequence,
             rows=entry.row_count,
             changes=entry.change_count,
-            schema_version=entry.schema_version,
-            digest=entry.digest,
             bytes=entry.file_bytes,
-            published_at=entry.published_at,
         )
         for entry in entries
     ]

@@ -5,9 +5,10 @@ Change messages are not parsed with these models.
 
 import re
 from datetime import datetime
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 from app.errors import Code
 
@@ -36,7 +37,14 @@ _PROBLEM: Final[dict[str, Any]] = {
 class Model(BaseModel):
     """Base of all models: unknown keys are rejected, and attribute docstrings are descriptions."""
 
-    model_config = ConfigDict(extra="forbid", use_enum_values=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", from_attributes=True, use_enum_values=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def of(cls, record: object, **more: Any) -> Self:
+        """Return the model of a record: its attributes by the names of the fields, and `more` for the other fields."""
+        if not more:
+            return cls.model_validate(record)
+        return cls.model_validate({name: getattr(record, name) for name in cls.model_fields.keys() - more} | more)
 
 
 def _as_text(value: Any) -> Any:
@@ -60,6 +68,10 @@ WHOLE_NUMBER: Final = BeforeValidator(_as_integer)
 
 AwareMoment = Annotated[AwareDatetime, BeforeValidator(_as_text)]
 """A time in ISO 8601 with a UTC offset, from a caller."""
+
+
+Seconds = Annotated[float, AfterValidator(partial(round, ndigits=3))]
+"""Seconds in an answer, to the millisecond."""
 
 
 class ProblemItemModel(Model):

@@ -46,22 +46,9 @@ class LoadModel(Model):
     ended_at: datetime | None
 
     @classmethod
-    def of(cls, load: LoadSession, table: str) -> "LoadModel":
+    def of_session(cls, load: LoadSession, table: str) -> "LoadModel":
         """Return the model of a load session."""
-        return cls(
-            load=load.load_id,
-            table=table,
-            generation=load.generation,
-            mode=load.mode,
-            state=load.state,
-            rows=load.rows,
-            superseded=load.superseded,
-            deletes=load.deletes,
-            started_by=load.started_by,
-            started_at=load.started_at,
-            expires_at=load.expires_at,
-            ended_at=load.ended_at,
-        )
+        return cls.of(load, load=load.load_id, table=table)
 
 
 class LoadsModel(Model):

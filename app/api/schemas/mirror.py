@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Self
 
-from app.api.schemas.common import Model
+from app.api.schemas.common import Model, Seconds
 from app.domain.mirror.table_report import MirrorState
 from app.staging.mirror.progress import MirrorProgress
 
@@ -39,7 +39,7 @@ class MirrorModel(Model):
     pending_files: int
     """Published landing files that are not applied."""
 
-    lag_seconds: float
+    lag_seconds: Seconds
     """The age of the oldest of them; 0 in step. It grows while no mirror runs."""
 
     reason: MirrorReasonModel | None
@@ -49,21 +49,10 @@ class MirrorModel(Model):
     """When the mirror last reported; at least every ten seconds while it runs."""
 
     @classmethod
-    def of(cls, progress: MirrorProgress, **more: Any) -> Self:
+    def of_progress(cls, progress: MirrorProgress, **more: Any) -> Self:
         """Return the model of this class, with the fields that a subclass has in addition."""
-        reason = None
-        if progress.code is not None:
-            reason = MirrorReasonModel(code=progress.code, detail=progress.detail, remedy=progress.remedy)
-        return cls(
-            state=progress.state,
-            version=progress.version,
-            file_number=progress.file_number,
-            pending_files=progress.pending_files,
-            lag_seconds=round(progress.lag_seconds, 3),
-            reason=reason,
-            updated_at=progress.updated_at,
-            **more,
-        )
+        reason = None if progress.code is None else MirrorReasonModel.of(progress)
+        return cls.of(progress, reason=reason, **more)
 
 
 class TableMirrorModel(MirrorModel):

@@ -1,9 +1,10 @@
 """Requests for operations on tables, the progress of rebuilds, and the events that operations leave."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from app.api.schemas.common import Model
 from app.api.schemas.registrations import declared_columns
@@ -11,7 +12,6 @@ from app.api.schemas.tables import ColumnModel, RegisterTable
 from app.domain.model.drop_plan import DropAction
 from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
 from app.errors import Code
-from app.staging.rebuild.progress import Rebuild
 
 
 class RecreateTable(RegisterTable):
@@ -156,25 +156,8 @@ class RebuildModel(Model):
     rows_done: int
     findings: list[FindingModel]
     detail: str | None = Field(description="Why it failed, or why the last attempt did.")
-    estimated_seconds: float | None = Field(description="How long a dry run expects the copying to take.")
+    estimated_seconds: Annotated[float, AfterValidator(partial(round, ndigits=1))] | None = Field(
+        description="How long a dry run expects the copying to take."
+    )
     started_at: datetime
     finished_at: datetime | None
-
-    @classmethod
-    def of(cls, rebuild: Rebuild) -> "RebuildModel":
-        """Return a rebuild as the API shows it."""
-        estimated = rebuild.estimated_seconds
-        return cls(
-            generation=rebuild.generation,
-            phase=rebuild.phase,
-            rows_total=rebuild.rows_total,
-            rows_done=rebuild.rows_done,
-            findings=[
-                FindingModel(column=found.column, code=found.code, rows=found.rows, first_row=found.first_row)
-                for found in rebuild.findings
-            ],
-            detail=rebuild.detail,
-            estimated_seconds=None if estimated is None else round(estimated, 1),
-            started_at=rebuild.started_at,
-            finished_at=rebuild.finished_at,
-        )

@@ -5,15 +5,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.api.schemas.common import Model
+from app.api.schemas.common import Model, Seconds
 from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.operations import RebuildModel
 from app.api.schemas.tables import TableOptionsModel
-from app.domain.health.troubles import Kind, Severity, Trouble
+from app.domain.health.troubles import Kind, Severity
 from app.domain.model.table import TableState
-from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep
-from app.staging.images.size import ImagesSize
+from app.staging.images.backfill.progress import BackfillState, BackfillStep
 
 
 class LagModel(Model):
@@ -22,7 +21,7 @@ class LagModel(Model):
     batches: int
     rows: int
     bytes: int
-    oldest_seconds: float
+    oldest_seconds: Seconds
 
 
 class CountsModel(Model):
@@ -68,7 +67,7 @@ class WaitingLettersModel(Model):
     """Dead letters of the current generation that are neither replayed nor discarded."""
 
     waiting: int
-    oldest_seconds: float
+    oldest_seconds: Seconds
 
 
 class FailingModel(Model):
@@ -95,11 +94,6 @@ class TroubleModel(Model):
     remedy: str = Field(description="What an operator can do.")
     since: datetime | None
 
-    @classmethod
-    def of(cls, trouble: Trouble) -> "TroubleModel":
-        """Return a trouble of a table as the API shows it."""
-        return cls.model_validate(trouble, from_attributes=True)
-
 
 class RowImagesSizeModel(Model):
     """The row images that a table keeps."""
@@ -108,11 +102,6 @@ class RowImagesSizeModel(Model):
     rows: int
     exact: bool = Field(description="False if `rows` is an estimate.")
     bytes: int = Field(description="An estimate of the room that they take in Postgres.")
-
-    @classmethod
-    def of(cls, images: ImagesSize) -> "RowImagesSizeModel":
-        """Return the size of row images as the API shows it."""
-        return cls(complete=images.is_complete, rows=images.rows, exact=images.is_exact, bytes=images.bytes)
 
 
 class BackfillModel(Model):
@@ -137,11 +126,6 @@ class BackfillModel(Model):
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
-
-    @classmethod
-    def of(cls, backfill: Backfill) -> "BackfillModel":
-        """Return a backfill as the API shows it."""
-        return cls(**{name: getattr(backfill, name) for name in cls.model_fields})
 
 
 class TableModel(Model):

@@ -1,7 +1,6 @@
 """Reads the status of tables from the database and returns it as the API's models."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from app.api.schemas.loads import LoadModel
 from app.api.schemas.mirror import MirrorModel
@@ -26,6 +25,7 @@ from app.domain.health.troubles import database_troubles, troubles
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableLife
 from app.staging.connection.database import Connection
+from app.staging.images.size import ImagesSize
 from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus
 from app.staging.overview.table_facts import TableFacts, find_facts
@@ -45,7 +45,7 @@ def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
         state=table.state,
         state_reason=counts.state_reason,
         quarantined_at=counts.quarantined_at,
-        failing=None if facts.failure is None else FailingModel(**asdict(facts.failure)),
+        failing=None if facts.failure is None else FailingModel.of(facts.failure),
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,
         rows_lack=dict(table.late_columns),
@@ -54,7 +54,7 @@ def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
             batches=counts.pending_batches,
             rows=counts.pending_rows,
             bytes=counts.pending_bytes,
-            oldest_seconds=round(counts.oldest_seconds, 3),
+            oldest_seconds=counts.oldest_seconds,
         ),
         accepted=CountsModel(batches=counts.last_sequence, changes=counts.accepted_changes, rows=counts.accepted_rows),
         staged=CountsModel(batches=counts.staged_batches, changes=counts.staged_changes, rows=counts.staged_rows),
@@ -65,19 +65,21 @@ def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
             files=counts.published_files,
         ),
         processed=None if facts.fabric is None else _processed(facts.fabric),
-        mirror=None if facts.mirror is None else MirrorModel.of(facts.mirror),
-        load=None if facts.load is None else LoadModel.of(facts.load, str(table.name)),
-        row_images=None if facts.images is None else RowImagesSizeModel.of(facts.images),
+        mirror=None if facts.mirror is None else MirrorModel.of_progress(facts.mirror),
+        load=None if facts.load is None else LoadModel.of_session(facts.load, str(table.name)),
+        row_images=None if facts.images is None else _images(facts.images),
         backfill=None if facts.present_backfill is None else BackfillModel.of(facts.present_backfill),
         rebuild=None if facts.rebuild is None else RebuildModel.of(facts.rebuild),
-        dead_letters=WaitingLettersModel(
-            waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)
-        ),
+        dead_letters=WaitingLettersModel(waiting=counts.waiting_letters, oldest_seconds=counts.oldest_letter_seconds),
         last_sequence=counts.last_sequence,
         published_through=counts.published_through,
         troubles=[TroubleModel.of(trouble) for trouble in found],
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
     )
+
+
+def _images(images: ImagesSize) -> RowImagesSizeModel:
+    return RowImagesSizeModel.of(images, complete=images.is_complete, exact=images.is_exact)
 
 
 def fabric_model(connection: Connection) -> FabricModel | None:

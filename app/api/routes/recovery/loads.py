@@ -48,7 +48,7 @@ def begin(operation: OperationDep, wanted: BeginLoad, response: Response) -> Loa
     load, begun = operation.begin(load_id, LoadMode(wanted.mode))
     if not begun:
         response.status_code = 200
-    return LoadModel.of(load, str(operation.name))
+    return LoadModel.of_session(load, str(operation.name))
 
 
 @router.get(
@@ -60,7 +60,7 @@ def begin(operation: OperationDep, wanted: BeginLoad, response: Response) -> Loa
 )
 def list_all(operation: OperationDep) -> LoadsModel:
     """Return the newest 100 loads that are kept, the newest first."""
-    return LoadsModel(loads=[LoadModel.of(load, str(operation.name)) for load in operation.list()])
+    return LoadsModel(loads=[LoadModel.of_session(load, str(operation.name)) for load in operation.list()])
 
 
 @router.get(
@@ -72,7 +72,7 @@ def list_all(operation: OperationDep) -> LoadsModel:
 )
 def get(operation: OperationDep, load: LoadPath) -> LoadModel:
     """Return how far a load is. A client that lost its way continues from here."""
-    return LoadModel.of(operation.get(LoadId(str(load))), str(operation.name))
+    return LoadModel.of_session(operation.get(LoadId(str(load))), str(operation.name))
 
 
 @router.post(
@@ -91,7 +91,7 @@ def complete(operation: OperationDep, load: LoadPath, response: Response) -> Loa
     found = operation.complete(LoadId(str(load)))
     if found.state is not LoadState.COMPLETED:
         response.status_code = 202
-    return LoadModel.of(found, str(operation.name))
+    return LoadModel.of_session(found, str(operation.name))
 
 
 @router.delete(
@@ -106,4 +106,4 @@ def abort(operation: OperationDep, load: LoadPath) -> LoadModel:
 
     Abort does not undo anything: what the load landed stays, and of a load that is being completed also the deletes.
     """
-    return LoadModel.of(operation.abort(LoadId(str(load))), str(operation.name))
+    return LoadModel.of_session(operation.abort(LoadId(str(load))), str(operation.name))

@@ -1,11 +1,11 @@
 """Comparison of a table with its source."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
-from app.domain.source_checks.digests import MAX_DIGITS, BucketDifference, Digest, RowDifferences
+from app.domain.source_checks.digests import MAX_DIGITS
 
 _BUCKET: Final = rf"^[0-9a-f]{{1,{MAX_DIGITS}}}$"
 Bucket = Annotated[str, Field(pattern=_BUCKET)]
@@ -62,12 +62,6 @@ class BucketDifferenceModel(Model):
     source: DigestModel
     gateway: DigestModel
 
-    @classmethod
-    def of(cls, difference: BucketDifference) -> Self:
-        """Return the model of a difference."""
-        source, gateway = (_digest(one) for one in (difference.source, difference.gateway))
-        return cls(bucket=difference.bucket, source=source, gateway=gateway)
-
 
 class RowDifferencesModel(Model):
     """Key texts of rows that differ, at most 1,000 of each kind."""
@@ -83,11 +77,6 @@ class RowDifferencesModel(Model):
 
     count: int
     """How many rows differ, listed or not."""
-
-    @classmethod
-    def of(cls, found: RowDifferences) -> Self:
-        """Return the model of the differences."""
-        return cls(missing=found.missing, surplus=found.surplus, changed=found.changed, count=found.rows)
 
 
 class SourceCheckResultModel(Model):
@@ -123,7 +112,3 @@ class SourceCheckResultModel(Model):
         others = self.model_dump_json(exclude={"buckets"})
         buckets = ",".join([bucket.model_dump_json() for bucket in self.buckets])
         return f'{others[:-1]},"buckets":[{buckets}]}}'
-
-
-def _digest(digest: Digest) -> DigestModel:
-    return DigestModel(rows=digest.rows, checksum=digest.checksum)
