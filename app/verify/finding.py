@@ -1,7 +1,13 @@
-"""What a check reports: one deviation from the rules of open mirroring, at one place."""
+"""What a check reports: one deviation from the rules of open mirroring, at one place.
 
+Errors of a check, or of the store under it, become findings too (`guarded`): no content of a zone ends a run.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from app.errors import Misconfigured
+from app.published.unreadable import UnreadableFile, UnreadableMetadata
 from app.verify.codes import FindingCode, Severity
 
 
@@ -37,3 +43,34 @@ class Finding:
             "detail": self.detail,
             "remedy": self.remedy,
         }
+
+
+def guarded(
+    checks: Callable[[], Iterator[Finding]], name: str, *, table: str | None = None, file: str | None = None
+) -> Iterator[Finding]:
+    """Yield what the checks find. An exception ends them and becomes the last finding, about `table` and `file`.
+
+    Raise Misconfigured, which is about the command and not about the zone, and KeyboardInterrupt.
+    """
+    try:
+        yield from checks()
+    except Misconfigured:
+        raise
+    except FileNotFoundError:
+        detail = f"{name}: a file was moved or deleted while it was read"
+        yield Finding(FindingCode.NOT_CHECKED, detail, table, file)
+    except OSError as error:
+        reason = error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
+        yield Finding(FindingCode.CANNOT_READ, f"{name}: {reason}", table, file)
+    except (UnreadableFile, UnreadableMetadata) as error:
+        yield Finding(FindingCode.CANNOT_READ, f"{name}: {error.reason}", table, file or error.path)
+    except Exception as error:  # the last resort: a zone is foreign input
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
+        # The text of an unknown error can contain a row value; its type cannot.
+        yield Finding(FindingCode.CHECK_FAILED, f"{name}: {type(error).__name__}", table, file)
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Return whether Ctrl-C ended a query: DuckDB replaces KeyboardInterrupt by a RuntimeError with this text."""
+    return isinstance(error, RuntimeError) and "interrupted" in str(error).lower()

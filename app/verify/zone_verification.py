@@ -10,11 +10,9 @@ from app.landing.publish import METADATA, PARTNER_EVENTS, SCRATCH
 from app.landing.zone import LandingZone, PathKind
 from app.published.table_files import list_files
 from app.published.table_folders import PublishedTable, list_tables
-from app.verify.checks.zone_root import ZONE_CHECKS, ZoneView
-from app.verify.finding import Finding
-from app.verify.guard import guarded
-from app.verify.row_checks import ROW_CHECKS, RowCheckFactory
-from app.verify.table_verification import SharedColumns, TableVerification
+from app.verify.checks.folders import ZONE_CHECKS, ZoneView
+from app.verify.finding import Finding, guarded
+from app.verify.table_verification import ROW_CHECKS, RowCheckFactory, SharedColumns, TableVerification
 
 Progress = Callable[[str, float, int], None]
 """Called with the name of the table, the number of tables done with fractions, and the number of tables."""

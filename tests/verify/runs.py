@@ -7,7 +7,7 @@ from pathlib import Path
 from app.landing.local_zone import LocalZone
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding
-from app.verify.row_checks import ROW_CHECKS, RowCheckFactory
+from app.verify.table_verification import ROW_CHECKS, RowCheckFactory
 from app.verify.zone_verification import ZoneVerification
 
 

@@ -14,12 +14,11 @@ from app.landing.zone import Entry, LandingZone
 from app.published.table_folders import PublishedTable
 from app.published.table_metadata import TableMetadata
 from app.verify import checks
-from app.verify.checked_file import CheckedFile
-from app.verify.checks import file_content
+from app.verify.checks import files
 from app.verify.codes import FindingCode
-from app.verify.finding import Finding
-from app.verify.guard import guarded
-from app.verify.row_checks import RowChecks
+from app.verify.finding import Finding, guarded
+from app.verify.table_verification import RowChecks
+from app.verify.table_view import CheckedFile
 from app.verify.zone_verification import ZoneVerification
 from tests.verify.runs import findings
 from tests.verify.zones import Zone, file_name, rows
@@ -130,7 +129,7 @@ def test_row_checks_that_fail_at_a_file_see_the_later_ones(tmp_path: Path) -> No
 
 
 def test_a_row_group_over_the_limit_is_advice(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_content, "MAX_GROUP_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_GROUP_BYTES", 10)
     assert FindingCode.LARGE_ROW_GROUP in {finding.code for finding in findings(zone.root)}
 
 

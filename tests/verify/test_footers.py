@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.verify.codes import FindingCode
-from app.verify.footers import BrokenFile, read_footer
-from app.verify.thrift_compact import MAX_DEPTH, read_struct
+from app.verify.file_reading import MAX_DEPTH, BrokenFile, read_footer, read_struct
 from tests.verify.zones import rows
 
 
@@ -88,7 +87,7 @@ def test_a_list_of_more_elements_than_bytes_is_rejected_at_once() -> None:
 
 
 def test_a_footer_larger_than_the_limit_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.verify.footers.MAX_FOOTER_BYTES", 100)
+    monkeypatch.setattr("app.verify.file_reading.MAX_FOOTER_BYTES", 100)
     with pytest.raises(BrokenFile) as broken:
         read_footer(io.BytesIO(sample()))
     assert broken.value.code is FindingCode.NOT_CHECKED

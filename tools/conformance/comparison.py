@@ -8,9 +8,8 @@ from app.landing.zone import LandingZone
 from app.published.table_folders import list_tables
 from app.verify.codes import FindingCode, Severity
 from app.verify.comparison.compare_zone import compare_zone
-from app.verify.finding import Finding
-from app.verify.guard import guarded
-from app.verify.row_checks import ROW_CHECKS
+from app.verify.finding import Finding, guarded
+from app.verify.table_verification import ROW_CHECKS
 from app.verify.zone_verification import ZoneVerification
 
 

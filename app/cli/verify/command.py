@@ -39,7 +39,7 @@ class Comparison:
     ) -> "list[Finding]":
         """Compare the tables with their Delta tables. Raise Misconfigured for a target that has none."""
         from app.verify.comparison.compare_zone import compare_zone
-        from app.verify.guard import guarded
+        from app.verify.finding import guarded
 
         compared = partial(
             compare_zone,
@@ -116,7 +116,7 @@ def _verify(
     from app.observability.telemetry import configure_logging
     from app.settings import Settings
     from app.verify.codes import Severity
-    from app.verify.row_checks import ROW_CHECKS
+    from app.verify.table_verification import ROW_CHECKS
     from app.verify.zone_verification import ZoneVerification, require_landing_zone
     from app.zone_settings import zone_address
 

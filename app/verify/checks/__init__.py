@@ -1,4 +1,4 @@
-"""The checks of tables, in the order in which they run; those of the zone are in `zone_root`.
+"""The checks of tables, in the order in which they run; those of the zone are in `folders` too.
 
 Each check is a function that yields findings. It sees a table's listing and metadata (FOLDER_CHECKS), one file
 (FILE_CHECKS), or all readable files with their columns (CONTENT_CHECKS).
@@ -8,16 +8,31 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from app.landing.zone import LandingZone
-from app.verify.checked_file import CheckedFile
-from app.verify.checks.columns import column_layouts, key_columns
-from app.verify.checks.file_content import compression, large_cells, row_groups
-from app.verify.checks.file_names import file_names, numbers
-from app.verify.checks.folder_entries import folders, hidden_files, missing_data, special_entries
-from app.verify.checks.metadata import detection, metadata_content, metadata_presence, text_description
-from app.verify.checks.publishing import bare_files, pace, tiny_files
-from app.verify.checks.schema_history import schema_history
+from app.verify.checks.files import (
+    bare_files,
+    column_layouts,
+    compression,
+    key_columns,
+    large_cells,
+    pace,
+    row_groups,
+    schema_history,
+    tiny_files,
+)
+from app.verify.checks.folders import (
+    detection,
+    file_names,
+    folders,
+    hidden_files,
+    metadata_content,
+    metadata_presence,
+    missing_data,
+    numbers,
+    special_entries,
+    text_description,
+)
 from app.verify.finding import Finding
-from app.verify.table_view import TableView
+from app.verify.table_view import CheckedFile, TableView
 
 TableCheck = Callable[[TableView], Iterator[Finding]]
 FileCheck = Callable[[LandingZone, TableView, CheckedFile], Iterator[Finding]]

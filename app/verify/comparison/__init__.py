@@ -2,6 +2,6 @@
 
 `compare_zone` is the entry point. `zone_fold` applies the files of a table by Fabric's rules to hashes of keys and
 rows, independently of `app.mirror`; `delta_side` reads a Delta table as the same hashes; `table_comparison` finds the
-keys that differ, and `difference_details` says for the first ones which file and which columns. Invariant: values are
-in a finding only if the caller asks for them.
+keys that differ, and says for the first ones which file and which columns. Invariant: values are in a finding only if
+the caller asks for them.
 """

@@ -17,8 +17,7 @@ from app.published.table_metadata import TableMetadata, read_metadata
 from app.published.unreadable import UnreadableFile, UnreadableMetadata
 from app.verify.codes import FindingCode
 from app.verify.comparison import delta_side
-from app.verify.comparison.difference_details import DifferenceDetails
-from app.verify.comparison.table_comparison import Differences, Kind, compare, count_rows
+from app.verify.comparison.table_comparison import DifferenceDetails, Differences, Kind, compare, count_rows
 from app.verify.comparison.zone_fold import FoldedTable, ZoneFold
 from app.verify.finding import Finding
 from app.verify.rows.duckdb_session import temporary_connection

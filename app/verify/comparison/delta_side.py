@@ -13,8 +13,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from app.verify.rows.change_events import comparable, key_hash, kind_of, row_hash
 from app.verify.rows.duckdb_session import registered, unique_name
-from app.verify.rows.row_identity import comparable, key_hash, kind_of, row_hash
 
 CHUNK_ROWS: Final = 65_536
 

@@ -1,13 +1,27 @@
-"""The keys whose rows differ between a folded zone and a Delta table, by their hashes alone."""
+"""The keys whose rows differ between a folded zone and a Delta table, and what the first differences are about.
 
-from dataclasses import dataclass
+Hashes alone tell that rows differ. For the first keys, the few rows are read again from their files and from the Delta
+table: file, row and columns of each key, and values if wanted.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
 
+from app.landing.zone import LandingZone
+from app.published.data_file import read_chunks
+from app.published.table_files import DataFile
+from app.published.table_metadata import TableMetadata
+from app.verify.comparison import delta_side
 from app.verify.comparison.zone_fold import FoldedTable
-from app.verify.rows.duckdb_session import unique_name
+from app.verify.rows.change_events import comparable, key_hash, row_hash, split_effects, text_of
+from app.verify.rows.duckdb_session import registered, unique_name
 
 MAX_SHOWN: Final = 5
 """Differences of one kind of which the key, file and columns are named."""
@@ -102,3 +116,127 @@ def count_rows(connection: duckdb.DuckDBPyConnection, name: str) -> int:
     """Return the number of rows of a table of the connection."""
     ((found,),) = connection.execute(f"SELECT count(*) FROM {name}").fetchall()  # noqa: S608  # a name of ours
     return int(found)
+
+
+MAX_VALUE_LENGTH: Final = 60
+
+_POSITION: Final = "__position__"
+
+Row = Mapping[str, str | None]
+"""The texts of a row's values, by lower-case column name."""
+
+
+@dataclass(slots=True)
+class DifferenceDetails:
+    """Describes differences of one table as text."""
+
+    connection: duckdb.DuckDBPyConnection
+    zone: LandingZone
+    metadata: TableMetadata
+    folded: FoldedTable
+    table: DeltaTable
+    compared: Mapping[str, str]
+    show_values: bool
+    _ours: dict[int, Row] = field(default_factory=dict)
+    _theirs: dict[int, Row] = field(default_factory=dict)
+
+    def prepare(self, found: Iterable[Differences]) -> None:
+        """Read the rows that descriptions need: once per file, and once for the Delta table. Raise as readers do."""
+        first = [difference for group in found for difference in group.first]
+        ours = [one.written for one in first if one.written is not None and self._needs_row(one)]
+        by_file: dict[DataFile, list[tuple[int, int]]] = {}
+        for position in ours:
+            file, row = self.folded.place(position)
+            by_file.setdefault(file, []).append((row, position))
+        for file, wanted in by_file.items():
+            self._read_file(file, sorted(wanted))
+        keys = [one.key for one in first if one.theirs and self._needs_row(one)]
+        if keys:
+            self._read_delta(keys)
+
+    def describe(self, difference: Difference) -> str:
+        """Return one difference as text: key, place, and what differs."""
+        ours = self._ours.get(difference.written) if difference.written is not None else None
+        theirs = self._theirs.get(difference.key)
+        place = "no file has it"
+        if difference.touched is not None:
+            file, row = self.folded.place(difference.touched)
+            place = f"last changed by {file.name} row {row:,}"
+        what = self._columns(ours, theirs) if difference.kind is Kind.DIFFERS else ""
+        if difference.ours != difference.theirs and difference.ours and difference.theirs:
+            what = f": {_rows(difference.theirs)} instead of {difference.ours:,}"
+        return f"{self._key(difference, ours or theirs)} ({place}){what}"
+
+    def _needs_row(self, difference: Difference) -> bool:
+        return self.show_values or difference.kind is Kind.DIFFERS
+
+    def _key(self, difference: Difference, row: Row | None) -> str:
+        if not self.show_values or row is None:
+            return f"{'key' if self.folded.keys else 'row'} {difference.key_text}"
+        names = [name.casefold() for name in self.folded.keys] or sorted(row)
+        return json.dumps({name: _short(row.get(name)) for name in names}, ensure_ascii=False)
+
+    def _columns(self, ours: Row | None, theirs: Row | None) -> str:
+        """Return the columns that differ. One row each is compared, the last one of the zone."""
+        if ours is None or theirs is None:
+            return ""
+        names = [name for name in sorted(self.compared) if ours.get(name) != theirs.get(name)]
+        if not self.show_values:
+            return f": {', '.join(names)}" if names else ""
+        pairs = [f"{name} {_short(theirs.get(name))!r} instead of {_short(ours.get(name))!r}" for name in names]
+        return f": {', '.join(pairs)}" if pairs else ""
+
+    def _read_file(self, file: DataFile, wanted: Sequence[tuple[int, int]]) -> None:
+        before = 0
+        for chunk in read_chunks(self.zone, file, self.metadata):
+            inside = [
+                (row - before - 1, position) for row, position in wanted if before < row <= before + chunk.num_rows
+            ]
+            if inside:
+                rows = _rows_at(comparable(split_effects(chunk, self.metadata)[0]), [row for row, _ in inside])
+                for (_, position), texts in zip(inside, self._texts(rows), strict=True):
+                    self._ours[position] = texts
+            before += chunk.num_rows
+
+    def _read_delta(self, keys: Sequence[int]) -> None:
+        wanted = ", ".join(f"{key}::UHUGEINT" for key in keys)
+        for chunk in delta_side.read_chunks(self.table):
+            with registered(self.connection, chunk.append_column(_POSITION, pa.array(range(chunk.num_rows)))) as rows:
+                found = self.connection.execute(
+                    f"SELECT {_POSITION}, {self._delta_key(chunk)} AS found FROM {rows} "  # noqa: S608  # quoted names
+                    f"WHERE found IN ({wanted})"
+                ).fetchall()
+            texts = self._texts(_rows_at(chunk, [position for position, _ in found]))
+            for (_, key), row in zip(found, texts, strict=True):
+                self._theirs.setdefault(key, row)
+
+    def _delta_key(self, chunk: pa.Table) -> str:
+        if self.folded.keys:
+            return key_hash(chunk.schema, delta_side.names_in(chunk, self.folded.keys))
+        return f"({row_hash(chunk.schema, delta_side.names_in(chunk, sorted(self.compared)))})::UHUGEINT"
+
+    def _texts(self, rows: pa.Table) -> list[Row]:
+        columns = {
+            name.casefold(): _column_of_texts(self.connection, rows, text_of(rows.schema, name))
+            for name in rows.column_names
+        }
+        return [{name: texts[index] for name, texts in columns.items()} for index in range(rows.num_rows)]
+
+
+def _column_of_texts(connection: duckdb.DuckDBPyConnection, rows: pa.Table, expression: str) -> list[str | None]:
+    with registered(connection, rows) as name:
+        found = connection.execute(f"SELECT ({expression})::VARCHAR FROM {name}").fetchall()  # noqa: S608  # quoted names
+    return [text for (text,) in found]
+
+
+def _rows_at(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
+    """Return a few rows. Arrow's `take` has no kernel for the string views that DataFusion returns."""
+    return pa.concat_tables([rows.slice(position, 1) for position in positions] or [rows.slice(0, 0)])
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" + ("" if count == 1 else "s")

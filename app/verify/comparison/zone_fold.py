@@ -19,9 +19,17 @@ from app.published.data_file import read_chunks
 from app.published.table_files import DataFile
 from app.published.table_metadata import TableMetadata
 from app.published.unreadable import UnreadableFile
-from app.verify.rows.change_events import columns_named, split_effects
+from app.verify.rows.change_events import (
+    any_null,
+    columns_named,
+    comparable,
+    key_hash,
+    kind_of,
+    quoted,
+    row_hash,
+    split_effects,
+)
 from app.verify.rows.duckdb_session import registered, unique_name
-from app.verify.rows.row_identity import any_null, comparable, key_hash, kind_of, quoted, row_hash
 
 GROUP_ROWS: Final = 1_000_000
 """Rows after which the collected files are applied. A file is never divided."""

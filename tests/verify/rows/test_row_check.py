@@ -12,10 +12,10 @@ from app.landing.local_zone import LocalZone
 from app.published.table_files import list_files
 from app.published.table_folders import PublishedTable
 from app.published.table_metadata import BY_UPDATE_TIME, TableMetadata
-from app.verify.checked_file import CheckedFile
 from app.verify.finding import Finding
 from app.verify.rows import row_check
 from app.verify.rows.row_check import RowCheck
+from app.verify.table_view import CheckedFile
 from tests.support import publishers
 
 TABLE = PublishedTable(None, publishers.NAME, publishers.NAME)
