@@ -15,7 +15,7 @@ from app.api.auth.code_flow import CodeFlow
 from app.api.cached_answer import CachedAnswer
 from app.api.limits.concurrency_limit import ConcurrencyLimit
 from app.api.mirror_rows import MirrorRows
-from app.api.schemas.probes import ReadinessModel
+from app.api.schemas.status import ReadinessModel
 from app.domain.access.mask_secret import HashedTables
 from app.domain.health.facts import HealthFacts
 from app.domain.model.input_limits import InputLimits

@@ -21,7 +21,7 @@ from app.api.cached_answer import CachedAnswer
 from app.api.gateway import Gateway
 from app.api.limits.rate_limits import RateLimiter
 from app.api.mirror_rows import MirrorRows
-from app.api.schemas.probes import ReadinessModel
+from app.api.schemas.status import ReadinessModel
 from app.domain.access.mask_secret import HashedTables, MaskSecret
 from app.domain.access.rate_limit import RateLimits
 from app.domain.health.facts import HealthFacts

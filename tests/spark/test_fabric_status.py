@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.api.schemas.table_status import table_statuses
+from app.api.schemas.status import table_statuses
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import Table, TableState
 from app.landing.open_zone import ZoneAddress

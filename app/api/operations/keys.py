@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from app.api.gateway import Gateway
-from app.api.schemas.keys import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
+from app.api.schemas.access import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Principal, Right

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from app.api.gateway import Gateway
 from app.api.operations.visible_tables import visible_table
-from app.api.schemas.recovery.source_checks import (
+from app.api.schemas.operations import (
     BucketDifferenceModel,
     RowDifferencesModel,
     SourceCheckModel,

@@ -6,8 +6,7 @@ from typing import Concatenate, ParamSpec
 
 from app.api.auth.dependencies import check_sources, visible_name
 from app.api.gateway import Gateway
-from app.api.schemas.status import TableModel
-from app.api.schemas.table_status import table_statuses
+from app.api.schemas.status import TableModel, table_statuses
 from app.domain.access.mask_secret import hashes
 from app.domain.access.rights import Principal
 from app.domain.access.row_rule_rights import check_row_rules

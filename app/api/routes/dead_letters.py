@@ -16,7 +16,7 @@ from app.api.operations.visible_tables import found_table
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.table_operations import GenerationParameter
 from app.api.routes.tables import TablePath
-from app.api.schemas.dead_letters import (
+from app.api.schemas.changes import (
     DeadLetterModel,
     DeadLettersModel,
     DiscardedModel,

@@ -8,7 +8,7 @@ from app.api.auth.dependencies import Overseer
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations import keys
-from app.api.schemas.keys import (
+from app.api.schemas.access import (
     CreatedKeyModel,
     CreateKey,
     KeyModel,

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from app.api.auth.dependencies import Reader, require
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
-from app.api.schemas.layouts import LayoutModel, LayoutsModel, StoredLayoutModel
+from app.api.schemas.changes import LayoutModel, LayoutsModel, StoredLayoutModel
 from app.domain.access.rights import Principal, Right
 from app.errors import Code, Problem, RejectedInput
 from app.ingest import WrongLayout, read_layout

@@ -12,7 +12,7 @@ from app.api.openapi.document import problems
 from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import MAX_ID, MAX_PAGE_ENTRIES
 from app.api.routes.tables import TablePath
-from app.api.schemas.mirror import MirrorRowsModel, TableMirrorModel
+from app.api.schemas.status import MirrorRowsModel, TableMirrorModel
 from app.domain.access.rights import Principal
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput

@@ -11,7 +11,7 @@ from typing import Final
 from fastapi import APIRouter, Response
 
 from app.api.gateway import Gateway, GatewayDep
-from app.api.schemas.probes import GatewayStatusModel, HealthModel, ReadinessModel, WriterModel
+from app.api.schemas.status import GatewayStatusModel, HealthModel, ReadinessModel, WriterModel
 from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts
 from app.domain.health.troubles import OK, is_ready, parts, process_parts
 from app.errors import MirrorgateError

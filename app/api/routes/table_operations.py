@@ -12,8 +12,8 @@ from app.api.operations.table_operations import TableOperation
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
 from app.api.schemas.operations import EventModel, EventsModel, RebuildTable, RecreateTable, ReleaseTable, RenameTable
-from app.api.schemas.registrations import declared_schema, given_options, read_options
 from app.api.schemas.status import TableModel
+from app.api.schemas.tables import declared_schema, given_options, read_options
 from app.domain.model.table import Generation
 from app.staging.connection.database import translated_errors
 from app.staging.tables.events import list_events

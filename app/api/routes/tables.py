@@ -10,10 +10,16 @@ from app.api.openapi.document import problems
 from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import MAX_ID, PageLimit
 from app.api.schemas.changes import BatchModel
-from app.api.schemas.registrations import declared_schema, given_options, read_options
-from app.api.schemas.status import RegisteredTableModel, TableModel, TablesModel
-from app.api.schemas.table_status import fabric_model, table_statuses
-from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
+from app.api.schemas.status import RegisteredTableModel, TableModel, TablesModel, fabric_model, table_statuses
+from app.api.schemas.tables import (
+    FileModel,
+    FilesModel,
+    RegisterTable,
+    RowImagesModel,
+    declared_schema,
+    given_options,
+    read_options,
+)
 from app.domain.access.mask_secret import check_registered, hashes
 from app.domain.access.row_rule_rights import check_row_rules
 from app.domain.model.landing_file import file_name

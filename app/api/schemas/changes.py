@@ -1,10 +1,16 @@
-"""Plain rows, which `app.formats` reads; the answers to change requests, and the state of their batches."""
+"""Answers to changes, dead letters, and layouts of Replicate messages.
 
+Plain rows are described here, too: `app.formats` reads them, and checks more strictly.
+"""
+
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.schemas.common import Model
+from app.domain.model.dead_letter import LetterFormat, LetterState
+from app.ingest import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS
 
 
 class PlainRow(BaseModel):
@@ -164,3 +170,176 @@ class BatchModel(Model):
     changes: int | None
     rows: int | None
     file: str | None
+
+
+class LetterErrorModel(Model):
+    """One error of the message, as a rejected request would report it."""
+
+    code: str
+    detail: str
+    pointer: str | None = None
+    column: str | None = None
+
+
+class DeadLetterModel(Model):
+    """A rejected message of an accepted request.
+
+    `index` is the index of the message in the request, `request` the idempotency key or the producer, and
+    `replayed_sequence` the batch that a replay put it in.
+    """
+
+    id: int
+    generation: int
+    format: LetterFormat
+    bytes: int
+    index: int
+    errors: list[LetterErrorModel]
+    key_id: str
+    key_name: str | None
+    """The name of the key that sent it, also of a deleted one; null if it has none."""
+
+    request: str | None
+    producer_sequence: int | None
+    received_at: datetime
+    state: LetterState
+    settled_at: datetime | None
+    settled_by: str | None
+    settled_by_name: str | None
+    """The name of the key that replayed or discarded it."""
+
+    corrected: bool
+    replayed_sequence: int | None
+
+
+class DeadLettersModel(Model):
+    """A page of dead letters. `next_after` is the `after` of the next page; null on the last page."""
+
+    table: str
+    letters: list[DeadLetterModel]
+    next_after: int | None
+
+
+class ReplayedModel(Model):
+    """The receipt of a replayed dead letter, sent after COMMIT."""
+
+    id: int
+    receipt: ReceiptModel
+
+
+class ReplayedLettersModel(Model):
+    """The result of a replay: `rejected` messages stay dead letters.
+
+    `next_after` is the `after` of the next call; null if no more dead letters wait.
+    """
+
+    replayed: int
+    rejected: int
+    next_after: int | None
+
+
+class DiscardedModel(Model):
+    """How many dead letters were discarded."""
+
+    discarded: int
+
+
+_PLACE: Final = r"^((/[^/\x00-\x1f]+){1,9}|[^/.\x00-\x1f][^.\x00-\x1f]*(\.[^.\x00-\x1f]+){0,8})$"
+"""What `Place.parse` accepts, and little else: the contract shows it, and the parser words what is wrong."""
+
+Place = Annotated[str, Field(min_length=1, max_length=1_024, json_schema_extra={"pattern": _PLACE})] | None
+_OPERATIONS: Final[dict[str, Any]] = {
+    "maxProperties": MAX_OPERATIONS,
+    "propertyNames": {"minLength": 1, "maxLength": MAX_OPERATION_CHARACTERS, "pattern": r"^[^\x00-\x1f]+$"},
+}
+
+
+class LayoutModel(Model):
+    """Where messages of a custom format have what Replicate's messages have.
+
+    A place is a JSON Pointer (`/payload/row`) or names with dots (`payload.row`). One that ends in `*` is all keys with
+    that beginning: `headers_*` has the key `headers_operation` as `operation`, and `*` is every key that no other part
+    has. A part that is not given is not read.
+
+    A layout needs `data` or `before_data`, and `operation` or `headers`. Two parts cannot have the same place, and only
+    `data`, `before_data`, `key` and `headers` can end in `*`.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "minProperties": 2,
+            "examples": [
+                {
+                    "data": "payload.row",
+                    "before_data": "payload.old",
+                    "headers": "meta_*",
+                    "operations": {"I": "insert", "U": "update", "D": "delete"},
+                }
+            ],
+        }
+    )
+
+    data: Place = None
+    """The row after the change; for a delete, the deleted row."""
+
+    before_data: Place = None
+    """The row before an update."""
+
+    key: Place = None
+    """The key of a deleted row without an image."""
+
+    headers: Place = None
+    """All headers together, by the names that Replicate gives them."""
+
+    operation: Place = None
+    """The operation. Needed without `headers`."""
+
+    change_sequence: Place = None
+    """The source position."""
+
+    change_mask: Place = None
+    """The mask of columns that changed."""
+
+    column_mask: Place = None
+    """The mask of columns that were captured."""
+
+    external_schema_id: Place = None
+    """The id that changes with the structure of the table."""
+
+    transaction_last_event: Place = None
+    """Whether the change is the last one of its transaction."""
+
+    schema_id: Place = None
+    """The id of the metadata that describes the message."""
+
+    schema_: Annotated[Place, Field(alias="schema")] = None
+    """The schema of the table."""
+
+    table: Place = None
+    """The name of the table."""
+
+    operations: Annotated[
+        dict[str, Literal["insert", "update", "delete", "refresh"]] | None, Field(json_schema_extra=_OPERATIONS)
+    ] = None
+    """Names of operations besides Replicate's own, in any letter case."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the parts that are given."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+class StoredLayoutModel(Model):
+    """A layout and its name."""
+
+    name: str
+    layout: LayoutModel
+    changed_at: datetime
+    """When it was last changed."""
+
+    changed_by: str | None = None
+    """Who changed it last: the id of a key, or the subject of a token. Shown to callers who may change layouts."""
+
+
+class LayoutsModel(Model):
+    """All layouts by name."""
+
+    layouts: list[StoredLayoutModel]

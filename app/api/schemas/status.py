@@ -1,18 +1,167 @@
-"""The status of tables: state, lag and reconciliation."""
+"""The status of tables and of the gateway: state, lag, reconciliation, loads, the mirror and health.
 
+`table_statuses` and `fabric_model` read it from the database.
+"""
+
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model, Seconds
-from app.api.schemas.loads import LoadModel
-from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.operations import RebuildModel
 from app.api.schemas.tables import TableOptionsModel
-from app.domain.health.troubles import Kind, Severity
-from app.domain.model.table import TableState
+from app.domain.fabric.remedies import remedy_for
+from app.domain.health.facts import HealthFacts
+from app.domain.health.troubles import Kind, Severity, database_troubles, troubles
+from app.domain.loads.load_mode import LoadMode
+from app.domain.loads.load_session import LoadSession, LoadState
+from app.domain.mirror.table_report import MirrorState
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber, Table, TableLife, TableState
+from app.staging.connection.database import Connection
 from app.staging.images.backfill.progress import BackfillState, BackfillStep
+from app.staging.images.size import ImagesSize
+from app.staging.ledger.fabric_database import fabric_database
+from app.staging.ledger.fabric_status import FabricStatus
+from app.staging.mirror.progress import MirrorProgress
+from app.staging.overview.table_facts import TableFacts, find_facts
+
+
+class BeginLoad(Model):
+    """What the load is: all rows of the source, or more rows."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"mode": "full"}]})
+
+    mode: LoadMode
+    """`full`: completing the load deletes the rows that it did not have. `append`: nothing is deleted."""
+    load: Annotated[UUID | None, Field(examples=["5b7c2a52-1f0f-4c5e-9d43-0f5a3a1f6d2e"])] = None
+    """An id of your own. A repeated request with it returns the load that the first one began."""
+
+
+class LoadModel(Model):
+    """A load session of a table."""
+
+    load: str
+    """The id, which requests send as `Mirrorgate-Load`."""
+    table: str
+    generation: int
+    mode: LoadMode
+    state: LoadState
+    """`open` takes rows. `completing` deletes rows that the load did not have. The other states are final."""
+    rows: int
+    """Rows of the load that land."""
+    superseded: int
+    """Rows that do not land, because the stream changed or deleted their keys since the load began."""
+    deletes: int
+    """Rows that completing the load has deleted so far."""
+    started_by: str
+    """The id of the key that began the load."""
+    started_at: datetime
+    expires_at: datetime
+    """When the load expires; each request with rows of it moves this time."""
+    ended_at: datetime | None
+
+    @classmethod
+    def of_session(cls, load: LoadSession, table: str) -> "LoadModel":
+        """Return the model of a load session."""
+        return cls.of(load, load=load.load_id, table=table)
+
+
+class LoadsModel(Model):
+    """The newest load sessions of a table, the newest first."""
+
+    loads: list[LoadModel]
+
+
+class MirrorReasonModel(Model):
+    """Why the mirror does not apply the next file of a table."""
+
+    code: str
+    """An error code of docs/errors.md."""
+
+    detail: str | None
+    """What is wrong, and in which file; without row values."""
+
+    remedy: str | None
+    """What an operator can do."""
+
+
+class MirrorModel(Model):
+    """How far the table is mirrored: the mirror's last report, compared with the landing ledger now."""
+
+    state: MirrorState
+    """`waiting`: a file number is missing. `stopped`: a file cannot be applied. `dropped`: the landing folder is gone.
+
+    `in_step` and `behind` are normal.
+    """
+
+    version: int | None
+    """The Delta version; null before the first one."""
+
+    file_number: int
+    """The last landing file that is applied; 0 before the first."""
+
+    pending_files: int
+    """Published landing files that are not applied."""
+
+    lag_seconds: Seconds
+    """The age of the oldest of them; 0 in step. It grows while no mirror runs."""
+
+    reason: MirrorReasonModel | None
+    """Why the table waits or is stopped; null otherwise."""
+
+    updated_at: datetime
+    """When the mirror last reported; at least every ten seconds while it runs."""
+
+    @classmethod
+    def of_progress(cls, progress: MirrorProgress, **more: Any) -> Self:
+        """Return the model of this class, with the fields that a subclass has in addition."""
+        reason = None if progress.code is None else MirrorReasonModel.of(progress)
+        return cls.of(progress, reason=reason, **more)
+
+
+class TableMirrorModel(MirrorModel):
+    """How far the current generation of a table is mirrored."""
+
+    table: str
+    generation: int
+    delta_generation: int
+    """The generation of the Delta table as the mirror counts it: an earlier one is kept as `<table>@g<number>`."""
+
+    published_file: int
+    """The last landing file that the gateway has published; 0 before the first."""
+
+    committed_at: datetime | None
+    """The time of the Delta version; null before the first one."""
+
+
+class MirrorColumnModel(Model):
+    """A column of a mirrored table."""
+
+    name: str
+    type: str
+    """The column type, as in a registration."""
+
+
+class MirrorRowsModel(Model):
+    """Rows of a mirrored table at one version, in no particular order.
+
+    As in a dry run, decimals, dates and timestamps are texts, and binary is base64.
+    """
+
+    table: str
+    version: int
+    """The Delta version that was read."""
+
+    columns: list[MirrorColumnModel]
+    rows: list[dict[str, Any]]
+    """The rows by column name."""
+
+    has_more: bool
+    """True if the version has rows that the answer omits, because of `limit` or the size of the answer."""
 
 
 class LagModel(Model):
@@ -182,3 +331,136 @@ class TablesModel(Model):
 
     tables: list[TableModel]
     fabric: FabricModel | None = Field(default=None, description="Null where no drain asks Fabric's API.")
+
+
+class HealthModel(Model):
+    """The answer of a process that serves."""
+
+    status: Literal["ok"]
+
+
+class WriterModel(Model):
+    """What the writer of this process does. Ages are in seconds; null if nothing has happened or nothing waits."""
+
+    waiting_requests: int
+    """Change requests that wait for the next transaction."""
+
+    oldest_waiting_seconds: float | None
+    last_commit_seconds: float | None
+    """Seconds since the last commit of changes."""
+
+    last_failure_seconds: float | None
+    """Seconds since a transaction last failed because of the database."""
+
+
+class ReadinessModel(Model):
+    """The readiness of this process. `parts` (`api`, `database`, `writer`, `masks`) are `ok` or say what is wrong."""
+
+    ready: bool
+    parts: dict[str, str]
+    writer: WriterModel
+
+
+class GatewayStatusModel(Model):
+    """The state of the gateway: the parts of `/readyz`, and six more.
+
+    These are `drain`, `tables`, `backlog`, `fabric`, `mirror` and `clock`.
+    """
+
+    ready: bool
+    """True if every part is `ok`."""
+
+    parts: dict[str, str]
+    writer: WriterModel
+    drains: int | None
+    """Drains with a valid lease; null while the database does not answer."""
+
+    tables: dict[str, int] | None
+    """The number of tables by state; null while the database does not answer."""
+
+    backlog_share: float
+    """The fullest backlog as a share of its limit; at 1 changes are rejected."""
+
+    clock_behind_seconds: float | None
+    """How many seconds the clock of this process is behind the clock of Postgres; negative if it is ahead."""
+
+
+def table_statuses(connection: Connection, tables: list[Table], shares: Mapping[TableLife, float]) -> list[TableModel]:
+    """Return state, lag, reconciliation and troubles of these tables; `shares` are those of their backlog limits."""
+    return [_status(facts, shares) for facts in find_facts(connection, tables)]
+
+
+def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
+    table, counts = facts.table, facts.counts
+    found = troubles(HealthFacts(tables=[facts.summary], shares=shares))
+    return TableModel(
+        table=str(table.name),
+        generation=table.generation,
+        state=table.state,
+        state_reason=counts.state_reason,
+        quarantined_at=counts.quarantined_at,
+        failing=None if facts.failure is None else FailingModel.of(facts.failure),
+        key_columns=list(table.schema.key_columns),
+        schema_version=table.schema_version,
+        rows_lack=dict(table.late_columns),
+        options=TableOptionsModel(**table.options.to_json()),
+        lag=LagModel(
+            batches=counts.pending_batches,
+            rows=counts.pending_rows,
+            bytes=counts.pending_bytes,
+            oldest_seconds=counts.oldest_seconds,
+        ),
+        accepted=CountsModel(batches=counts.last_sequence, changes=counts.accepted_changes, rows=counts.accepted_rows),
+        staged=CountsModel(batches=counts.staged_batches, changes=counts.staged_changes, rows=counts.staged_rows),
+        published=PublishedModel(
+            batches=counts.published_batches,
+            changes=counts.published_changes,
+            rows=counts.published_rows,
+            files=counts.published_files,
+        ),
+        processed=None if facts.fabric is None else _processed(facts.fabric),
+        mirror=None if facts.mirror is None else MirrorModel.of_progress(facts.mirror),
+        load=None if facts.load is None else LoadModel.of_session(facts.load, str(table.name)),
+        row_images=None if facts.images is None else _images(facts.images),
+        backfill=None if facts.present_backfill is None else BackfillModel.of(facts.present_backfill),
+        rebuild=None if facts.rebuild is None else RebuildModel.of(facts.rebuild),
+        dead_letters=WaitingLettersModel(waiting=counts.waiting_letters, oldest_seconds=counts.oldest_letter_seconds),
+        last_sequence=counts.last_sequence,
+        published_through=counts.published_through,
+        troubles=[TroubleModel.of(trouble) for trouble in found],
+        last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
+    )
+
+
+def _images(images: ImagesSize) -> RowImagesSizeModel:
+    return RowImagesSizeModel.of(images, complete=images.is_complete, exact=images.is_exact)
+
+
+def fabric_model(connection: Connection) -> FabricModel | None:
+    """Return the mirrored database as Fabric's API last reported it; None where no drain asks."""
+    found = fabric_database(connection)
+    if found is None:
+        return None
+    trouble = next(database_troubles(found.facts), None)
+    return FabricModel(
+        state=found.facts.state,
+        since=found.state_since,
+        error=found.facts.error,
+        read_at=found.answered_at,
+        problem=None if trouble is None else trouble.detail,
+        remedy=None if trouble is None else trouble.remedy,
+    )
+
+
+def _processed(status: FabricStatus) -> ProcessedModel:
+    return ProcessedModel(
+        state=status.state,
+        error=status.error,
+        failed=status.has_failed,
+        whose=status.whose,
+        remedy=remedy_for(status.whose or "unknown") if status.fault is not None else None,
+        rows=status.processed_rows,
+        bytes=status.processed_bytes,
+        last_sync=status.last_sync_at,
+        read_at=status.read_at,
+    )

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from app.api import application
 from app.api.operations import source_checks
-from app.api.schemas.recovery.source_checks import (
+from app.api.schemas.operations import (
     BucketDifferenceModel,
     DigestModel,
     RowDifferencesModel,

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.api.schemas.table_status import table_statuses
+from app.api.schemas.status import table_statuses
 from app.domain.model.table import TableState
 from app.domain.publication.failure import described
 from app.errors import Code, StorageError, TemporarilyUnavailable

@@ -14,7 +14,7 @@ from app.api.console.forms import ConsoleForm, Form
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.api.operations import keys as operations
-from app.api.schemas.keys import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
+from app.api.schemas.access import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
 from app.console.chrome import Notice
 from app.console.links import key_path
 from app.console.text import digits

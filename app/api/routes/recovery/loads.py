@@ -10,7 +10,7 @@ from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.loads import LoadOperation
 from app.api.routes.tables import TablePath
-from app.api.schemas.loads import BeginLoad, LoadModel, LoadsModel
+from app.api.schemas.status import BeginLoad, LoadModel, LoadsModel
 from app.domain.loads.load_mode import LoadMode
 from app.domain.loads.load_session import LoadId, LoadState
 

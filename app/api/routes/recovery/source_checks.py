@@ -8,7 +8,7 @@ from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.source_checks import check_source
 from app.api.routes.tables import TablePath
-from app.api.schemas.recovery.source_checks import SourceCheckModel, SourceCheckResultModel
+from app.api.schemas.operations import SourceCheckModel, SourceCheckResultModel
 from app.domain.access.rights import Principal
 
 router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
