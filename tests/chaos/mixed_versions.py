@@ -99,14 +99,13 @@ def _next_version(folder: Path) -> Path:
     _insert(
         folder / "app/domain/model/table_options.py", "    filter: RowFilter | None = None\n", "    later: int = 0\n"
     )
-    _insert(folder / "app/api/schemas/tables.py", "    seed_file: Annotated[bool", "    later: int = 0\n", before=True)
     return folder
 
 
-def _insert(file: Path, beside: str, text: str, *, before: bool = False) -> None:
+def _insert(file: Path, beside: str, text: str) -> None:
     source = file.read_text(encoding="utf-8")
     assert source.count(beside) == 1, (file, beside)
-    file.write_text(source.replace(beside, text + beside if before else beside + text), encoding="utf-8")
+    file.write_text(source.replace(beside, beside + text), encoding="utf-8")
 
 
 @dataclass

@@ -18,7 +18,7 @@ from app.api.middleware.rejection_audit import audit_rejection
 from app.api.server.body_rejection import BodyRejected
 from app.api.server.problem_responses import STATUS
 from app.api.server.request_facts import BODY_COMPLETE
-from app.api.server.validation_messages import describe_issue, missing_parameter_remedy
+from app.api.server.validation_messages import UNKNOWN_KEYS, describe_issue, missing_parameter_remedy
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ def validation_rejection(exchange: Exchange, error: RequestValidationError) -> R
         pointer = "".join(f"/{part}" for part in escaped) if location == "body" else None
         description = describe_issue(Request(exchange.scope), issue)
         name = f"{location} parameter {'.'.join(path)}" if location != "body" else path[-1] if path else "the body"
-        detail = description if issue["type"] == "extra_forbidden" else f"{name}: {description}"
+        detail = description if issue["type"] in UNKNOWN_KEYS else f"{name}: {description}"
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
         if not problems and issue["type"] == "missing" and location != "body":
             remedy = missing_parameter_remedy(Request(exchange.scope), path[-1])

@@ -15,7 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.gateway import Gateway
 from app.api.openapi.message_bodies import COMPONENTS, message_schemas
 from app.api.schemas.common import ProblemModel
+from app.api.schemas.status import RegisteredTableModel, TableModel
 from app.api.server.problem_responses import CHALLENGES
+from app.domain.model.table_options import CHOSEN_AT_CREATION, TableOptions
 
 PROBLEM: Final = "application/problem+json"
 HEADERS: Final[dict[str, Any]] = {
@@ -210,6 +212,9 @@ _DESCRIPTIONS: Final = {
 }
 
 
+_ANSWERED_OPTIONS: Final = "TableOptionsModel"
+
+
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route for these statuses, each with problem details."""
     return {status: {"description": _DESCRIPTIONS[status], "model": ProblemModel} for status in statuses}
@@ -235,6 +240,7 @@ class GatewayApp(FastAPI):
             servers=SERVERS,
             openapi_tags=TAGS,
             redirect_slashes=False,
+            separate_input_output_schemas=False,
             strict_content_type=False,  # a body without a content type counts as JSON, as at the change endpoints
             openapi_url=None,
             docs_url=None,  # FastAPI's pages load scripts from other servers; see docs_pages
@@ -279,11 +285,25 @@ def _complete(contract: dict[str, Any]) -> dict[str, Any]:
     components = contract["components"]
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own models
         components["schemas"].pop(name, None)
+    _describe_options(components["schemas"])
     components["schemas"] = dict(sorted((components["schemas"] | message_schemas()).items()))
     components["headers"] = HEADERS
     components["securitySchemes"] |= SECURITY_SCHEMES
     completed: dict[str, Any] = simplify_schema(contract)
     return completed
+
+
+def _describe_options(schemas: dict[str, Any]) -> None:
+    """Describe the options in an answer, which has all of them. Drop defaults that are those of stored tables only."""
+    options = schemas[TableOptions.__name__]
+    for name in CHOSEN_AT_CREATION:
+        del options["properties"][name]["default"]
+    schemas[_ANSWERED_OPTIONS] = options | {
+        "description": "All options of a table with their current values.",
+        "required": list(options["properties"]),
+    }
+    for answer in (TableModel, RegisteredTableModel):
+        schemas[answer.__name__]["properties"]["options"] = {"$ref": COMPONENTS + _ANSWERED_OPTIONS}
 
 
 def _operations(contract: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
 from app.api.schemas.operations import EventModel, EventsModel, RebuildTable, RecreateTable, ReleaseTable, RenameTable
 from app.api.schemas.status import TableModel
-from app.api.schemas.tables import declared_schema, given_options, read_options
+from app.api.schemas.tables import declared_schema, read_options
 from app.domain.model.table import Generation
 from app.staging.connection.database import translated_errors
 from app.staging.tables.events import list_events
@@ -71,7 +71,7 @@ def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> Ta
     """Drop the folder. When it is deleted, the table is active again and empty, and file numbers start at 1."""
     wanted = wanted or RecreateTable()
     options = read_options(wanted, operation.gateway.ingest.mask_secret)
-    return operation.recreate(declared_schema(wanted), options, given=given_options(wanted))
+    return operation.recreate(declared_schema(wanted), options, given=wanted.given_options)
 
 
 @router.post(

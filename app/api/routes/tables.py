@@ -17,7 +17,6 @@ from app.api.schemas.tables import (
     RegisterTable,
     RowImagesModel,
     declared_schema,
-    given_options,
     read_options,
 )
 from app.domain.access.mask_secret import check_registered, hashes
@@ -69,7 +68,7 @@ def put_table(
         if mask_secret is not None and hashes(options):
             record_first_secret(connection, mask_secret)
         registration = register_table(
-            connection, name, schema, options, given=given_options(wanted), marker_first=marker_first
+            connection, name, schema, options, given=wanted.given_options, marker_first=marker_first
         )
         if registration.outcome is not RegistrationOutcome.UNCHANGED:
             check_registered(registration.before, registration.table, mask_secret)

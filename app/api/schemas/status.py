@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model, Seconds
 from app.api.schemas.operations import RebuildModel
-from app.api.schemas.tables import TableOptionsModel
 from app.domain.fabric.remedies import remedy_for
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import Kind, Severity, database_troubles, troubles
@@ -21,6 +20,7 @@ from app.domain.loads.load_session import LoadSession, LoadState
 from app.domain.mirror.table_report import MirrorState
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableLife, TableState
+from app.domain.model.table_options import TableOptions
 from app.staging.connection.database import Connection
 from app.staging.images.backfill.progress import BackfillState, BackfillStep
 from app.staging.images.size import ImagesSize
@@ -297,7 +297,7 @@ class TableModel(Model):
     schema_version: int
     rows_lack: dict[str, int]
     """Columns that were added with a default, or came back: rows of batches up to this sequence are NULL there."""
-    options: TableOptionsModel
+    options: TableOptions
     lag: LagModel
     accepted: CountsModel
     staged: CountsModel
@@ -403,7 +403,7 @@ def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,
         rows_lack=dict(table.late_columns),
-        options=TableOptionsModel(**table.options.to_json()),
+        options=table.options,
         lag=LagModel(
             batches=counts.pending_batches,
             rows=counts.pending_rows,

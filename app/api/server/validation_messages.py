@@ -8,8 +8,10 @@ from fastapi import Request
 _MESSAGES: Final[Mapping[str, str]] = {
     "missing": "is missing",
     "model_attributes_type": "must be a JSON object",
+    "dataclass_type": "must be a JSON object",
     "dict_type": "must be a JSON object",
     "list_type": "must be an array",
+    "tuple_type": "must be an array",
     "string_type": "must be a string",
     "int_type": "must be an integer",
     "int_parsing": "must be an integer",
@@ -19,13 +21,15 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
 }
+UNKNOWN_KEYS: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+"""The types of issues about a key that a model or a dataclass does not have."""
 _MAX_NAME_CHARACTERS: Final = 64
 
 
 def describe_issue(request: Request, issue: Mapping[str, Any]) -> str:
     """Return what is wrong at the location of the issue. For an unknown key, list the known ones."""
     kind, (location, *path) = str(issue["type"]), issue["loc"]
-    if kind == "extra_forbidden":
+    if kind in UNKNOWN_KEYS:
         known = ", ".join(sorted(_known_keys(request, path[:-1]))) if location == "body" else ""
         return f"unknown key `{printable_name(str(path[-1]))}`" + (f"; known: {known}" if known else "")
     if kind in _MESSAGES:

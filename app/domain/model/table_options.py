@@ -1,5 +1,7 @@
 """Table options: how one table treats its source. The default is the first of each list of choices.
 
+The docstrings of options are their descriptions in the contract.
+
 A table keeps the options of its first registration. `of_new_table` has the defaults that depend on the table or that
 changed between releases, so that a stored table, an older manifest or a repeated registration never changes by them.
 """
@@ -114,12 +116,16 @@ class OutOfRange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnOverride:
-    """Overrides what a registration or a metadata message declares of one column."""
+    """Overrides what a registration or a metadata message declares for a column."""
 
     type: str | None = None
+    """The type of the column."""
     nullable: bool | None = None
+    """True if the column can be NULL."""
     encoding: BinaryEncoding | None = None
+    """How strings encode the bytes of the column."""
     unit: TimestampUnit | None = None
+    """What integers of the timestamp column count since 1970, in Debezium's events without a schema."""
 
     def apply(self, column: Column) -> Column:
         """Return the column with this override. Raises RejectedInput `bad_type`."""
@@ -135,35 +141,54 @@ _AS_DECLARED: Final = ColumnOverride()
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """All options of a table, as `options` of `PUT /v1/tables/{table}` has them."""
+    """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
     partial_updates: PartialUpdates = PartialUpdates.REJECT
+    """What happens to updates that lack new values."""
     new_columns: NewColumns = NewColumns.REJECT
+    """What happens to columns that the table does not have."""
     source_order: SourceOrder = SourceOrder.ARRIVAL
+    """What identifies a duplicate change."""
     reload: Reload = Reload.REJECT
+    """What happens to snapshot rows after other changes."""
     insert_marker: InsertMarker = InsertMarker.INSERT
+    """The row marker of inserted rows."""
     initial_load: InitialLoad = InitialLoad.WITH_MARKER
+    """Whether the first files have row markers. A new table without key columns has `without_marker`."""
     seed_file: bool = False
+    """Publish a file without rows as file 1. A new table has `true`."""
     dead_letters: DeadLetters = DeadLetters.REJECT
+    """Whether rejected messages can be kept as dead letters."""
     exclude: tuple[str, ...] = ()
+    """Columns that are never staged."""
     sources: tuple[str, ...] = ()
-    """Extra source names that route here: `name`, `schema.name` or, for Arcion, `catalog.schema.name`."""
+    """Further source tables whose changes go to this table: `name`, `schema.name` or `catalog.schema.name`."""
     source_timezone: str = "UTC"
-    """IANA name of the zone of timestamps that come without an offset."""
+    """The time zone of times without a UTC offset, by its IANA name."""
     binary_encoding: BinaryEncoding | None = None
-    """None where the table does not say it, which means hex to all formats that have one encoding only."""
+    """How strings encode bytes; `hex` if it is null. Debezium's texts of bytes need it, or the column's `encoding`."""
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
+    """Whether an insert that lacks a nullable column lands NULL there or is rejected."""
     out_of_range: OutOfRange = OutOfRange.REJECT
+    """What happens to dates and timestamps outside the years 1 to 9999."""
     columns: Mapping[str, ColumnOverride] = field(default_factory=dict)
+    """Overrides for single columns, by name."""
     row_images: RowImages = RowImages.OFF
+    """Whether the newest row of each key is kept, as `partial_updates=complete` does too."""
     audit_columns: AuditColumns = NO_AUDIT_COLUMNS
+    """Columns of the files that say what the gateway knows of each change."""
     history: History = History.OFF
+    """Whether the files append a row for every change. It can only be chosen when a table is created or recreated."""
     deletes: Deletes = Deletes.APPLY
+    """Whether deleted rows leave the mirror, or stay in it and are true in the audit column `deleted`."""
     rename: Mapping[str, str] = field(default_factory=dict)
     """Names of columns in the files, by their names in the source."""
     constants: Mapping[str, Constant] = field(default_factory=dict)
+    """Columns with the same value in every row, by name."""
     masks: Mapping[str, Mask] = field(default_factory=dict)
+    """Columns whose values are masked, by name in the source."""
     filter: RowFilter | None = None
+    """Which rows are mirrored; without it, all are."""
 
     @property
     def keeps_images(self) -> bool:

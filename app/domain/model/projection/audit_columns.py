@@ -47,14 +47,20 @@ _TYPES: Final[Mapping[AuditValue, ColumnType]] = {
 
 @dataclass(frozen=True, slots=True)
 class AuditColumns:
-    """The name of each audit column; None for one that the table does not have."""
+    """The names of the columns that the gateway fills; a column without a name does not exist."""
 
     operation: str | None = None
+    """What happened: insert, snapshot, update, delete or upsert."""
     source_timestamp: str | None = None
+    """When the source made the change."""
     source_position: str | None = None
+    """The position of the change in the source's log, as the message gives it."""
     accepted_at: str | None = None
+    """When the gateway accepted the change."""
     row_order: str | None = None
+    """A number that grows from row to row."""
     deleted: str | None = None
+    """True for a row that the source deleted."""
 
     @property
     def named(self) -> dict[AuditValue, str]:

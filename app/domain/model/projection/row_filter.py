@@ -41,14 +41,20 @@ _UNORDERED: Final[Mapping[TypeName, Collection[Comparison]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A comparison of one column with literals, or several filters of which all or any are true."""
+    """A comparison of a column with literals, or conditions of which all or any must be true, two levels deep."""
 
     column: str | None = None
+    """The column that is compared, by its name in the source."""
     op: Comparison | None = None
+    """How it is compared."""
     value: str | None = None
+    """The literal as text."""
     values: tuple[str, ...] | None = None
+    """The literals of `in` and `not_in`."""
     all: tuple["RowFilter", ...] | None = None
+    """Conditions that must all be true."""
     any: tuple["RowFilter", ...] | None = None
+    """Conditions of which one must be true."""
 
     @property
     def literals(self) -> tuple[str, ...]:

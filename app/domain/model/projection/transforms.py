@@ -31,13 +31,15 @@ class MaskMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """How the values of one column are masked."""
+    """How the values of a column are masked before they are stored."""
 
     method: MaskMethod
+    """What lands: a keyed hash, the first characters, or NULL."""
     characters: int | None = None
-    """How many characters a truncated value keeps."""
+    """How many characters `truncate` keeps."""
     group: str | None = None
-    """The group in which equal texts have equal hashes; None for the hashed columns of this table without a group."""
+    """The group in which `hash` gives equal texts equal hashes; without it, only within the table. A new group needs
+    the right `register` for all tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class Constant:
     """A column with the same value in every row."""
 
     type: str
+    """The type of the column."""
     value: str
+    """The value as text."""
 
     def column(self, name: str) -> Column:
         """Return the column with this name. Raises RejectedInput `bad_type`."""
