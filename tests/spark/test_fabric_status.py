@@ -27,7 +27,7 @@ ID = schema_of({"id": "int64"}, ["id"])
 
 def processed(engine: sa.Engine, table: Table) -> dict[str, object] | None:
     with engine.begin() as connection:
-        (status,) = table_statuses(connection, [table])
+        (status,) = table_statuses(connection, [table], {})
     return status.processed.model_dump() if status.processed else None
 
 
@@ -64,7 +64,7 @@ def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_ta
     assert not store_fabric_status(engine, zone, 60.0)
     assert store_fabric_status(engine, zone, 0.0)
     with engine.begin() as connection:
-        status, nothing = table_statuses(connection, [table, other])
+        status, nothing = table_statuses(connection, [table, other], {})
     assert status.processed is not None
     assert (status.processed.state, status.processed.error) == ("Replicating", None)
     assert {status.accepted.rows, status.staged.rows, status.published.rows, status.processed.rows} == {5}

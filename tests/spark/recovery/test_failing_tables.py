@@ -65,10 +65,10 @@ def test_a_table_is_failing_after_three_failed_tries_until_the_next_success(
         patched.setattr("spark_jobs.steps.publishing.make_visible", no_space)
         tried(worker, engine, times=2)
         with engine.begin() as connection:
-            assert table_statuses(connection, [table])[0].failing is None
+            assert table_statuses(connection, [table], {})[0].failing is None
         tried(worker, engine, times=1)
     with engine.begin() as connection:
-        status = table_statuses(connection, [current(engine, "t")])[0]
+        status = table_statuses(connection, [current(engine, "t")], {})[0]
     assert status.state == TableState.ACTIVE
     assert status.failing is not None
     assert (status.failing.code, status.failing.tries) == ("storage_failed", 3)
