@@ -1,13 +1,12 @@
 """Lay out output for people: readable at 80 columns, and no name or number is ever cropped."""
 
 import json
-import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, Self
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from app.cli.console import OUTPUT, say
@@ -18,57 +17,39 @@ _GAP: Final = 2
 _NARROWEST_TEXT: Final = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table without lines. Columns in `right` are numbers; with `text` the last column wraps, the others never do.
+class Grid(Table):
+    """A table without lines. Columns in `right` are numbers; with `text` the last column wraps, the others never do."""
 
-    Columns in `spare` are left out, in that order, while the table is wider than the terminal.
-    """
-
-    titles: Sequence[str]
-    right: Sequence[str] = ()
-    text: bool = False
-    spare: Sequence[str] = ()
-    rows: list[tuple[Sequence[str], str]] = field(default_factory=list)
+    def __init__(self, titles: Sequence[str], right: Collection[str] = (), *, text: bool = False) -> None:
+        super().__init__(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for title in titles:
+            self.add_column(Text(title), justify="right" if title in right else "left", no_wrap=True)
+        if text:
+            last = self.columns[-1]
+            last.no_wrap, last.overflow, last.min_width = False, "fold", _NARROWEST_TEXT
 
     def add(self, *cells: str, style: str = "") -> None:
-        """Append a row in the order of the titles."""
-        self.rows.append((cells, style))
+        """Append a row of texts, none of which is markup, in the order of the titles."""
+        self.add_row(*map(Text, cells), style=style)
 
-    def rendered(self, width: int) -> Text:
-        """Lay the grid out for a terminal of this width; wider if a name or a number would be cropped."""
-        lines = [(self.titles, "bold"), *self.rows]
-        widths = [max(cell_len(cells[column]) for cells, _ in lines) for column in range(len(self.titles))]
-        if self.text:
-            widths[-1] = max(_NARROWEST_TEXT, width - sum(size + _GAP for size in widths[:-1]))
-        elif self.spare and sum(widths) + _GAP * (len(widths) - 1) > width:
-            return self._without(self.spare[0]).rendered(width)
-        return Text("\n").join(Text(self._row(cells, widths), style) for cells, style in lines)
-
-    def _without(self, title: str) -> "Grid":
-        """Return the grid without the first of its spare columns."""
-        kept = [column for column, other in enumerate(self.titles) if other != title]
-        rows: list[tuple[Sequence[str], str]] = [
-            ([cells[column] for column in kept], style) for cells, style in self.rows
+    @property
+    def least_width(self) -> int:
+        """Return the width below which a name or a number would be cropped."""
+        widths = [
+            column.min_width or max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+            for column in self.columns
         ]
-        return replace(self, titles=[self.titles[column] for column in kept], spare=self.spare[1:], rows=rows)
+        return sum(widths) + _GAP * (len(widths) - 1)
 
-    def print(self, console: Console | None = None) -> None:
-        """Print the grid to standard output, or to `console`."""
-        console = console or OUTPUT
-        console.print(self.rendered(console.width), soft_wrap=True, highlight=False)
+    def fitted(self, width: int) -> Self:
+        """Return the grid for a terminal of this width; wider if a name or a number would be cropped."""
+        if self.least_width > width:
+            self.width = self.least_width
+        return self
 
-    def _row(self, cells: Sequence[str], widths: Sequence[int]) -> str:
-        last = textwrap.wrap(cells[-1], widths[-1]) or [""] if self.text else [cells[-1]]
-        lines = [[*cells[:-1], last[0]], *([*[""] * (len(cells) - 1), rest] for rest in last[1:])]
-        return "\n".join(self._line(line, widths) for line in lines)
-
-    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
-        padded = []
-        for title, cell, size in zip(self.titles, cells, widths, strict=True):
-            space = " " * (size - cell_len(cell))
-            padded.append(space + cell if title in self.right else cell + space)
-        return (" " * _GAP).join(padded).rstrip()
+    def print(self, console: Console = OUTPUT) -> None:
+        """Print the grid."""
+        console.print(self.fitted(console.width), crop=False)
 
 
 def caller(key_id: str, name: str | None) -> str:
@@ -76,22 +57,31 @@ def caller(key_id: str, name: str | None) -> str:
     return key_id if name is None else f"{name} ({key_id})"
 
 
-def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid:
+def status_grid(tables: Sequence[dict[str, Any]], width: int, *, wide: bool = False) -> Grid:
     """Build the reconciliation: one short line per table. `wide` adds columns that are rarely needed.
 
     Without it, columns that say least are left out in a terminal that is too narrow for all of them.
     """
     letters = wide or any(_waiting(table) for table in tables)
     more = ("staged", "files") if wide else ()
-    numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
     mirror = ("mirror",) if any(table.get("mirror") for table in tables) else ()
-    titles = ("table", "gen", "state", *numbers, *mirror, *(("dead letters",) if letters else ()))
+    numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
+    titles = ["table", "gen", "state", *numbers, *mirror, *(("dead letters",) if letters else ())]
     says_nothing = (
         *(["processed"] if all((table["processed"] or {}).get("rows") is None for table in tables) else []),
         *(["gen"] if all(table["generation"] == 1 for table in tables) else []),
     )
-    spare = () if wide else (*says_nothing, "oldest", "processed", "gen")
-    grid = Grid(titles, right=(*numbers, "dead letters"), spare=spare)
+    spare = [] if wide else [*says_nothing, "oldest", "processed", "gen"]
+    found = _status_table(titles, tables, wide=wide)
+    while spare and found.least_width > width:
+        left_out = spare.pop(0)
+        titles = [title for title in titles if title != left_out]
+        found = _status_table(titles, tables, wide=wide)
+    return found
+
+
+def _status_table(titles: Sequence[str], tables: Sequence[dict[str, Any]], *, wide: bool) -> Grid:
+    found = Grid(titles, right={*titles} - {"table", "gen", "state", "mirror"})
     for table in tables:
         processed = table["processed"] or {}
         cells = {
@@ -106,8 +96,8 @@ def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid
             "mirror": _mirror_cell(table.get("mirror"), wide=wide),
             "dead letters": f"{_waiting(table):,}",
         }
-        grid.add(*(cells[title] for title in titles), style=_style(table["troubles"]))
-    return grid
+        found.add(*(cells[title] for title in titles), style=_style(table["troubles"]))
+    return found
 
 
 def _lines(table: dict[str, Any]) -> Iterator[str]:
@@ -126,7 +116,7 @@ def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Non
     if not tables:
         OUTPUT.print("no tables yet; register one: mirrorgate tables register --help", highlight=False)
         return
-    status_grid(tables, wide=wide).print()
+    status_grid(tables, OUTPUT.width, wide=wide).print()
     for table in tables:
         if lines := [*_lines(table)]:
             style = _style(table["troubles"])

@@ -32,12 +32,16 @@ def printed(grid: Grid, width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     grid.print(console)
     assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def shown(tables: list[dict[str, Any]], width: int = 80, *, wide: bool = False) -> list[str]:
+    return printed(status_grid(tables, width, wide=wide), width)
 
 
 def test_status_fits_80_columns_with_a_line_for_each_table() -> None:
     quarantined = table(table="q.folder", state="quarantined", state_reason=REASON, troubles=[QUARANTINED])
-    lines = printed(status_grid([table(), quarantined]))
+    lines = shown([table(), quarantined])
     assert max(map(len, lines)) <= 80
     assert [line.split()[:4] for line in lines[1:]] == [
         ["HR.EMPLOYEES", "1", "active", "1,234,567"],
@@ -59,7 +63,7 @@ def test_a_mirror_adds_a_column() -> None:
     behind = mirror | {"state": "behind", "pending_files": 3}
     waiting = mirror | {"state": "waiting", "version": None, "file_number": 7, "reason": reason}
     tables = [table(mirror=mirror), table(mirror=behind), table(mirror=waiting), table(mirror=None), table()]
-    lines = printed(status_grid(tables))
+    lines = shown(tables)
     assert max(map(len, lines)) <= 80
     assert [line[lines[0].index("mirror") :] for line in lines] == [
         "mirror",
@@ -69,17 +73,17 @@ def test_a_mirror_adds_a_column() -> None:
         "-",
         "-",
     ]
-    wide = printed(status_grid(tables, wide=True))
+    wide = shown(tables, wide=True)
     assert "  -3 (version 1,234, file 1,235)  " in wide[2]
     assert "  waiting  " in wide[3]
-    assert "mirror" not in printed(status_grid([table(), table(mirror=None)]))[0]
+    assert "mirror" not in shown([table(), table(mirror=None)])[0]
 
 
 def test_a_failing_table_shows_since_when_and_its_remedy(capsys: Any) -> None:
     detail = "storage_failed: ENOSPC (No space left on device) at /zone/t (12 tries in a row)"
     since = "2026-11-22T03:29:40.41+00:00"
     trouble = {"kind": "table_failing", "severity": "critical", "detail": detail, "remedy": "Free it.", "since": since}
-    assert printed(status_grid([table(failing={})]))[1].split()[2] == "active"
+    assert shown([table(failing={})])[1].split()[2] == "active"
     print_status([table(failing={"code": "storage_failed"}, troubles=[trouble])])
     above, _, below = capsys.readouterr().out.partition("\n\n")
     assert " failing " in above
@@ -94,7 +98,7 @@ def test_a_table_that_is_dropped_says_what_it_waits_for(capsys: Any) -> None:
 def test_names_and_numbers_are_never_cropped() -> None:
     name = "a_schema_with_a_long_name." + "x" * 60
     for wide in (False, True):
-        lines = printed(status_grid([table(table=name)], wide=wide))
+        lines = shown([table(table=name)], wide=wide)
         assert name in lines[1]
         assert "1,234,567" in lines[1]
         assert len(lines) == 2
@@ -112,8 +116,8 @@ def test_only_the_last_column_wraps_and_only_between_words() -> None:
 
 
 def test_dead_letters_that_wait_have_a_column_in_the_status() -> None:
-    assert "dead letters" not in printed(status_grid([table()]))[0]
-    lines = printed(status_grid([table(), table(dead_letters={"waiting": 3})]))
+    assert "dead letters" not in shown([table()])[0]
+    lines = shown([table(), table(dead_letters={"waiting": 3})])
     assert [lines[0].endswith("dead letters"), lines[2].split()[-1]] == [True, "3"]
 
 
@@ -121,14 +125,14 @@ def test_a_narrow_terminal_leaves_out_the_columns_that_say_nothing_and_a_wide_on
     mirror = {"state": "waiting", "version": None, "file_number": 7, "pending_files": 0, "reason": None}
     tables = [table(mirror=mirror, dead_letters={"waiting": 3})]
     titles = ["table", "state", "accepted", "published", "lag", "oldest", "mirror", "dead", "letters"]
-    lines = printed(status_grid(tables))
+    lines = shown(tables)
     assert (lines[0].split(), len(lines), max(map(len, lines)) <= 80) == (titles, 2, True)
-    assert {"gen", "processed"} <= {*printed(status_grid(tables), 120)[0].split()}
-    assert "processed" not in printed(status_grid([*tables, table(generation=2)]), 90)[0]
+    assert {"gen", "processed"} <= {*shown(tables, 120)[0].split()}
+    assert "processed" not in shown([*tables, table(generation=2)], 90)[0]
     renewed = [table(mirror=mirror, generation=2, processed={"rows": 5, "error": None}, dead_letters={"waiting": 3})]
-    assert "oldest" not in printed(status_grid(renewed), 90)[0]
-    assert "processed" in printed(status_grid(renewed), 90)[0]
-    assert "oldest" in printed(status_grid(renewed, wide=True))[0]
+    assert "oldest" not in shown(renewed, 90)[0]
+    assert "processed" in shown(renewed, 90)[0]
+    assert "oldest" in shown(renewed, wide=True)[0]
 
 
 def test_lines_into_a_pipe_are_not_broken_unless_columns_are_asked_for(capsys: Any, monkeypatch: Any) -> None:
