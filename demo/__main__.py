@@ -86,7 +86,7 @@ def run(client: GatewayClient, landing_zone: Path, mirror: Path | None, changes:
     files = verify(landing_zone, expected)
     show_landing_zone(landing_zone, expected)
     tables = table_states(client)
-    status_grid(tables, wide=True).print(console)
+    status_grid(tables, console.width, wide=True).print(console)
     check_reconciliation(tables, expected)
     if mirror is not None:
         check_mirror(landing_zone, mirror, expected)

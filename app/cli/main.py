@@ -1,47 +1,38 @@
 """The command line `mirrorgate`: every command by its name, and how errors are printed."""
 
 import sys
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from app.cli import dead_letters, processes
-from app.cli.administration import alerts, keys, landing_zone, mask_secret
-from app.cli.administration.audit import audit
+from app.cli import administration, fabric, messages, processes
 from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.bridge.objects import objects as bridge_objects
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
-from app.cli.fabric import create as fabric_create
-from app.cli.fabric import lifecycle as fabric_lifecycle
-from app.cli.fabric.doctor import doctor as fabric_doctor
-from app.cli.fabric.status import status as fabric_status
-from app.cli.layouts import commands as layout_commands
-from app.cli.mirror import maintenance
-from app.cli.mirror.difference import diff
-from app.cli.mirror.health import health
-from app.cli.mirror.history import history
-from app.cli.mirror.query import query
-from app.cli.mirror.run import run as run_mirror
-from app.cli.mirror.status import mirror_status
-from app.cli.misplaced_command import GroupWithHints
+from app.cli.mirror import inspection, upkeep
+from app.cli.mirror import rows as mirrored_rows
 from app.cli.send.command import send
-from app.cli.status import status
-from app.cli.tables import (
-    backfill_images,
-    check,
-    export_rows,
-    loads,
-    manifest_commands,
-    operations,
-    release,
-    show,
-    verify,
-)
-from app.cli.tables.rebuild import rebuild
-from app.cli.verify.command import verify as verify_zone
+from app.cli.tables import check, files, images, manifest_commands, operations, show
+from app.cli.verify import verify
 from app.errors import Code, MirrorgateError
 from app.errors.exceptions import command_remedy
+
+
+class GroupWithHints(TyperGroup):
+    """A group of commands. Its error about an unknown command names the subgroup that has the command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that the first argument names; fail with a hint if it belongs to a group."""
+        wanted = args[0]
+        if wanted not in self.commands:
+            groups = {name: group for name, group in self.commands.items() if isinstance(group, TyperGroup)}
+            places = [repr(f"{name} {wanted}") for name, group in groups.items() if wanted in group.commands]
+            if places:
+                ctx.fail(f"No such command {wanted!r}. Did you mean {' or '.join(places)}?")
+        return super().resolve_command(ctx, args)
+
 
 _TO_RUN: Final = "Run the gateway"
 _TO_USE: Final = "Tables and changes"
@@ -62,9 +53,9 @@ app.command("migrate", rich_help_panel=_TO_RUN)(processes.migrate)
 app.command("settings", rich_help_panel=_TO_RUN)(processes.list_settings)
 app.command("doctor", rich_help_panel=_TO_RUN)(doctor)
 
-app.command("status", rich_help_panel=_TO_USE)(status)
+app.command("status", rich_help_panel=_TO_USE)(show.status)
 app.command("send", rich_help_panel=_TO_USE)(send)
-app.command("verify", rich_help_panel=_TO_USE)(verify_zone)
+app.command("verify", rich_help_panel=_TO_USE)(verify)
 
 tables = typer.Typer(help="Register, inspect and operate tables.", no_args_is_help=True)
 tables.command("list")(show.list_tables)
@@ -79,36 +70,36 @@ tables.command("export")(manifest_commands.export)
 tables.command("drop")(operations.drop)
 tables.command("recreate")(operations.recreate)
 tables.command("rename")(operations.rename)
-tables.command("rebuild")(rebuild)
+tables.command("rebuild")(images.rebuild)
 tables.command("pause")(operations.pause)
 tables.command("resume")(operations.resume)
 tables.command("flush")(operations.flush)
 tables.command("repair")(operations.repair)
-tables.command("release")(release.release)
-tables.command("loads")(loads.list_loads)
-tables.command("abort-load")(loads.abort_load)
-tables.command("verify")(verify.verify)
+tables.command("release")(operations.release)
+tables.command("loads")(operations.list_loads)
+tables.command("abort-load")(operations.abort_load)
+tables.command("verify")(files.verify)
 tables.command("check")(check.check)
-tables.command("backfill-images")(backfill_images.backfill_images)
-tables.command("export-rows")(export_rows.export_rows)
+tables.command("backfill-images")(images.backfill_images)
+tables.command("export-rows")(files.export_rows)
 app.add_typer(tables, name="tables", rich_help_panel=_TO_USE)
 
 letters = typer.Typer(help="List, read, replay and discard rejected messages that tables keep.", no_args_is_help=True)
-letters.command("list")(dead_letters.list_letters)
-letters.command("show")(dead_letters.show_letter)
-letters.command("replay")(dead_letters.replay)
-letters.command("discard")(dead_letters.discard)
+letters.command("list")(messages.list_letters)
+letters.command("show")(messages.show_letter)
+letters.command("replay")(messages.replay)
+letters.command("discard")(messages.discard)
 app.add_typer(letters, name="dead-letters", rich_help_panel=_TO_USE)
 
 alert_commands = typer.Typer(help="Try the webhook for alerts.", no_args_is_help=True)
-alert_commands.command("test")(alerts.test)
+alert_commands.command("test")(administration.test_alerts)
 app.add_typer(alert_commands, name="alerts", rich_help_panel=_TO_ADMINISTER)
 
 layouts = typer.Typer(help="Store, list, show and delete layouts of Replicate messages.", no_args_is_help=True)
-layouts.command("list")(layout_commands.list_layouts)
-layouts.command("show")(layout_commands.show_layout)
-layouts.command("put")(layout_commands.put_layout)
-layouts.command("delete")(layout_commands.delete_layout)
+layouts.command("list")(messages.list_layouts)
+layouts.command("show")(messages.show_layout)
+layouts.command("put")(messages.put_layout)
+layouts.command("delete")(messages.delete_layout)
 app.add_typer(layouts, name="layouts", rich_help_panel=_TO_USE)
 
 bridge = typer.Typer(
@@ -123,45 +114,45 @@ mirror = typer.Typer(
     help="Run the Delta mirror of a landing zone, and inspect, compare, query and maintain its tables.",
     no_args_is_help=True,
 )
-mirror.command("run")(run_mirror)
-mirror.command("status")(mirror_status)
-mirror.command("history")(history)
-mirror.command("diff")(diff)
-mirror.command("query")(query)
-mirror.command("health")(health)
-mirror.command("optimize")(maintenance.optimize)
-mirror.command("vacuum")(maintenance.vacuum)
+mirror.command("run")(upkeep.run)
+mirror.command("status")(inspection.mirror_status)
+mirror.command("history")(inspection.history)
+mirror.command("diff")(mirrored_rows.diff)
+mirror.command("query")(mirrored_rows.query)
+mirror.command("health")(inspection.health)
+mirror.command("optimize")(upkeep.optimize)
+mirror.command("vacuum")(upkeep.vacuum)
 app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)
 
-fabric = typer.Typer(
+fabric_commands = typer.Typer(
     help="Create, start, stop and examine the mirrored database in Microsoft Fabric that reads the landing zone.",
     no_args_is_help=True,
 )
-fabric.command("create")(fabric_create.create)
-fabric.command("start")(fabric_lifecycle.start)
-fabric.command("stop")(fabric_lifecycle.stop)
-fabric.command("status")(fabric_status)
-fabric.command("doctor")(fabric_doctor)
-app.add_typer(fabric, name="fabric", rich_help_panel=_TO_RUN)
+fabric_commands.command("create")(fabric.create)
+fabric_commands.command("start")(fabric.start)
+fabric_commands.command("stop")(fabric.stop)
+fabric_commands.command("status")(fabric.status)
+fabric_commands.command("doctor")(fabric.doctor)
+app.add_typer(fabric_commands, name="fabric", rich_help_panel=_TO_RUN)
 
 key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)
-key_commands.command("create")(keys.create_key)
-key_commands.command("generate")(keys.generate_key)
-key_commands.command("list")(keys.list_keys)
-key_commands.command("rename")(keys.rename_key)
-key_commands.command("rotate")(keys.rotate_key)
-key_commands.command("limit")(keys.limit_key)
-key_commands.command("delete")(keys.delete_key)
+key_commands.command("create")(administration.create_key)
+key_commands.command("generate")(administration.generate_key)
+key_commands.command("list")(administration.list_keys)
+key_commands.command("rename")(administration.rename_key)
+key_commands.command("rotate")(administration.rotate_key)
+key_commands.command("limit")(administration.limit_key)
+key_commands.command("delete")(administration.delete_key)
 app.add_typer(key_commands, name="keys", rich_help_panel=_TO_ADMINISTER)
-app.command("audit", rich_help_panel=_TO_ADMINISTER)(audit)
+app.command("audit", rich_help_panel=_TO_ADMINISTER)(administration.audit)
 
 zone = typer.Typer(help="Show or move the landing zone that the database publishes into.", no_args_is_help=True)
-zone.command("show")(landing_zone.show_zone)
-zone.command("move")(landing_zone.move_zone)
+zone.command("show")(administration.show_zone)
+zone.command("move")(administration.move_zone)
 app.add_typer(zone, name="landing-zone", rich_help_panel=_TO_ADMINISTER)
 
 mask_secrets = typer.Typer(help="Change the secret of hashed columns.", no_args_is_help=True)
-mask_secrets.command("change")(mask_secret.change)
+mask_secrets.command("change")(administration.change_mask_secret)
 app.add_typer(mask_secrets, name="mask-secret", rich_help_panel=_TO_ADMINISTER)
 
 _VERSION_FLAGS: Final = ("--version", "-V")

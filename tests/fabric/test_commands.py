@@ -241,7 +241,7 @@ def test_doctor_shows_the_first_missing_step(fabric: Fabric, terminal: Terminal)
 
 def test_a_command_shows_warnings_and_no_retries() -> None:
     program = (
-        "import structlog; from app.cli.fabric.options import fabric_settings; fabric_settings('doctor', 'w', 'd');"
+        "import structlog; from app.cli.fabric import fabric_settings; fabric_settings('doctor', 'w', 'd');"
         "log = structlog.get_logger(); log.info('storage_retry'); log.warning('look_here')"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from app.cli.verify.report import MAX_PLACES, print_report
+from app.cli.verify_output import MAX_PLACES, print_report
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding
 from tests.support.cli_output import first_json

@@ -1,22 +1,33 @@
-"""`mirrorgate tables check`: compare a table with its source, by checksums first, then row by row where they differ."""
+"""`mirrorgate tables check`: compare a table with its source, by checksums first, then row by row where they differ.
+
+All buckets are compared first, then the rows of those that differ, in several rounds. The rows of differing buckets are
+compared a group at a time, because a request has at most MAX_ROWS of them and MAX_BODY_BYTES. The gateway reads its
+whole table for each, so a round has at most MAX_GROUPS; what is beyond it is reported as not compared.
+"""
 
 import json
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from app.cli.console import ERRORS, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
-from app.cli.tables.comparison import KINDS, Check, Comparison
 from app.client.table_path import table_path
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.source_checks.columns import compared_columns
 from app.domain.source_checks.dialects import Dialect
+from app.domain.source_checks.digests import MAX_ROWS, bucket_of, is_bucket
 from app.domain.source_checks.source_sql import SourceQueries
+from app.errors import Code, MirrorgateError
 from app.extras import require_extras
+
+if TYPE_CHECKING:
+    from app.checks.source_database import SourceDatabase
+    from app.client.http import GatewayClient
 
 _MAX_SHOWN: Final = 20
 
@@ -93,7 +104,7 @@ def check(
         if source is None:
             raise typer.BadParameter("name the source, or set MIRRORGATE_SOURCE", param_hint="--source")
         require_extras("tables check", "server")
-        from app.source.database import open_source
+        from app.checks.source_database import open_source
 
         quiet = as_json or not sys.stderr.isatty()
         with open_source(source) as database, nullcontext() if quiet else ERRORS.status("comparing …"):
@@ -102,7 +113,7 @@ def check(
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        _print(table, found)
+        _print_found(table, found)
     if not found["equal"]:
         raise typer.Exit(1)
 
@@ -130,7 +141,7 @@ def _expression(text: str) -> tuple[str, str]:
     return name, sql
 
 
-def _print(table: str, found: Mapping[str, Any]) -> None:
+def _print_found(table: str, found: Mapping[str, Any]) -> None:
     say(f"{table}: {found['source_rows']:,} rows in the source, {found['rows']:,} in the gateway")
     if found["equal"]:
         say("no row differs" if not found["buckets"] else "no row differs after the changes on their way had arrived")
@@ -152,3 +163,197 @@ def _print(table: str, found: Mapping[str, Any]) -> None:
 def _printable(key: str) -> str:
     """Return a key text without characters that a terminal would obey."""
     return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in key)
+
+
+KINDS: Final = ("missing", "surplus", "changed")
+MAX_GROUPS: Final = 10
+MAX_BODY_BYTES: Final = 7 * 2**20
+"""Of the rows of one request; the gateway takes a megabyte more."""
+_ANSWER_SECONDS: Final = 3_600.0
+"""The gateway answers when it has read the whole table."""
+
+
+class Check(NamedTuple):
+    """What is compared, and how often."""
+
+    path: str
+    against: str
+    queries: "SourceQueries"
+    digits: int
+    rounds: int
+    pause: float
+
+
+class _Round(NamedTuple):
+    """What one round found."""
+
+    keys: Mapping[str, set[str]]
+    """The listed rows that differ: of each request, the first of each kind."""
+    total: int
+    """All rows that differ."""
+    left_out: int
+    """Buckets whose rows were too many for the round."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether every row that differs is listed."""
+        return self.total == sum(map(len, self.keys.values()))
+
+
+class Comparison:
+    """Compares one table."""
+
+    def __init__(self, client: "GatewayClient", source: "SourceDatabase", wanted: Check) -> None:
+        self._client, self._source, self._wanted = client, source, wanted
+        names = [column.name for column in wanted.queries.columns]
+        self._base = {"against": wanted.against, "columns": names, "digits": wanted.digits}
+
+    def run(self) -> dict[str, Any]:
+        """Return the answer to all buckets, with the keys of the rows that differ in every round.
+
+        `buckets_not_compared` counts the buckets whose rows were not compared.
+        """
+        source = self._source.buckets(self._wanted.queries, self._wanted.digits)
+        answer = self._post(
+            buckets={name: {"rows": one.rows, "checksum": one.checksum} for name, one in source.items()}
+        )
+        answer |= {"source_rows": sum(one.rows for one in source.values()), "buckets_not_compared": 0}
+        if answer["equal"]:
+            return answer
+        sizes = {one["bucket"]: int(one["source"]["rows"]) for one in answer["buckets"]}
+        found = first = self._round([*sizes], sizes)
+        left_out = first.left_out
+        for _ in range(1, self._wanted.rounds):
+            if not found.total:
+                break
+            threading.Event().wait(self._wanted.pause)
+            found = self._again(found, sizes)
+            left_out = max(left_out, found.left_out)
+        answer["keys"] = {kind: sorted(found.keys[kind]) for kind in KINDS} | {"count": found.total}
+        answer["buckets_not_compared"] = left_out
+        answer["equal"] = not found.total and not left_out
+        return answer
+
+    def _again(self, before: _Round, sizes: Mapping[str, int]) -> _Round:
+        """Compare the rows again that differed before; all buckets if not every such row is listed."""
+        keys = {key for kind in KINDS for key in before.keys[kind]}
+        differing = {bucket_of(key, self._wanted.digits) for key in keys} if before.is_listed else set(sizes)
+        differing &= sizes.keys()  # the gateway names the keys
+        found = self._round(sorted(differing), sizes)
+        if not (before.is_listed and found.is_listed):
+            return found
+        both = {kind: before.keys[kind] & found.keys[kind] for kind in KINDS}
+        return found._replace(keys=both, total=sum(map(len, both.values())))
+
+    def _round(self, buckets: Sequence[str], sizes: Mapping[str, int]) -> _Round:
+        self._source.start_again()
+        keys: dict[str, set[str]] = {kind: set() for kind in KINDS}
+        count, requests, compared = 0, 0, 0
+        for group in groups(buckets, sizes):
+            for part in parts(self._source.rows(self._wanted.queries, group)):
+                if requests == MAX_GROUPS:
+                    break
+                requests, compared = requests + 1, compared + len(part)
+                found = self._post(rows=part)["keys"]
+                count += found["count"]
+                for kind in KINDS:
+                    keys[kind].update(found[kind])
+            if requests == MAX_GROUPS:
+                break
+        return _Round(keys, count, len(buckets) - compared)
+
+    def _post(self, **of_source: Any) -> dict[str, Any]:
+        body = self._base | of_source
+        answer = self._client.post(f"{self._wanted.path}/checks", body, answer_seconds=_ANSWER_SECONDS)
+        return checked_answer(answer, self._wanted.digits, has_keys="rows" in of_source)
+
+
+def checked_answer(answer: Any, digits: int, *, has_keys: bool) -> dict[str, Any]:
+    """Return an answer of the gateway if it is one, with nothing else in it.
+
+    Names of buckets become SQL that runs in the source, so a gateway is not trusted.
+
+    Raises MirrorgateError `internal` for any other answer.
+    """
+    try:
+        equal, sequence, listed = answer["equal"], answer["sequence"], answer["keys"]
+        names = [_text(one["bucket"]) for one in answer["buckets"]]
+        if type(equal) is not bool or len({*names}) < len(names) or not all(is_bucket(name, digits) for name in names):
+            raise ValueError
+        buckets = [
+            {"bucket": name, "source": _digest(one["source"]), "gateway": _digest(one["gateway"])}
+            for name, one in zip(names, answer["buckets"], strict=True)
+        ]
+        keys = None
+        if has_keys:
+            keys = {kind: [_text(key) for key in listed[kind]] for kind in KINDS} | {"count": _count(listed["count"])}
+        return {
+            "equal": equal,
+            "generation": _count(answer["generation"]),
+            "sequence": None if sequence is None else _count(sequence),
+            "columns": [_text(name) for name in answer["columns"]],
+            "rows": _count(answer["rows"]),
+            "buckets": buckets,
+            "keys": keys,
+        }
+    except (KeyError, TypeError, ValueError):
+        raise MirrorgateError(
+            Code.INTERNAL,
+            "the gateway's answer is not one to a comparison",
+            remedy="Check that --url names a Mirrorgate gateway of the same version as this program.",
+        ) from None
+
+
+def _digest(given: Any) -> dict[str, int]:
+    return {"rows": _count(given["rows"]), "checksum": _count(given["checksum"])}
+
+
+def _count(given: Any) -> int:
+    """Return a whole number that is not negative. Raises ValueError for anything else."""
+    if type(given) is not int or given < 0:
+        raise ValueError
+    return given
+
+
+def _text(given: Any) -> str:
+    """Return a text. Raises ValueError for anything else."""
+    if type(given) is not str:
+        raise ValueError
+    return given
+
+
+def groups(buckets: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the buckets with at most MAX_ROWS rows together, without those that have more alone."""
+    group: list[str] = []
+    rows = 0
+    for bucket in buckets:
+        if sizes[bucket] > MAX_ROWS:
+            continue
+        if rows + sizes[bucket] > MAX_ROWS:
+            yield group
+            group, rows = [], 0
+        group.append(bucket)
+        rows += sizes[bucket]
+    if group:
+        yield group
+
+
+def parts(rows: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Mapping[str, int]]]:
+    """Yield the rows of a group in requests of at most MAX_ROWS and MAX_BODY_BYTES.
+
+    A bucket that is larger alone is left out. The source may have more rows now than when the group was chosen.
+    """
+    part: dict[str, Mapping[str, int]] = {}
+    count, size = 0, 0
+    for bucket, of_bucket in rows.items():
+        more = len(json.dumps(of_bucket, ensure_ascii=False).encode())
+        if more > MAX_BODY_BYTES or len(of_bucket) > MAX_ROWS:
+            continue
+        if count + len(of_bucket) > MAX_ROWS or size + more > MAX_BODY_BYTES:
+            yield part
+            part, count, size = {}, 0, 0
+        part[bucket] = of_bucket
+        count += len(of_bucket)
+        size += more
+    if part:
+        yield part

@@ -1,4 +1,4 @@
-"""Commands that operate a table: drop, recreate, rename, pause, resume, flush, repair; and the events they leave."""
+"""Commands that operate a table and its load sessions, and the events that they leave."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.console import OUTPUT, say
-from app.cli.options import Connection, GenerationOption, TableName, with_connection
+from app.cli.options import AsJson, Connection, GenerationOption, TableName, with_connection
 from app.client.table_path import table_path
 from app.errors import Code
 
@@ -193,3 +193,99 @@ def _state_reason(client: "GatewayClient", table: str) -> str | None:
             raise
         return None
     return reason
+
+
+@with_connection
+def release(
+    connection: Connection,
+    reason: Annotated[str, typer.Option(help="What you found and did. Kept with the table's events.")],
+    table: Annotated[
+        str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")
+    ] = None,
+    generation: Annotated[
+        int | None, typer.Option(min=1, help="The table's current generation, as `mirrorgate status` shows it.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Release every table that was quarantined with --code.")] = False,
+    code: Annotated[
+        str | None, typer.Option(help="With --all: the error code, for example `landing_folder_lost`.")
+    ] = None,
+    rewrite_marker: Annotated[
+        bool,
+        typer.Option(
+            "--rewrite-marker",
+            help="Write a damaged or lost `_gateway.json` again, if the folder holds the files of the ledger.",
+        ),
+    ] = False,
+) -> None:
+    """Let a quarantined table publish again, or all tables quarantined with one code. Safe to repeat.
+
+    Example: `mirrorgate tables release sales.orders --generation 1 --reason "remounted the share"`
+    """
+    if every and (table is not None or generation is not None or rewrite_marker or code is None):
+        raise typer.BadParameter("--all takes --code and --reason, and no table")
+    if not every and (table is None or generation is None or code is not None):
+        raise typer.BadParameter("name a table and its --generation, or give --all and --code")
+    with connection.client() as client:
+        if every:
+            _release_all(client, {"code": _parse_code(code or ""), "reason": reason})
+        else:
+            wanted = {"reason": reason, "rewrite_marker": rewrite_marker}
+            answer = client.post(f"{table_path(table or '')}/release", wanted, generation=generation)
+            say(f"{answer['table']}: release accepted, state {answer['state']}")
+
+
+def _release_all(client: "GatewayClient", wanted: dict[str, Any]) -> None:
+    released = client.post("/v1/releases", wanted)["released"]
+    for entry in released:
+        say(f"{entry['table']}: released in generation {entry['generation']}; it was {entry['state_reason']}")
+    say(f"{len(released)} tables released")
+
+
+def _parse_code(code: str) -> Code:
+    try:
+        return Code(code)
+    except ValueError:
+        raise typer.BadParameter("--code is not an error code; docs/errors.md lists them") from None
+
+
+@with_connection
+def list_loads(connection: Connection, table: TableName, as_json: AsJson = False) -> None:
+    """List the newest load sessions of a table, the newest first. `mirrorgate send --load` makes them.
+
+    Example: `mirrorgate tables loads shop.prices`
+    """
+    from app.cli.output import Grid, moment
+
+    with connection.client() as client:
+        loads = client.get(f"{table_path(table)}/loads")["loads"]
+    if as_json:
+        typer.echo(json.dumps(loads))
+        return
+    numbers = ("rows", "superseded", "deletes")
+    grid = Grid(("load", "mode", "state", "started", "by", *numbers), right=numbers)
+    for load in loads:
+        facts = (load["load"], load["mode"], load["state"], moment(load["started_at"]), load["started_by"])
+        grid.add(*facts, *(f"{load[name]:,}" for name in numbers))
+    grid.print()
+
+
+@with_connection
+def abort_load(
+    connection: Connection,
+    table: TableName,
+    load: Annotated[str | None, typer.Argument(help="The id of the load. Default: the open load of the table.")] = None,
+) -> None:
+    """End a load session without deletes, so that another one can begin. What it landed stays.
+
+    Example: `mirrorgate tables abort-load shop.prices`
+    """
+    path = f"{table_path(table)}/loads"
+    with connection.client() as client:
+        if load is None:
+            found = [one["load"] for one in client.get(path)["loads"] if one["state"] in ("open", "completing")]
+            if not found:
+                say(f"{table}: there is no open load")
+                return
+            load = found[0]
+        ended = client.delete(f"{path}/{load}")
+    say(f"{ended['table']}: load {ended['load']} is {ended['state']}; its {ended['rows']:,} rows stay")

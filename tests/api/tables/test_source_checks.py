@@ -20,14 +20,14 @@ from app.api.schemas.operations import (
     RowDifferencesModel,
     SourceCheckResultModel,
 )
-from app.cli.tables import comparison
+from app.checks.source_database import SourceDatabase
+from app.cli.tables import check as comparison
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.source_checks.dialects import Dialect
 from app.domain.source_checks.source_sql import SourceQueries
 from app.errors import MirrorgateError
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
-from app.source.database import SourceDatabase
 from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.api.commands import Terminal

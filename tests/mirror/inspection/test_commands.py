@@ -17,9 +17,9 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
+from app.cli.console import interruptible
 from app.cli.main import app
-from app.cli.mirror.printing import print_rows
-from app.cli.mirror.progress import interruptible
+from app.cli.mirror.rows import print_rows
 from app.errors import Code, MirrorgateError
 from app.mirror.inspection import guard_rails
 from tests.mirror.inspection.mirrored import Mirrored

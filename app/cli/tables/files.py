@@ -1,13 +1,15 @@
-"""`mirrorgate tables verify`: compare the files in the landing zone with the ledger."""
+"""Commands that read or write files: `tables verify` compares a landing zone, `export-rows` writes rows as Parquet."""
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.console import ERRORS, say
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
+from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir, TableName
+from app.errors import Code, RejectedInput
 from app.extras import require_extras
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def verify(
         typer.echo(json.dumps([one.to_json() for one in verified]))
     else:
         for result in verified:
-            _print(result)
+            _print_verified(result)
     if any(one.report is not None and one.report.differences for one in verified):
         raise typer.Exit(1)
 
@@ -76,7 +78,7 @@ def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
     return [found]
 
 
-def _print(verified: "Verified") -> None:
+def _print_verified(verified: "Verified") -> None:
     report = verified.report
     if report is None:
         line = "skipped: the table is being dropped or recreated"
@@ -88,3 +90,44 @@ def _print(verified: "Verified") -> None:
     say(f"{verified.table.name}: {line}")
     for one in report.differences if report is not None else ():
         say(f"  {one.problem} {one.path}: {one.detail}")
+
+
+def export_rows(
+    table: TableName,
+    to: Annotated[
+        Path, typer.Option("--to", help="The file to write, or a folder, in which it is named after the table.")
+    ],
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Write all present rows of a table that keeps row images into one Parquet file.
+
+    The rows are those of one moment; changes go on meanwhile. The command reads the database directly. An existing file
+    is replaced when the new one is complete.
+
+    Example: `mirrorgate tables export-rows sales.orders --to orders.parquet`
+    """
+    require_extras("tables export-rows", "server")
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from app.cli.direct import open_database
+    from app.cli.tables.table_rows import export_rows as write_rows
+    from app.cli.tables.table_rows import find_exportable
+    from app.domain.model import names
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with open_database(data_dir) as engine:
+        found, rows = find_exportable(engine, names.TableName.parse(table))
+        with Progress(*columns, console=ERRORS, transient=True, disable=as_json or not sys.stderr.isatty()) as bar:
+            task = bar.add_task(str(found.name), total=rows)
+            try:
+                written = write_rows(engine, found, to, lambda more: bar.advance(task, more))
+            except OSError as error:
+                detail = f"{to} cannot be written: {error.strerror or error}"
+                remedy = "Name a file in a folder that exists and has room."
+                raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy) from error
+    if as_json:
+        told = {"file": str(written.file), "rows": written.rows, "bytes": written.bytes, "sequence": written.sequence}
+        typer.echo(json.dumps(told))
+    else:
+        say(f"{written.rows:,} rows, {written.bytes:,} bytes, as of batch {written.sequence}: {written.file}")

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from app.cli.tables.table_rows import ExportedRows, export_rows, find_exportable
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import RowImages, TableOptions
 from app.errors import Code
-from app.exports.table_rows import ExportedRows, export_rows, find_exportable
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.mirrored_tables import MirroredTable
@@ -103,7 +103,7 @@ def test_an_export_that_fails_leaves_the_former_file(
     def full(*_: object) -> Iterator[pa.Table]:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.exports.table_rows.row_groups", full)
+    monkeypatch.setattr("app.cli.tables.table_rows.row_groups", full)
     with pytest.raises(OSError, match="No space"):
         exported(engine, "sales.t", file)
     assert file.read_bytes() == former

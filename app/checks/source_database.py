@@ -1,4 +1,4 @@
-"""Runs the queries of a check in a table's source."""
+"""Runs the queries of `mirrorgate tables check` in a source: connects by its SQLAlchemy address, and writes nothing."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator

@@ -1,4 +1,7 @@
-"""The commands `mirrorgate dead-letters …`: list rejected messages, read, replay and discard them."""
+"""The commands `mirrorgate dead-letters …`, about rejected messages, and `mirrorgate layouts …`.
+
+A layout says where Replicate messages of a custom format have their parts.
+"""
 
 import json
 import sys
@@ -11,6 +14,7 @@ from app.cli.console import OUTPUT, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
 from app.domain.model.dead_letter import LetterState
+from app.errors import Code, RejectedInput
 
 if TYPE_CHECKING:
     from app.client.http import GatewayClient
@@ -152,3 +156,64 @@ def _replay_all(client: "GatewayClient", table: str) -> tuple[int, int]:
             replayed, rejected, after = replayed + done["replayed"], rejected + done["rejected"], done["next_after"]
             line.update(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")
     return replayed, rejected
+
+
+LayoutName = Annotated[str, typer.Argument(help="The name of the layout.")]
+
+
+@with_connection
+def put_layout(
+    connection: Connection,
+    name: LayoutName,
+    file: Annotated[Path, typer.Argument(help="A JSON file with the layout; `-` reads standard input.")],
+) -> None:
+    """Store a layout, or replace the one of this name.
+
+    Example: `echo '{"data": "row", "headers": "meta_*"}' | mirrorgate layouts put flat -`
+    """
+    wanted = _read_layout(file)
+    with connection.client() as client:
+        stored = client.put(f"/v1/layouts/{name}", wanted)
+    say(f"{stored['name']}: {len(stored['layout'])} parts, changed by {stored['changed_by']}")
+
+
+@with_connection
+def list_layouts(connection: Connection, as_json: AsJson = False) -> None:
+    """List all layouts with their parts."""
+    from app.cli.output import Grid, moment
+
+    with connection.client() as client:
+        found = client.get("/v1/layouts")["layouts"]
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    grid = Grid(("name", "parts", "changed", "by"))
+    for entry in found:
+        parts = ", ".join(name for name in entry["layout"])
+        grid.add(entry["name"], parts, moment(entry["changed_at"]), entry.get("changed_by", ""))
+    grid.print()
+
+
+@with_connection
+def show_layout(connection: Connection, name: LayoutName) -> None:
+    """Print a layout as JSON, in the form that `layouts put` takes."""
+    with connection.client() as client:
+        typer.echo(json.dumps(client.get(f"/v1/layouts/{name}")["layout"], indent=2))
+
+
+@with_connection
+def delete_layout(connection: Connection, name: LayoutName) -> None:
+    """Delete a layout. Requests that name it are rejected from then on."""
+    with connection.client() as client:
+        client.delete(f"/v1/layouts/{name}")
+    say(f"{name}: deleted")
+
+
+def _read_layout(file: Path) -> Any:
+    """Return the JSON of a file. Raises RejectedInput `bad_layout`."""
+    try:
+        return json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RejectedInput(Code.BAD_LAYOUT, f"{file} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise RejectedInput(Code.BAD_LAYOUT, f"{file} is not JSON: {error}") from None

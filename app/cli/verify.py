@@ -109,9 +109,7 @@ def _verify(
     location: str, tables: list[str], comparison: Comparison | None, *, rows: bool, follow: bool, as_json: bool
 ) -> bool:
     """Check the zone, print the findings and return whether one is an error."""
-    from app.cli.verify.follow import follow_zone
-    from app.cli.verify.progress import progress_bar
-    from app.cli.verify.report import print_report
+    from app.cli.verify_output import follow_zone, print_report, progress_bar
     from app.landing.open_zone import open_zone
     from app.observability.telemetry import configure_logging
     from app.settings import Settings

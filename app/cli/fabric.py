@@ -1,0 +1,432 @@
+"""`mirrorgate fabric`: create, start, stop and examine the mirrored database that reads the landing zone.
+
+Invariant: every command can be repeated; what is already so is said and left as it is.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.console import ERRORS, OUTPUT, Advance, say, working
+from app.cli.doctor import findings_grid
+from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+from app.extras import require_extras
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from app.fabric import DatabaseStatus, FabricClient, TableMirroring
+    from app.fabric.operations import Progress
+    from app.settings import Settings
+
+WorkspaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace",
+        metavar="NAME|ID",
+        help="The workspace. Default: MIRRORGATE_FABRIC_WORKSPACE, else the one in MIRRORGATE_LANDING_ZONE.",
+        show_default=False,
+    ),
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="NAME|ID",
+        help="The mirrored database. Default: MIRRORGATE_FABRIC_DATABASE, else the one in MIRRORGATE_LANDING_ZONE.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    int, typer.Option("--timeout", metavar="SECONDS", min=1, help="How long to wait for Fabric, in seconds.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def fabric_settings(
+    command: str, workspace: str | None, database: str | None, data_dir: Path | None = None
+) -> "Settings":
+    """Return the settings with the given names, and of a gateway running on the data directory.
+
+    Raise Misconfigured.
+    """
+    require_extras(f"fabric {command}", "server", "onelake")
+    from app.observability.telemetry import configure_logging
+    from app.settings import Settings
+
+    given: dict[str, object] = {"fabric_workspace": workspace, "fabric_database": database}
+    settings = Settings.from_environment(**given)
+    if data_dir is not None and settings.database_url is None:
+        from app.local.embedded import running_url
+
+        settings = Settings.from_environment(**given, database_url=running_url(data_dir))
+    configure_logging(settings, is_command=True)
+    return settings
+
+
+@contextmanager
+def opened(settings: "Settings", *, wait_seconds: float = 600.0) -> "Iterator[FabricClient]":
+    """Open the client."""
+    from app.fabric import open_fabric
+
+    with open_fabric(settings, wait_seconds=wait_seconds) as client:
+        yield client
+
+
+@contextmanager
+def following(description: str, *, quiet: bool = False) -> "Iterator[Progress]":
+    """Show a bar with Fabric's word for the state, in a terminal. On Ctrl-C say that Fabric continues."""
+    try:
+        with working(description, quiet=quiet) as advance:
+            yield _told(description, advance)
+    except KeyboardInterrupt:
+        say("Fabric continues what it has begun; `mirrorgate fabric status` shows it", to=ERRORS)
+        raise
+
+
+def _told(description: str, advance: Advance) -> "Progress":
+    def progress(state: str, percent: int | None) -> None:
+        advance(f"{description}: {state}" + ("" if percent is None else f", {percent} %"))
+
+    return progress
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask for confirmation on standard error. Abort on no, and without a terminal."""
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+
+
+def create(
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new mirrored database.")],
+    workspace: WorkspaceOption = None,
+    retention_days: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=30,
+            help="Days that Fabric keeps old versions of the tables. Default: Fabric's, which is 7.",
+            show_default=False,
+        ),
+    ] = None,
+    default_schema: Annotated[
+        str, typer.Option(help="Schema of tables that are registered without one, in Fabric.")
+    ] = "dbo",
+    description: Annotated[str, typer.Option(max=256, help="Description of the database in the portal.")] = "",
+    timeout: Timeout = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Create a mirrored database for open mirroring, and print the address of its landing zone. Safe to repeat.
+
+    A database that exists under the name is left as it is. Needs the role Contributor in the workspace and the extra
+    `onelake`; the credential is that of the AZURE_* variables, a managed identity, or `az login`.
+
+    Example: `mirrorgate fabric create --workspace "Sales" --name orders --retention-days 7`
+    """
+    from app.errors import Code, Misconfigured
+    from app.fabric.definition import Definition
+
+    if not name.strip():
+        raise typer.BadParameter("the name is empty", param_hint="--name")
+    settings = fabric_settings("create", workspace, name)
+    wanted = Definition(default_schema=default_schema or None, retention_days=retention_days)
+    with opened(settings, wait_seconds=timeout) as client, following("creating", quiet=as_json) as progress:
+        made, is_new = client.create(name, wanted, description=description, progress=progress)
+        found = wanted if is_new else client.definition(progress)
+    if found is None or not found.is_open_mirroring:
+        raise Misconfigured(
+            Code.FABRIC_REJECTED,
+            f"{name} exists, and its source is {found.source_type if found else 'unreadable'}, not open mirroring",
+            remedy="Choose another name.",
+        )
+    if as_json:
+        shown = {"id": made.id, "name": made.name, "workspace_id": made.workspace_id, "created": is_new}
+        typer.echo(json.dumps({**shown, "landing_zone": made.landing_zone, "tables": made.tables_address}))
+        return
+    if is_new:
+        say(f"created the mirrored database {made.name} ({made.id})")
+    else:
+        say(f"the mirrored database {made.name} ({made.id}) exists; nothing was changed")
+        if found != wanted:
+            say(f"  its schema by default: {found.default_schema}; its retention in days: {found.retention_days}")
+    say(f"landing zone: {made.landing_zone}")
+    if is_new:
+        say(f'next: export MIRRORGATE_LANDING_ZONE="{made.landing_zone}"')
+        say("then start the drain, register the tables, and run `mirrorgate fabric start`")
+
+
+_MAX_NAMED: Final = 20
+_ABOUT_STOPPING: Final = (
+    "Fabric stops replication and keeps the Delta tables. A later start copies everything: Fabric reads every table "
+    "from its first file again, and it has purged the files that it processed more than 7 days ago."
+)
+_ABOUT_PAUSED: Final = (
+    "The database is Paused. Microsoft documents Resume replication in the portal for this, which continues where it "
+    "was paused. Whether a start by the API continues or begins at the first file is not documented."
+)
+
+
+def start(
+    workspace: WorkspaceOption = None,
+    database: DatabaseOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start even if tables have no metadata or no file in the landing zone yet.")
+    ] = False,
+    yes: Yes = False,
+    timeout: Timeout = 600,
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Start mirroring, and wait until it runs. Safe to repeat: a running database is left as it is.
+
+    First checks that every registered table has its `_metadata.json` and a file in the landing zone, as Microsoft
+    advises: Fabric pauses the whole database for a table that stays empty for about two weeks.
+
+    Example: `mirrorgate fabric start --workspace "Sales" --database orders`
+    """
+    settings = fabric_settings("start", workspace, database, data_dir)
+    from app.fabric import DatabaseState
+
+    with opened(settings, wait_seconds=timeout) as client:
+        status = client.database_status()
+        if status.state.is_running:
+            _report(client, status, "is running already; nothing was changed", as_json=as_json)
+            return
+        if status.state is DatabaseState.PAUSED and not yes:
+            say(_ABOUT_PAUSED, to=ERRORS)
+            confirm("Start it by the API?", yes=yes)
+        if not force:
+            _require_prepared(client, settings, data_dir)
+        with following("starting", quiet=as_json) as progress:
+            if status.state in (DatabaseState.INITIALIZING, DatabaseState.STOPPING):
+                startable = (DatabaseState.INITIALIZED, DatabaseState.STOPPED)
+                status = client.wait_until(*startable, left=status.state, progress=progress)
+            if status.state is not DatabaseState.STARTING:
+                client.start()
+            running = (DatabaseState.RUNNING, DatabaseState.RUNNING_WITH_WARNING)
+            status = client.wait_until(*running, left=status.state, progress=progress)
+        _require(status, *running)
+        _report(client, status, "is running", as_json=as_json)
+
+
+def stop(
+    workspace: WorkspaceOption = None,
+    database: DatabaseOption = None,
+    yes: Yes = False,
+    timeout: Timeout = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Stop mirroring, and wait until it is stopped. Asks first, because a later start reads everything again.
+
+    Safe to repeat. Tables that you want to load again after a start: `mirrorgate tables recreate`.
+
+    Example: `mirrorgate fabric stop --workspace "Sales" --database orders --yes`
+    """
+    settings = fabric_settings("stop", workspace, database)
+    from app.fabric import DatabaseState
+
+    with opened(settings, wait_seconds=timeout) as client:
+        status = client.database_status()
+        if status.state in (DatabaseState.STOPPED, DatabaseState.INITIALIZED, DatabaseState.INITIALIZING):
+            _report(client, status, "does not run; nothing was changed", as_json=as_json)
+            return
+        if not yes:
+            say(_ABOUT_STOPPING, to=ERRORS)
+            confirm("Stop mirroring?", yes=yes)
+        with following("stopping", quiet=as_json) as progress:
+            if status.state is not DatabaseState.STOPPING:
+                client.stop()
+            status = client.wait_until(DatabaseState.STOPPED, left=status.state, progress=progress)
+        _require(status, DatabaseState.STOPPED)
+        _report(client, status, "is stopped", as_json=as_json)
+
+
+def _require_prepared(client: "FabricClient", settings: "Settings", data_dir: Path) -> None:
+    """Raise Misconfigured `fabric_not_prepared` while tables lack metadata or files, or if there are none."""
+    from app.checks.fabric_setup import registered_tables, unprepared_tables
+    from app.errors import Code, Misconfigured
+    from app.landing.open_zone import ZoneAddress, open_zone
+    from app.published.table_folders import list_tables
+    from app.zone_settings import storage_options
+
+    configured = settings.landing_zone or ""
+    location = configured if "://" in configured else client.database().landing_zone
+    address = ZoneAddress(location, storage_options(settings))
+    address.check()
+    try:
+        zone = open_zone(address)
+        tables = (
+            registered_tables(settings.database_url.get_secret_value()) if settings.database_url else list_tables(zone)
+        )
+        wrong = [*unprepared_tables(zone, tables)] if tables else ["there is no table yet"]
+    except OSError as failed:
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"{location} cannot be read: {failed}") from failed
+    if wrong:
+        more = f", and {len(wrong) - _MAX_NAMED} more" if len(wrong) > _MAX_NAMED else ""
+        raise Misconfigured(Code.FABRIC_NOT_PREPARED, "; ".join(wrong[:_MAX_NAMED]) + more)
+
+
+def _require(status: "DatabaseStatus", *states: str) -> None:
+    """Raise Misconfigured `fabric_not_running` for another state, with what Fabric says and the state's remedy."""
+    from app.domain.fabric.remedies import STATES
+    from app.errors import Code, Misconfigured
+
+    if status.state not in states:
+        error = f" ({status.error})" if status.error else ""
+        known = STATES[status.state]
+        raise Misconfigured(
+            Code.FABRIC_NOT_RUNNING, f"the database is {status.raw}{error}: {known.meaning}", remedy=known.remedy
+        )
+
+
+def _report(client: "FabricClient", status: "DatabaseStatus", what: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"database_id": client.database_id, "state": status.state, "raw": status.raw}))
+    else:
+        say(f"{client.database().name} {what} ({status.raw})")
+
+
+def status(
+    workspace: WorkspaceOption = None,
+    database: DatabaseOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Seconds between two looks.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show the state of the mirrored database, and of each table while it runs. Exit 1 if it does not run.
+
+    Exit 1 also if a table has failed. Counts are Fabric's, and cumulative. The state Paused means that the capacity
+    was paused or a table stayed empty; the remedy is printed with it. With --watch and --json: one object a line.
+
+    Example: `mirrorgate fabric status --watch`
+    """
+    settings = fabric_settings("status", workspace, database)
+    with opened(settings) as client:
+        if watch:
+            _watch(client, interval, as_json=as_json)
+            return
+        found, tables = _read(client)
+    if as_json:
+        typer.echo(json.dumps(_to_json(found, tables)))
+    else:
+        OUTPUT.print(_rendered(found, tables), soft_wrap=True)
+    if not found.state.is_running or any(table.has_failed for table in tables):
+        raise typer.Exit(1)
+
+
+def _read(client: "FabricClient") -> "tuple[DatabaseStatus, list[TableMirroring]]":
+    found = client.database_status()
+    return found, client.tables_status() if found.state.is_running else []
+
+
+def _watch(client: "FabricClient", interval: float, *, as_json: bool) -> None:
+    """Show the state until Ctrl-C: in place in a terminal, else when it has changed."""
+    from rich.live import Live
+
+    in_place = not as_json and sys.stdout.isatty()
+    last: object = None
+    with Live(console=OUTPUT, auto_refresh=False) if in_place else nullcontext() as live:
+        while True:
+            now = _read(client)
+            if live is not None:
+                live.update(_rendered(*now), refresh=True)
+            elif as_json:
+                sys.stdout.write(json.dumps(_to_json(*now)) + "\n")
+                sys.stdout.flush()
+            elif now != last:
+                OUTPUT.print(_rendered(*now), soft_wrap=True)
+            last = now
+            time.sleep(interval)  # Fabric's API has no notifications; Ctrl-C ends the pause
+
+
+def _to_json(found: "DatabaseStatus", tables: "list[TableMirroring]") -> dict[str, Any]:
+    def shown(table: "TableMirroring") -> dict[str, Any]:
+        last = table.last_sync.isoformat() if table.last_sync else None
+        return asdict(table) | {"last_sync": last, "failed": table.has_failed}
+
+    return {**asdict(found), "tables": [shown(table) for table in tables]}
+
+
+def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "RenderableType":
+    """Lay out the state, the tables, and below them each trouble with its remedy."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from app.cli.output import Grid
+    from app.domain.fabric.remedies import STATES, remedy_for, table_trouble
+
+    known = STATES[found.state]
+    style = "green" if found.state.is_running else "yellow" if found.state.is_passing else "red"
+    text = Text.assemble((found.raw or "no state", style), f": {known.meaning}")
+    if found.error:
+        text.append(f"\n  {found.error} ({found.error.whose})")
+    if known.remedy:
+        text.append(f"\n  remedy: {known.remedy}")
+    below: list[RenderableType] = [text]
+    if tables:
+        text.append("\n")
+        numbers = ("rows", "bytes")
+        grid = Grid(("table", "state", *numbers, "last sync"), right=numbers)
+        for table in tables:
+            counts = (_count(table.processed_rows), _count(table.processed_bytes))
+            style = "red" if table.has_failed else ""
+            grid.add(_name(table), table.state, *counts, _ago(table.last_sync), style=style)
+        below.append(grid.fitted(OUTPUT.width))
+    for table in tables:
+        if trouble := table_trouble(table):
+            remedy = remedy_for(table.error.whose if table.error else "unknown")
+            below.append(Text.assemble((f"\n{_name(table)}: {trouble}", "red"), f"\n  remedy: {remedy}"))
+    return Group(*below)
+
+
+def _name(table: "TableMirroring") -> str:
+    return f"{table.schema}.{table.name}" if table.schema else table.name
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _ago(moment: datetime | None) -> str:
+    if moment is None:
+        return "-"
+    seconds = max(0, round((datetime.now(UTC) - moment).total_seconds()))
+    days, rest = divmod(seconds, 86_400)
+    if days:
+        return f"{days:,} d ago"
+    hours, rest = divmod(rest, 3_600)
+    return f"{hours} h {rest // 60} min ago" if hours else f"{rest // 60} min {rest % 60} s ago"
+
+
+def doctor(workspace: WorkspaceOption = None, database: DatabaseOption = None, as_json: AsJson = False) -> None:
+    """Check token, workspace, capacity, rights, definition, landing zone and mirroring. Exit 1 if one is at fault.
+
+    Changes nothing. Each problem has its remedy below it; docs/fabric.md has the steps in the portal. Whether the
+    landing zone can be written safely is checked by `mirrorgate doctor`.
+
+    Example: `mirrorgate fabric doctor --workspace "Sales" --database orders`
+    """
+    settings = fabric_settings("doctor", workspace, database)
+    from app.checks.fabric_setup import examine_fabric
+    from app.domain.preflight.finding import unsafe_among
+    from app.zone_settings import storage_options
+
+    findings = []
+    with opened(settings) as client, working("examining", quiet=as_json) as advance:
+        for finding in examine_fabric(client, settings.landing_zone, storage_options(settings)):
+            findings.append(finding)
+            advance(finding.check)
+    if as_json:
+        typer.echo(json.dumps([finding.to_json() for finding in findings]))
+    else:
+        OUTPUT.print(findings_grid(findings))
+    if unsafe_among(findings):
+        raise typer.Exit(1)

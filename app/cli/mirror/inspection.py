@@ -1,0 +1,242 @@
+"""`mirrorgate mirror status`, `history` and `health`: how far, how and how well each table is mirrored."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.console import Advance, say, working
+from app.cli.mirror.rows import print_json
+from app.cli.mirror.target import (
+    AsOf,
+    AtVersion,
+    MirroredTable,
+    MirroredTables,
+    StorageOptions,
+    To,
+    chosen_tables,
+    open_target,
+    point_in_time,
+)
+from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+
+if TYPE_CHECKING:
+    from app.domain.mirror.table_report import TableReport
+    from app.landing.open_zone import ZoneAddress
+    from app.mirror.inspection.health import HealthFinding, TableHealth
+    from app.mirror.inspection.history import TableVersion
+
+
+def mirror_status(
+    zone: Annotated[
+        str | None,
+        typer.Argument(
+            help="Folder or OneLake address of the landing zone. Default: MIRRORGATE_LANDING_ZONE, else `landing-zone` "
+            "in --data-dir.",
+            show_default=False,
+        ),
+    ] = None,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Show how far each table is mirrored: state, Delta version, last landing file, pending files, lag.
+
+    Reads the landing zone and the Delta tables; no mirror has to run. `waiting` names a missing file number, `stopped`
+    a file that cannot be applied; the reason and the remedy are below the list. Exit 1 if a table waits or is stopped.
+
+    Example: `mirrorgate mirror status /mnt/zone --to /mnt/mirror`
+    """
+    target = open_target("mirror status", to, data_dir, storage_options)
+    from app.landing.open_zone import open_zone
+    from app.mirror.inspection.status import FAULTS, inspect_tables, published_tables, report_to_json
+
+    opened = open_zone(_zone_address(zone, data_dir))
+    tables = published_tables(opened, target)
+    reports: list[TableReport] = []
+    with working("inspecting", steps=len(tables), quiet=as_json) as advance:
+        for report in inspect_tables(opened, target, tables):
+            reports.append(report)
+            advance(report.table, done=1)
+    if as_json:
+        print_json([report_to_json(one) for one in reports])
+    else:
+        _print_reports(reports)
+    if any(one.state in FAULTS for one in reports):
+        raise typer.Exit(1)
+
+
+def _zone_address(zone: str | None, data_dir: Path) -> "ZoneAddress":
+    """Return the address of an existing landing zone. Raises Misconfigured."""
+    from app.errors import Code, Misconfigured
+    from app.settings import Settings
+    from app.zone_settings import zone_address
+
+    settings = Settings.from_environment(landing_zone=zone)
+    local = data_dir / "landing-zone"
+    if settings.landing_zone is None and local.is_dir():
+        settings = Settings.from_environment(landing_zone=str(local))
+    address = zone_address(settings)
+    address.check()
+    if not address.is_remote and not Path(address.location).is_dir():
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"there is no folder {address.location}")
+    return address
+
+
+def _print_reports(reports: "list[TableReport]") -> None:
+    from app.cli.output import Grid
+    from app.mirror.inspection.status import FAULTS, lag_seconds
+
+    if not reports:
+        say("the landing zone and the target have no tables")
+        return
+    numbers = ("version", "file", "of", "pending", "lag")
+    grid = Grid(("table", "gen", "state", *numbers), right=("gen", *numbers))
+    for one in reports:
+        grid.add(
+            one.table,
+            str(one.generation),
+            one.state.replace("_", " "),
+            "-" if one.version is None else str(one.version),
+            f"{one.file_number:,}",
+            f"{one.last_file:,}",
+            f"{one.pending_files:,}",
+            f"{lag_seconds(one):,.1f} s",
+            style="red" if one.state in FAULTS else "",
+        )
+    grid.print()
+    for one in reports:
+        if one.detail is not None:
+            say(f"\n{one.table}: {one.code}: {one.detail}", style="red")
+            say(f"  remedy: {one.remedy}")
+
+
+def history(
+    table: MirroredTable,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    limit: Annotated[int, typer.Option(min=0, help="Newest versions to show. 0: all.")] = 20,
+    version: AtVersion = None,
+    as_of: AsOf = None,
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """List the versions of a table, the newest first: time, landing files, rows by row marker.
+
+    `deleted` counts the keys whose rows a version deleted or replaced, `appended` the rows that it added. Versions of
+    `optimize`, `vacuum` and `restore` apply no landing file. With --version or --as-of the list starts there.
+
+    Example: `mirrorgate mirror history sales.orders --to /data/mirror`
+    """
+    target = open_target("mirror history", to, data_dir, storage_options)
+    from app.mirror.inspection.history import read_history
+    from app.mirror.inspection.opening import find_table, open_table, reading, table_names
+
+    name = find_table(table_names(target), table)
+    opened = open_table(target, name, point_in_time(version, as_of))
+    with reading(name):
+        versions = read_history(target, opened, limit or None)
+    if as_json:
+        print_json([one.to_json() for one in versions])
+    else:
+        _print_versions(versions)
+
+
+def _print_versions(versions: "list[TableVersion]") -> None:
+    from app.cli.output import Grid
+
+    grid = Grid(
+        ("version", "time (UTC)", "operation", "gen", "files", "rows by marker", "deleted", "appended"),
+        right=("version", "gen", "deleted", "appended"),
+    )
+    for one in versions:
+        grid.add(
+            str(one.version),
+            one.time.strftime("%Y-%m-%d %H:%M:%S"),
+            one.operation,
+            _number(one.generation),
+            ""
+            if one.files is None
+            else str(one.files[0])
+            if one.files[0] == one.files[1]
+            else "{}-{}".format(*one.files),
+            " ".join(f"{marker}:{count:,}" for marker, count in (one.rows or {}).items() if count),
+            _number(one.deleted_keys),
+            _number(one.appended_rows),
+            style="" if one.files is not None else "dim",
+        )
+    grid.print()
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def health(
+    tables: MirroredTables = None,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    sku: Annotated[
+        str, typer.Option(help="Fabric capacity whose guard rails apply, from F2 to F2048. F64 is also FT1 and P1.")
+    ] = "F2",
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Compare the tables with Direct Lake's guard rails: files, row groups, rows and size. Exit 1 if one is exceeded.
+
+    `fits` is the smallest capacity whose guard rails a table keeps. `old` is what files of older versions take.
+    Advice on small files, small row groups, deleted rows and a long log does not change the exit status.
+
+    Example: `mirrorgate mirror health --sku F64 --to /data/mirror`
+    """
+    target = open_target("mirror health", to, data_dir, storage_options)
+    from app.mirror.inspection.guard_rails import GUARD_RAILS
+    from app.mirror.inspection.health import examine_table, find_problems
+
+    if sku.upper() not in GUARD_RAILS:
+        raise typer.BadParameter(f"choose one of {', '.join(GUARD_RAILS)}", param_hint="--sku")
+    chosen, examined = chosen_tables(target, tables), []
+    with working("examining", steps=len(chosen), quiet=as_json) as advance:
+        for name in chosen:
+            examined.append(examine_table(target, name, partial(_show_files, advance, name)))
+            advance(name, done=1)
+    problems = find_problems(examined, GUARD_RAILS[sku.upper()])
+    if as_json:
+        shown = {"sku": sku.upper(), "tables": [one.to_json() for one in examined]}
+        print_json(shown | {"findings": [one.to_json() for one in problems]})
+    else:
+        _print_health(examined, problems)
+    if any(one.severity == "error" for one in problems):
+        raise typer.Exit(1)
+
+
+def _show_files(advance: Advance, name: str, read: int, files: int) -> None:
+    advance(f"{name}: {read:,}/{files:,} files")
+
+
+def _print_health(examined: "list[TableHealth]", problems: "list[HealthFinding]") -> None:
+    from app.cli.output import Grid
+
+    numbers = ("version", "rows", "files", "row groups", "rows/group", "MB", "old MB", "deleted", "log")
+    grid = Grid(("table", *numbers, "fits"), right=numbers)
+    for one in examined:
+        grid.add(
+            one.table,
+            str(one.version),
+            f"{one.rows:,}",
+            f"{one.files:,}",
+            f"{one.row_groups:,}",
+            f"{one.rows_per_row_group:,}",
+            f"{one.bytes / 1e6:,.1f}",
+            f"{one.old_bytes / 1e6:,.1f}",
+            f"{one.deleted_share:.0%}",
+            f"{one.log_commits:,}",
+            one.smallest_sku or "none",
+        )
+    grid.print()
+    for problem in problems:
+        style = "red" if problem.severity == "error" else "yellow"
+        say(f"{problem.severity} {problem.code}  {problem.table or 'all tables'}: {problem.detail}", style=style)
+        say(f"  remedy: {problem.remedy}")

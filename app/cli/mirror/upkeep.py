@@ -1,0 +1,217 @@
+"""`mirrorgate mirror run`, `optimize` and `vacuum`: Delta tables in step, in few large files, without old ones."""
+
+import json
+import os
+import sys
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app.cli.console import interruptible, say, working
+from app.cli.mirror.rows import print_json
+from app.cli.mirror.target import MirroredTables, StorageOptions, To, chosen_tables, open_target, parse_storage_options
+from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+from app.cli.output import counted
+from app.extras import require_extras
+
+if TYPE_CHECKING:
+    from app.mirror.inspection.maintenance import Vacuumed
+
+
+def run(
+    zone: Annotated[
+        str | None,
+        typer.Argument(
+            help="Folder or OneLake address of the landing zone, of Mirrorgate or another publisher. Default: "
+            "MIRRORGATE_LANDING_ZONE.",
+            show_default=False,
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Folder, abfss://… or s3://… of the Delta tables. Default: MIRRORGATE_MIRROR_TARGET.",
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Apply all files that are there, then exit; with status 1 if a table waits or is stopped."
+        ),
+    ] = False,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="TABLE", help="Mirror this table only, `schema.table` or `table`. Repeatable."),
+    ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Delete the Delta table of a dropped and recreated table instead of keeping it as `…@g1`."
+        ),
+    ] = False,
+    files_per_version: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Files that one Delta version can have when the mirror is behind; 1 gives every file a version. "
+            "Default: MIRRORGATE_MIRROR_FILES_PER_VERSION, else 64.",
+            show_default=False,
+        ),
+    ] = None,
+    poll_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            help="Seconds between two looks at the zone. Default: MIRRORGATE_MIRROR_POLL_SECONDS, else 0.5 for a "
+            "folder and 15 for an address.",
+            show_default=False,
+        ),
+    ] = None,
+    storage_options: StorageOptions = None,
+    data_dir: Annotated[Path, typer.Option(help="Folder where a Java is kept, if none is installed.")] = (
+        DEFAULT_DATA_DIR
+    ),
+    print_path: Annotated[
+        bool, typer.Option("--print-path", help="Print the path of the file for spark-submit, and exit.")
+    ] = False,
+) -> None:
+    """Apply the files of a landing zone to Delta tables, by Fabric's rules. Requires the extra `mirror` and Java 17.
+
+    Runs until Ctrl-C; a restart continues where the Delta tables are. No Postgres is needed. One mirror can write to a
+    target at a time. On a Spark cluster, all executors must see the same folders: `spark-submit …
+    $(mirrorgate mirror run --print-path)`.
+
+    Example: `mirrorgate mirror run --once /mnt/zone --to /mnt/mirror`
+    """
+    if print_path:
+        found = find_spec("spark_jobs.mirror")
+        typer.echo(found and found.origin)
+        return
+    require_extras("mirror run", "mirror")
+    from app.local.embedded import find_java
+    from app.settings import PREFIX, Settings
+    from app.zone_settings import zone_address
+
+    parsed = parse_storage_options(storage_options)
+    given = {
+        "LANDING_ZONE": zone,
+        "MIRROR_TARGET": to,
+        "MIRROR_FILES_PER_VERSION": None if files_per_version is None else str(files_per_version),
+        "MIRROR_POLL_SECONDS": None if poll_seconds is None else str(poll_seconds),
+        "MIRROR_STORAGE_OPTIONS": json.dumps(parsed) if parsed else None,
+    }
+    os.environ.update({f"{PREFIX}{name}": value for name, value in given.items() if value is not None})
+    if sys.stderr.isatty():  # a person reads it, not a collector of logs
+        os.environ.setdefault(f"{PREFIX}LOG_FORMAT", "console")
+        os.environ.setdefault(f"{PREFIX}LOG_LEVEL", "error" if once else "info")
+    settings = Settings.from_environment()
+    zone_address(settings).check()
+    settings.require_mirror_target()
+    environment = {**os.environ, "JAVA_HOME": str(find_java(data_dir, os.environ))}
+    command = [sys.executable, "-m", "spark_jobs.mirror"]
+    command += ["--once"] if once else []
+    command += ["--replace"] if replace else []
+    command += [argument for name in tables or () for argument in ("--table", name)]
+    os.execve(command[0], command, environment)
+
+
+_RETENTION_HOURS: Final = 168
+
+
+def optimize(
+    tables: MirroredTables = None,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Sort each table by its key. Rewrites the whole table.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Rewrite small files as files of up to 1 GiB with row groups of up to 1,048,576 rows, and write a checkpoint.
+
+    Safe beside a running mirror, and safe to repeat: a table without small files is left as it is. The replaced files
+    remain for readers of older versions until `mirrorgate mirror vacuum` deletes them.
+
+    Example: `mirrorgate mirror optimize sales.orders --cluster --to /data/mirror`
+    """
+    target = open_target("mirror optimize", to, data_dir, storage_options)
+    from app.mirror.inspection.maintenance import Optimized, optimize_table
+
+    def line(one: Optimized) -> str:
+        if one.version == one.version_before:
+            return f"{one.table}: nothing to do ({counted(one.files, 'file')})"
+        sizes = f"{one.bytes_before / 1e6:,.1f} MB -> {one.bytes / 1e6:,.1f} MB"
+        by = f", clustered by {', '.join(one.clustered_by)}" if one.clustered_by else ""
+        return f"{one.table}: {counted(one.files_before, 'file')} -> {one.files:,}, {sizes}{by}, version {one.version}"
+
+    chosen = chosen_tables(target, tables)
+    done: list[Optimized] = []
+    try:
+        with working("optimizing", steps=len(chosen), quiet=as_json) as advance:
+            for name in chosen:
+                advance(name)
+                done.append(interruptible(partial(optimize_table, target, name, cluster=cluster)))
+                advance(name, done=1)
+    finally:
+        if as_json:
+            print_json([one.to_json() for one in done])
+        else:
+            for one in done:
+                say(line(one))
+
+
+def vacuum(
+    tables: MirroredTables = None,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    retention: Annotated[
+        int, typer.Option("--retention", metavar="HOURS", min=0, help="Hours that readers of old versions have.")
+    ] = _RETENTION_HOURS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files that would be deleted.")] = False,
+    force: Annotated[bool, typer.Option("--force", help=f"Accept a retention below {_RETENTION_HOURS} hours.")] = False,
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Delete data files that no version within the retention needs. Safe beside a running mirror, and safe to repeat.
+
+    Time travel and `diff` then end at the retention, and so does a Direct Lake model that was framed earlier. Files
+    that a killed mirror left are deleted too, with a retention from 24 to 168 hours.
+
+    Example: `mirrorgate mirror vacuum --dry-run --to /data/mirror`
+    """
+    if retention < _RETENTION_HOURS and not force:
+        raise typer.BadParameter(
+            f"a retention below {_RETENTION_HOURS} hours can delete files that readers use; add --force to accept that",
+            param_hint="--retention",
+        )
+    target = open_target("mirror vacuum", to, data_dir, storage_options)
+    from app.mirror.inspection.maintenance import vacuum_table
+    from app.mirror.inspection.opening import table_names
+
+    names, chosen = table_names(target), chosen_tables(target, tables)
+    done: list[Vacuumed] = []
+    try:
+        with working("vacuuming", steps=len(chosen), quiet=as_json) as advance:
+            for name in chosen:
+                advance(name)
+                work = partial(vacuum_table, target, names, name, retention_hours=retention, dry_run=dry_run)
+                done.append(interruptible(work))
+                advance(name, done=1)
+    finally:
+        if as_json:
+            print_json([one.to_json() for one in done])
+        else:
+            _print_vacuumed(done)
+
+
+def _print_vacuumed(done: "list[Vacuumed]") -> None:
+    for one in done:
+        say(f"{one.table}: {counted(len(one.files), 'file')} {'to delete' if one.dry_run else 'deleted'}")
+        for path in one.files if one.dry_run else ():
+            say(f"  {path}")
