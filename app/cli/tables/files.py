@@ -1,13 +1,13 @@
 """Commands that read or write files: `tables verify` compares a landing zone, `export-rows` writes rows as Parquet."""
 
 import json
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import ERRORS, say
+from app.cli.console import say, working
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir, TableName
 from app.errors import Code, RejectedInput
 from app.extras import require_extras
@@ -33,8 +33,6 @@ def verify(
     mirroring has consumed are compared as long as mirroring keeps them; files it has removed since are only counted.
     """
     require_extras("tables verify", "server")
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     from app.checks.verify_tables import files_to_compare, require_own_zone, verify_table
     from app.cli.direct import open_database_and_zone
 
@@ -43,13 +41,11 @@ def verify(
     with open_database_and_zone(landing_zone, data_dir) as (engine, address):
         require_own_zone(engine, address)
         chosen = _chosen(engine, table)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         verified = []
-        with Progress(*columns, console=ERRORS, transient=True, disable=as_json or not sys.stderr.isatty()) as bar:
-            task = bar.add_task("comparing", total=files_to_compare(engine, chosen))
+        with working("comparing", steps=files_to_compare(engine, chosen), quiet=as_json) as advance:
             for one in chosen:
-                bar.update(task, description=str(one.name))
-                verified.append(verify_table(engine, address, one, lambda: bar.advance(task)))
+                advance(str(one.name))
+                verified.append(verify_table(engine, address, one, partial(advance, str(one.name), done=1)))
     if as_json:
         typer.echo(json.dumps([one.to_json() for one in verified]))
     else:
@@ -108,20 +104,16 @@ def export_rows(
     Example: `mirrorgate tables export-rows sales.orders --to orders.parquet`
     """
     require_extras("tables export-rows", "server")
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from app.cli.direct import open_database
     from app.cli.tables.table_rows import export_rows as write_rows
     from app.cli.tables.table_rows import find_exportable
     from app.domain.model import names
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open_database(data_dir) as engine:
         found, rows = find_exportable(engine, names.TableName.parse(table))
-        with Progress(*columns, console=ERRORS, transient=True, disable=as_json or not sys.stderr.isatty()) as bar:
-            task = bar.add_task(str(found.name), total=rows)
+        with working(str(found.name), steps=rows, quiet=as_json) as advance:
             try:
-                written = write_rows(engine, found, to, lambda more: bar.advance(task, more))
+                written = write_rows(engine, found, to, lambda more: advance(str(found.name), done=more))
             except OSError as error:
                 detail = f"{to} cannot be written: {error.strerror or error}"
                 remedy = "Name a file in a folder that exists and has room."
