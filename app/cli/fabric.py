@@ -357,7 +357,6 @@ def _to_json(found: "DatabaseStatus", tables: "list[TableMirroring]") -> dict[st
 
 def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "RenderableType":
     """Lay out the state, the tables, and below them each trouble with its remedy."""
-    from rich.console import Group
     from rich.text import Text
 
     from app.cli.output import Grid
@@ -370,21 +369,19 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
         text.append(f"\n  {found.error} ({found.error.whose})")
     if known.remedy:
         text.append(f"\n  remedy: {known.remedy}")
-    below: list[RenderableType] = [text]
     if tables:
-        text.append("\n")
         numbers = ("rows", "bytes")
         grid = Grid(("table", "state", *numbers, "last sync"), right=numbers)
         for table in tables:
             counts = (_count(table.processed_rows), _count(table.processed_bytes))
             style = "red" if table.has_failed else ""
             grid.add(_name(table), table.state, *counts, _ago(table.last_sync), style=style)
-        below.append(grid.fitted(OUTPUT.width))
+        text.append("\n\n").append_text(grid.rendered(OUTPUT))
     for table in tables:
         if trouble := table_trouble(table):
             remedy = remedy_for(table.error.whose if table.error else "unknown")
-            below.append(Text.assemble((f"\n{_name(table)}: {trouble}", "red"), f"\n  remedy: {remedy}"))
-    return Group(*below)
+            text.append(f"\n\n{_name(table)}: {trouble}", "red").append(f"\n  remedy: {remedy}")
+    return text
 
 
 def _name(table: "TableMirroring") -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -41,15 +41,20 @@ class Grid(Table):
         ]
         return sum(widths) + _GAP * (len(widths) - 1)
 
-    def fitted(self, width: int) -> Self:
-        """Return the grid for a terminal of this width; wider if a name or a number would be cropped."""
-        if self.least_width > width:
-            self.width = self.least_width
-        return self
+    def rendered(self, console: Console) -> Text:
+        """Lay the grid out for a terminal; wider if a name or number would be cropped. No line ends with blanks."""
+        options = console.options.update(width=max(console.width, self.least_width))
+        lines = [
+            Text.assemble(*((segment.text, segment.style or "") for segment in line))
+            for line in console.render_lines(self, options, pad=False)
+        ]
+        for line in lines:
+            line.rstrip()
+        return Text("\n").join(lines)
 
     def print(self, console: Console = OUTPUT) -> None:
         """Print the grid."""
-        console.print(self.fitted(console.width), crop=False)
+        console.print(self.rendered(console), soft_wrap=True, highlight=False)
 
 
 def caller(key_id: str, name: str | None) -> str:

@@ -32,7 +32,7 @@ def printed(grid: Grid, width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     grid.print(console)
     assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return console.file.getvalue().splitlines()
 
 
 def shown(tables: list[dict[str, Any]], width: int = 80, *, wide: bool = False) -> list[str]:
