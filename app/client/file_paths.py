@@ -1,7 +1,7 @@
 """Paths of the files that a tool writes: the table that a path names, the order of files, and unfinished names.
 
-`mirrorgate send --follow` and the bridge of object storage share these rules, so that a folder and a bucket with the
-same paths are read alike. Paths are relative to the folder or prefix and use `/`. Nothing here reads a file.
+`mirrorgate send` and the bridge of object storage share these rules, so that a folder and a bucket with the same paths
+are read alike. Paths are relative to the folder or prefix and use `/`. Nothing here reads a file.
 """
 
 import re

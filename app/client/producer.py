@@ -14,6 +14,7 @@ from typing import Any, Self
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.request_names import (
     ChangeRequest,
+    NumberedRequests,
     ProducerConflict,
     RequestNames,
     numbered,
@@ -60,6 +61,15 @@ def _stored_state(client: GatewayClient, name: str) -> Mapping[str, Any]:
     except RejectedByGateway as error:
         return unless_unknown(error)
     return state
+
+
+def opened_numbers(client: GatewayClient, name: str, patience: Patience) -> NumberedRequests:
+    """Return the numbers and the position of a producer, after asking the gateway.
+
+    Raises RejectedByGateway, Stopped, TemporarilyUnavailable after `give_up_after` seconds, and Misconfigured
+    `bad_setting` for a gateway that stores no positions.
+    """
+    return numbered(name, patience.call(lambda: _stored_state(client, name)), client.url)
 
 
 @dataclass
@@ -130,11 +140,9 @@ class Producer:
     def refresh(self) -> None:
         """Ask the gateway how far the producer is, such as after a ProducerConflict.
 
-        Raises RejectedByGateway, Stopped, TemporarilyUnavailable after `give_up_after` seconds, and Misconfigured
-        `bad_setting` for a gateway that stores no positions.
+        Raises what `opened_numbers` raises.
         """
-        state = self._patience.call(lambda: _stored_state(self._client, self.name))
-        self._names = numbered(self.name, state, self._client.url)
+        self._names = opened_numbers(self._client, self.name, self._patience)
         self._sender = RequestSender(self._client, self._names, self._patience)
 
     def send(self, request: ChangeRequest) -> Mapping[str, Any]:

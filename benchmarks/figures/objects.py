@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from app.bridge.objects.store import ObjectStore
+from app.bridge.objects.store import open_store
 from benchmarks.bench import Bench
 from benchmarks.loads.bridges import Prepared, measure_bridge
 from benchmarks.loads.messages import arcion_insert, column_names
@@ -60,7 +60,7 @@ def _fill(folder: Path, tables: list[str], objects: int) -> None:
 
 def _reading_rate(folder: Path, messages: int) -> float:
     """Read all files as the bridge does and throw them away; return the messages per second."""
-    store = ObjectStore(str(folder), {})
+    store = open_store(str(folder), {})
     started = time.perf_counter()
     for found in store.objects():
         with store.reading(found.key) as (_, blocks):

@@ -14,9 +14,10 @@ from typing import Final
 from app.bridge.log import BridgeLog
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import BridgeStatus, TableStatus
-from app.bridge.objects.store import Found, ObjectStore, without_folders
+from app.bridge.objects.store import ObjectStore, without_folders
 from app.bridge.objects.table import Listing, TableReader
 from app.client.file_paths import PathTemplate, TablePath, first_match
+from app.client.folder import Found
 from app.client.http import GatewayClient
 from app.client.producer import Patience
 from app.errors import MirrorgateError, TemporarilyUnavailable

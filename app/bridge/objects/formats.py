@@ -1,14 +1,20 @@
-"""How the objects of a source are read: the endpoint, the reader of an object by its name, and which objects wait."""
+"""How the objects of a source are read: the endpoint, and the reader of an object by its name.
 
-from collections.abc import Mapping
+A reader cuts an object into pieces, one for each request. A piece has the index of its first message, from 0, and a
+hash of the decompressed content before its end. A position keeps both, so a resumed object is checked before its next
+message is sent.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
-from app.bridge.objects.reading import ObjectReader, StreamReader
+from app.client.chunking.chunks import Limits, Splitter
 from app.client.chunking.json_messages import split_json
+from app.client.file_content import Mark, hashed_chunks
 from app.client.file_paths import name_of
-from app.client.send.source import Source, SourceFormat
+from app.client.source import Source, SourceFormat
 
 _PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")
 
@@ -36,6 +42,43 @@ class Content(StrEnum):
 _CSV_PARAMETERS: Final = frozenset({"columns", "header", "delimiter", "quote", "escape", "null"})
 """Parameters of CSV bodies, which JSON bodies do not have."""
 _CSV: Final = {ObjectFormat.ARCION: SourceFormat.CSV, ObjectFormat.ROWS: SourceFormat.ROWS_CSV}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One request of an object: its messages from `first` to before `after`."""
+
+    body: bytes
+    first: int
+    after: int
+    end: int
+    content: str
+    not_counted: int = 0
+    """Messages at the start of the body that are no messages of the object."""
+
+
+class ObjectReader(Protocol):
+    """Reads objects of one format."""
+
+    @property
+    def content_type(self) -> str:
+        """Media type of the bodies."""
+
+    def pieces(self, blocks: Iterable[bytes], limits: Limits, mark: Mark | None) -> Iterator[Piece]:
+        """Yield the pieces after `mark`, which is in this object, or all. Raises RejectedInput."""
+
+
+@dataclass(frozen=True)
+class StreamReader:
+    """Reads formats that a splitter cuts: JSON and CSV."""
+
+    split: Splitter
+    content_type: str = "application/json"
+
+    def pieces(self, blocks: Iterable[bytes], limits: Limits, mark: Mark | None) -> Iterator[Piece]:
+        """Yield the pieces after `mark`, which is in this object, or all. Raises RejectedInput."""
+        for chunk, content in hashed_chunks(self.split, blocks, limits, 0, mark):
+            yield Piece(chunk.body, chunk.first, chunk.after, chunk.end, content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ Rules, in the words of docs/object-storage.md:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from app.bridge.objects.marks import Mark, digest_of
-from app.bridge.objects.store import Found
+from app.client.file_content import Mark, digest_of
 from app.client.file_paths import FileOrder, sort_key
+from app.client.folder import Found
 
 
 @dataclass(frozen=True, slots=True)

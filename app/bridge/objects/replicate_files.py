@@ -18,13 +18,11 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from app.bridge.objects.formats import plain_name
-from app.bridge.objects.marks import Mark, digest_of
-from app.bridge.objects.reading import Piece, check_unchanged
+from app.bridge.objects.formats import Piece, plain_name
 from app.client.chunking.chunks import Limits
 from app.client.chunking.csv_records import split_csv
 from app.client.chunking.json_messages import split_json
-from app.client.send.decompress import decompress
+from app.client.file_content import Mark, check_unchanged, decompress, digest_of
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import read_records

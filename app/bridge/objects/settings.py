@@ -105,7 +105,8 @@ class ObjectsSettings:
     recheck_seconds: float = 600.0
     """Seconds between two complete listings, which find late and changed objects."""
     stop: StopSettings = field(default_factory=StopSettings)
-    health: HealthSettings = field(default_factory=HealthSettings)
+    health: HealthSettings | None = field(default_factory=HealthSettings)
+    """None for a bridge without a health port."""
     log: LogSettings = field(default_factory=LogSettings)
 
 

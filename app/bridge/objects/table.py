@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.bridge.log import BridgeLog
-from app.bridge.objects.formats import ObjectFormat, Reading, reading_of
-from app.bridge.objects.marks import Mark, digest_of
+from app.bridge.objects.formats import ObjectFormat, Piece, Reading, reading_of
 from app.bridge.objects.planning import Plan, plan, resolved, start_after
-from app.bridge.objects.reading import Piece, with_lookahead
 from app.bridge.objects.replicate_files import ReplicateFilesReader, metadata_key
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import Stop, TableStatus
-from app.bridge.objects.store import Found, ObjectGone, ObjectStore
+from app.bridge.objects.store import ObjectStore, read_small
 from app.client.chunking.chunks import Limits
+from app.client.file_content import Mark, digest_of, stored_mark, with_lookahead
 from app.client.file_paths import TablePath
+from app.client.folder import Found, ObjectGone
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
 from app.client.retrying import is_final
-from app.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
+from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 
 _MAX_CONFLICTS: Final = 3
 _CONFLICT_SECONDS: Final = 600.0
@@ -134,12 +134,7 @@ class TableReader:
 
     def _read_position(self) -> None:
         assert self._producer is not None
-        position = self._producer.position
-        self._mark = None if position is None else Mark.decoded(position)
-        if position is None and self._producer.sequence:
-            detail = f"the producer {self.producer_name} has sent requests without a position"
-            remedy = "Another program uses its name: give the bridge or the source another `name`."
-            raise Misconfigured(Code.PRODUCER_SHARED, detail, remedy=remedy)
+        self._mark = stored_mark(self.producer_name, self._producer.sequence, self._producer.position)
 
     def _is_in_order(self, planned: Plan, listing: Listing) -> bool:
         """Report what can no longer be read once and in order; stop the table if the source says so."""
@@ -238,7 +233,7 @@ class TableReader:
     def _reading(self, found: Found) -> Reading:
         parameters = {**self.source.parameters, **self.path.parameters}
         if self.source.format is ObjectFormat.REPLICATE_FILES:
-            description = self.store.read(metadata_key(found.key))
+            description = read_small(self.store, metadata_key(found.key))
             reader = ReplicateFilesReader.of(description, found.key, self.source.key_columns)
             return Reading("replicate", reader, parameters)
         return reading_of(self.source.format, self.source.content, found.key, self.path.table, parameters)

@@ -13,7 +13,7 @@ import typer
 
 from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
-from app.cli.options import AsJson, named_values
+from app.cli.options import AsJson, Connection, named_values, with_connection
 from app.cli.output import Grid, counted
 from app.errors import Misconfigured, TemporarilyUnavailable
 from app.extras import require_extras
@@ -21,18 +21,21 @@ from app.extras import require_extras
 if TYPE_CHECKING:
     from app.bridge.objects.settings import ObjectsSettings
     from app.bridge.objects.status import BridgeStatus
+    from app.client.http import GatewayClient
 
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _REJECTED: Final = 1
 _GAVE_UP: Final = 3
 
 
+@with_connection
 def objects(
-    url: Annotated[
+    connection: Connection,
+    source: Annotated[
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="s3://bucket/prefix, gs://…, abfss://… or a folder, instead of --config.",
+            help="A folder, s3://bucket/prefix, gs://… or abfss://…, instead of --config.",
             show_default=False,
         ),
     ] = None,
@@ -68,49 +71,51 @@ def objects(
     name: Annotated[
         str, typer.Option(help="SOURCE: name of the bridge at the gateway. Another name reads every object again.")
     ] = "objects",
-    gateway_url: Annotated[
-        str, typer.Option("--url", envvar="MIRRORGATE_URL", help="SOURCE: address of the gateway.")
-    ] = "http://127.0.0.1:8480",
-    key: Annotated[
-        str, typer.Option("--key", envvar="MIRRORGATE_API_KEY", help="SOURCE: API key.", show_default=False)
-    ] = "",
     once: Annotated[bool, typer.Option("--once", help="Stop when nothing is left to read.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Check the settings, the sources and the gateway. Nothing is sent.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Post the messages of objects to the gateway, each object exactly once and in order. Requires the extra `objects`.
+    """Post the messages of files in a folder or objects in a bucket to the gateway, each exactly once and in order.
+
+    It continues with what arrives until Ctrl-C or SIGTERM. A bucket requires the extra `objects`, a folder none.
 
     The gateway keeps the position of each table in the transaction of its data, so a killed bridge or a lost answer
-    neither loses nor repeats a message. An object that is rejected stops its table; the other tables continue.
+    neither loses nor repeats a message. A file that is rejected stops its table; the other tables continue.
 
     Exit status: 0 everything was read (--once); 1 a table is stopped, or a setting is wrong; 3 the store or the
     gateway was away; 130 ended by Ctrl-C or SIGTERM.
 
-    Examples: `mirrorgate bridge objects --config objects.yaml --check`, then without `--check`;
+    Examples: `mirrorgate bridge objects ./changes --format arcion`;
+    `mirrorgate bridge objects --config objects.yaml --check`, then without `--check`;
     `mirrorgate bridge objects s3://lake/arcion --format arcion --table-from-path '{schema}/{table}/…'`
     """
-    require_extras("bridge objects", "objects")
-    from app.bridge.objects.settings import read_settings
+    if (source is None) == (config is None):
+        raise typer.BadParameter("give either a SOURCE or --config FILE")
     from app.bridge.objects.status import BridgeStatus
+    from app.bridge.objects.store import is_folder
     from app.client.http import RejectedByGateway
     from app.client.retrying import is_final
 
-    if (url is None) == (config is None):
-        raise typer.BadParameter("give either a SOURCE or --config FILE")
+    if source is None or not is_folder(source):
+        require_extras("bridge objects", "objects")
     if config is not None:
+        from app.bridge.objects.settings import read_settings
+
         settings = read_settings(config, os.environ)
+        client = settings.gateway.client()
     else:
+        client = connection.client()
         given = _Simple(source_format, table, table_from_path, parameters, options)
-        settings = _of_url(str(url), name, gateway_url, key, given)
+        settings = _of_url(str(source), name, client.url, given)
     if check:
-        _check(settings)
+        _check(settings, client)
         return
     status = BridgeStatus()
     try:
         with _stop_on_signals() as stop:
-            is_interrupted = _run(settings, status, stop, once=once)
+            is_interrupted = _run(settings, client, status, stop, once=once)
     except TemporarilyUnavailable as error:
         say(f"error {error.code}: {error.detail}\n  {error.remedy}", to=ERRORS)
         raise typer.Exit(_GAVE_UP) from error
@@ -142,9 +147,9 @@ class _Simple:
         self.options = named_values("--option", options or [])
 
 
-def _of_url(url: str, name: str, gateway_url: str, key: str, given: _Simple) -> "ObjectsSettings":
+def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSettings":
     """Return the settings of one source. Raises BadParameter."""
-    from app.bridge.common_settings import GatewaySettings, HealthSettings
+    from app.bridge.common_settings import GatewaySettings
     from app.bridge.objects.formats import ObjectFormat
     from app.bridge.objects.settings import (
         ObjectsSettings,
@@ -153,6 +158,7 @@ def _of_url(url: str, name: str, gateway_url: str, key: str, given: _Simple) -> 
         default_order,
         default_settle,
     )
+    from app.bridge.objects.store import is_folder
     from app.client.file_paths import PathTemplate
 
     if given.format not in set(ObjectFormat):
@@ -162,12 +168,12 @@ def _of_url(url: str, name: str, gateway_url: str, key: str, given: _Simple) -> 
         raise typer.BadParameter("give either --table or --table-from-path")
     if source_format in (ObjectFormat.ROWS, ObjectFormat.REPLICATE_FILES) and not (given.table or given.templates):
         raise typer.BadParameter(f"--format {source_format} requires --table or --table-from-path")
-    if not key:
-        raise typer.BadParameter("give an API key with --key or MIRRORGATE_API_KEY")
     try:
         templates = tuple(PathTemplate.parse(text) for text in given.templates)
     except Misconfigured as error:
         raise typer.BadParameter(f"{error.detail}. {error.remedy}") from error
+    if is_folder(url):
+        url = str(Path(url.removeprefix("file://")).expanduser().resolve())  # the same name from any folder
     source = SourceSettings(
         url,
         default_name(url),
@@ -179,17 +185,18 @@ def _of_url(url: str, name: str, gateway_url: str, key: str, given: _Simple) -> 
         order=default_order(source_format),
         settle_seconds=default_settle(url, None),
     )
-    return ObjectsSettings(name, GatewaySettings(gateway_url, key), (source,), health=HealthSettings(port=0))
+    poll_seconds = 1.0 if is_folder(url) else 10.0
+    return ObjectsSettings(name, GatewaySettings(gateway_url), (source,), poll_seconds=poll_seconds, health=None)
 
 
-def _check(settings: "ObjectsSettings") -> None:
+def _check(settings: "ObjectsSettings", client: "GatewayClient") -> None:
     """Print what the sources hold. Raises the error of the first source or of the gateway."""
     from app.bridge.objects.check import check_gateway, check_source
-    from app.bridge.objects.store import ObjectStore
+    from app.bridge.objects.store import open_store
 
     grid = Grid(("source", "table", "objects"), right=("objects",))
     for source in settings.sources:
-        found = check_source(source, ObjectStore(source.url, source.options))
+        found = check_source(source, open_store(source.url, source.options))
         for table, objects in sorted(found.tables.items()):
             grid.add(source.name, table, f"{objects:,}{' or more' if found.is_partial else ''}")
         if found.left_out:
@@ -197,31 +204,43 @@ def _check(settings: "ObjectsSettings") -> None:
         if not found.tables:
             say(f"{source.name}: no object found at {found.url}", "yellow")
     grid.print(OUTPUT)
-    with settings.gateway.client() as client:
+    with client:
         check_gateway(settings, client)
     say(f"{counted(len(settings.sources), 'source')} and the gateway at {settings.gateway.url}: no error found")
 
 
-def _run(settings: "ObjectsSettings", status: "BridgeStatus", stop: threading.Event, *, once: bool) -> bool:
+def _run(
+    settings: "ObjectsSettings", client: "GatewayClient", status: "BridgeStatus", stop: threading.Event, *, once: bool
+) -> bool:
     """Run the bridge; return whether a signal ended it."""
-    from app.bridge.health import Health, serving
     from app.bridge.log import BridgeLog
     from app.bridge.objects.display import showing
     from app.bridge.objects.engine import run
-    from app.bridge.objects.status import registry_of
-    from app.bridge.objects.store import ObjectStore
+    from app.bridge.objects.store import open_store
     from app.process_memory import collect_seldom, keep_freed_memory
 
     keep_freed_memory()
     collect_seldom()
-    stores = {source.name: ObjectStore(source.url, source.options) for source in settings.sources}
-    health = Health(registry_of(status), status.to_json, status.reasons, lambda: True)
-    with settings.gateway.client() as client, serving(health, settings.health) as port, showing(status, ERRORS):
+    stores = {source.name: open_store(source.url, source.options) for source in settings.sources}
+    with client, _health_port(settings, status) as port, showing(status, ERRORS):
         log = BridgeLog(settings.log)
         log.info("bridge_started", name=settings.name, sources=len(settings.sources), health_port=port)
         run(settings, stores, client, log, status, stop, once=once)
         log.info("bridge_ended", objects=sum(table.objects for table in status.tables))
     return stop.is_set()
+
+
+@contextmanager
+def _health_port(settings: "ObjectsSettings", status: "BridgeStatus") -> Iterator[int | None]:
+    """Serve the health port of a bridge that has a file; its package is not needed otherwise."""
+    if settings.health is None:
+        yield None
+        return
+    from app.bridge.health import Health, serving
+    from app.bridge.objects.metrics import registry_of
+
+    with serving(Health(registry_of(status), status.to_json, status.reasons, lambda: True), settings.health) as port:
+        yield port
 
 
 @contextmanager

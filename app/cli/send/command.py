@@ -3,16 +3,15 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, with_connection
-from app.cli.send.usage import Usage, given_options, other_parameters, parameters, path_templates, readable
-from app.client.file_paths import UNFINISHED_NAMES, FileNames, FileOrder
-from app.client.send.source import Source, SourceFormat
+from app.cli.options import AsJson, Connection, with_connection
+from app.cli.send.usage import Usage, other_parameters, parameters, readable
+from app.client.source import Source, SourceFormat
 from app.domain.loads.load_mode import LoadMode
 from app.errors import MirrorgateError
 from app.formats.arcion.csv_layout import CsvMode
@@ -22,23 +21,18 @@ from app.process_memory import keep_freed_memory
 if TYPE_CHECKING:
     from app.client.send.job import SendJob
 
-_STATE_DIR: Final = DEFAULT_DATA_DIR / "send"
-_UNFINISHED: Final = ", ".join(f"`{pattern}`" for pattern in UNFINISHED_NAMES)
-
 
 @with_connection
 def send(
-    context: typer.Context,
     connection: Connection,
-    file: Annotated[
-        Path | None,
+    files: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="FILE",
-            help="File of changes: one JSON array, NDJSON, concatenated JSON objects, or CSV; plain, gzip or zstd. "
-            "`-` reads standard input.",
-            dir_okay=False,
+            metavar="FILE…",
+            help="Files of changes: one JSON array, NDJSON, concatenated JSON objects, or CSV; plain, gzip or zstd. A "
+            "folder is all of its files, in the order of their paths; `-` reads standard input.",
         ),
-    ] = None,
+    ],
     *,
     source_format: Annotated[
         SourceFormat,
@@ -103,7 +97,7 @@ def send(
     ] = 8 * 2**20,
     batch: Annotated[int | None, typer.Option(min=1, help="Maximum messages per request. Default: no maximum.")] = None,
     from_message: Annotated[
-        int, typer.Option("--from-message", min=0, help="Start with this message, counted from 0.")
+        int, typer.Option("--from-message", min=0, help="Start with this message of the file, counted from 0.")
     ] = 0,
     give_up_after: Annotated[
         float, typer.Option(min=0, help="Seconds to retry a request while the gateway is unreachable or busy.")
@@ -111,8 +105,8 @@ def send(
     load: Annotated[
         LoadMode | None,
         typer.Option(
-            help="Send the file as a load of the table, which keeps row images. full: it has all rows, so the others "
-            "are deleted at the end; append: it has more rows. The same command continues after a crash."
+            help="Send the one file as a load of the table, which keeps row images. full: it has all rows, so the "
+            "others are deleted at the end; append: it has more rows. The same command continues after a crash."
         ),
     ] = None,
     producer: Annotated[
@@ -121,72 +115,18 @@ def send(
             metavar="NAME", help="Number the requests under this name, to continue exactly where a crash ended a run."
         ),
     ] = None,
-    state_dir: Annotated[
-        Path, typer.Option(help="producer, load: folder of its journal. Use the same folder in every run.")
-    ] = _STATE_DIR,
-    follow: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Send the files of a folder, each once and in order, and wait for new ones. Requires --producer.",
-            exists=True,
-            file_okay=False,
-        ),
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="follow: stop when every file in the folder is sent.")] = False,
-    recursive: Annotated[bool, typer.Option("--recursive", help="follow: the files of all subfolders, too.")] = False,
-    table_from_path: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEMPLATE",
-            help="follow: take the table from the path, for example '{schema}/{table}/…'. Implies --recursive; tables "
-            "are independent of each other. Repeatable; the first match counts.",
-        ),
-    ] = None,
-    order: Annotated[
-        FileOrder,
-        typer.Option("--sort", help="follow: order of the files, of each table. load-first: by name, LOAD* first."),
-    ] = FileOrder.NAME,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="follow: only files whose name matches, for example '*.json'; with a / the path."
-        ),
-    ] = None,
-    ignored: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--ignore", metavar="PATTERN", help=f"follow: skip matching names. Always skipped: {_UNFINISHED}."
-        ),
-    ] = None,
-    settle: Annotated[
-        float, typer.Option(min=0, help="follow: seconds without a change after which a file is complete.")
-    ] = 5.0,
-    done_marker: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SUFFIX", help="follow: FILE is complete when the file FILE+SUFFIX exists. Replaces --settle."
-        ),
-    ] = None,
-    done_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="follow: move sent files into this folder. Default: leave them.", exists=True, file_okay=False
-        ),
-    ] = None,
-    poll: Annotated[
-        float, typer.Option(min=0.01, max=3600, help="follow: seconds between two listings of the folder.")
-    ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Send changes to the gateway: a file, standard input, or the files of a folder as they arrive (--follow).
+    """Send changes to the gateway: files, folders or standard input, once and in order.
 
-    The file is cut between messages into requests, sent in order. Each is durable before the next one is sent, and
+    A file is cut between messages into requests, sent in order. Each is durable before the next one is sent, and
     accepted as a whole or not at all. After a rejection, the requests before it stay accepted: fix the file and
     continue with the --from-message that the error names.
 
-    With --producer, a journal on this machine records what was sent. Whatever ended the command (a rejection, kill -9,
-    a power failure), run it again: it continues exactly there, and sends nothing twice. A file is sent once.
+    With --producer, the gateway keeps how far the files are sent. Whatever ended the command (a rejection, kill -9,
+    a power failure), run it again, on any machine: it continues exactly there, and sends nothing twice.
+
+    To follow a folder into which a tool writes, use `mirrorgate bridge objects FOLDER`.
 
     With --load, the file becomes a load session (docs/loads.md): `mirrorgate send prices.csv --format rows-csv --table
     shop.prices --load full` makes the table equal to the file, while its stream of changes continues.
@@ -195,7 +135,7 @@ def send(
     interrupted by Ctrl-C or SIGTERM.
 
     Examples: `mirrorgate send orders.ndjson --format rows --table shop.orders`,
-    `mirrorgate send changes.json --format arcion --producer nightly-load`
+    `mirrorgate send changes/ --format arcion --producer nightly-load`
     """
     given = other_parameters(others or ()) | parameters(
         source_format,
@@ -211,23 +151,10 @@ def send(
         quote=quote,
         escape=escape,
     )
-    templates = path_templates(table_from_path or (), source_format)
-    Usage(
-        given=given_options(context),
-        source_format=source_format,
-        file=file,
-        follow=follow,
-        table=table,
-        mode=mode,
-        templates=templates,
-        producer=producer,
-        load=load,
-        from_message=from_message,
-    ).check()
+    Usage(source_format, files, table, mode, producer, load, from_message).check()
     from app.client.chunking.chunks import Limits
-    from app.client.send.folder import WatchedFolder
-    from app.client.send.job import Following, SendJob
-    from app.client.send.progress_display import ProgressDisplay
+    from app.client.send.job import SendJob
+    from app.client.send.progress import ProgressDisplay
 
     keep_freed_memory()
     source = Source(source_format, table, given)
@@ -236,20 +163,14 @@ def send(
     end: MirrorgateError | KeyboardInterrupt | None = None
     try:
         with client, job.display.running():
-            if follow is not None and producer is not None:
-                names = FileNames(only or ("*",), ignored or (), done_marker)
-                folder = WatchedFolder(follow, names, recursive or bool(templates), done_dir)
-                following = Following(folder, settle, order, poll, templates, done_dir)
-                job.follow(client, following, producer, state_dir, once=once)
-            elif file is not None and load is not None:
-                job.load(client, readable(file), load.value, state_dir)
-            elif file is not None and producer is not None:
-                job.send_numbered(client, readable(file), from_message, producer, state_dir)
-            elif file is not None:
-                job.send(client, readable(file), from_message)
+            paths = [readable(file) for file in files]
+            if load is not None:
+                job.load(client, paths[0], load.value)
+            else:
+                job.send(client, paths, from_message, producer)
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
-    _report(job, end, as_json=as_json, of_files=follow is not None)
+    _report(job, end, as_json=as_json, of_files=len(files) > 1 or files[0].is_dir())
 
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
@@ -259,7 +180,7 @@ def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, 
     progress = job.progress
     if as_json:
         load = None if job.loaded is None else job.loaded.status
-        typer.echo(json.dumps(to_json(progress, end, job.numberings, load)))
+        typer.echo(json.dumps(to_json(progress, end, job.producer, load)))
     elif end is None or progress.requests or progress.repeated or progress.files:
         say(summary(progress, of_files=of_files))
         if job.loaded is not None and job.loaded.status:
@@ -270,5 +191,5 @@ def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, 
     if isinstance(end, MirrorgateError):
         raise end
     if end is not None:
-        say(interruption(progress, is_numbered=bool(job.numberings) or job.loaded is not None), to=ERRORS)
+        say(interruption(progress, is_numbered=job.producer is not None or job.loaded is not None), to=ERRORS)
         raise typer.Exit(INTERRUPTED)

@@ -5,27 +5,25 @@ from dataclasses import asdict
 from typing import Any
 
 from app.cli.output import Grid, counted
-from app.client.send.numbering import Numbering
+from app.client.send.job import NumberedFiles
 from app.client.send.progress import Progress
 from app.errors import MirrorgateError
 
 
 def to_json(
-    progress: Progress, end: BaseException | None, numberings: list[Numbering], load: Mapping[str, Any] | None = None
+    progress: Progress, end: BaseException | None, producer: NumberedFiles | None, load: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the report for --json. `end` is the error that ended the run, None if everything was sent.
 
-    `producer` is that of the run; with a producer for each table, `producers` lists them. `load` is the load session as
-    the gateway described it last.
+    `load` is the load session as the gateway described it last.
     """
     error = None
     if isinstance(end, MirrorgateError):
         error = {"code": end.code, "detail": end.detail, "remedy": end.remedy, "errors": getattr(end, "errors", [])}
-    producers = [{"producer": numbering.producer, "sequence": numbering.durable} for numbering in numberings]
-    of_tables = {"producers": producers} if any("@" in numbering.producer for numbering in numberings) else {}
-    producer = producers[0] if producers and not of_tables else None
+    numbers = None if producer is None else producer.numbers
+    named = None if numbers is None else {"producer": numbers.name, "sequence": numbers.sequence}
     of_load = {} if load is None else {"load": load}
-    return {"complete": end is None, **asdict(progress), "producer": producer, **of_tables, **of_load, "error": error}
+    return {"complete": end is None, **asdict(progress), "producer": named, **of_load, "error": error}
 
 
 def summary(progress: Progress, *, of_files: bool) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,10 +10,8 @@ from typing import Final
 import typer
 
 from app.cli.options import named_values
-from app.client.file_paths import PathTemplate
-from app.client.send.source import SourceFormat
+from app.client.source import SourceFormat
 from app.domain.loads.load_mode import LoadMode
-from app.errors import Misconfigured
 from app.formats.arcion.csv_layout import CsvMode
 
 STANDARD_INPUT: Final = Path("-")
@@ -33,83 +31,35 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "escape": _SIGN_FORMATS,
 }
 """The formats that an option is for."""
-_FOLLOW_OPTIONS: Final = (
-    "once",
-    "recursive",
-    "table_from_path",
-    "order",
-    "only",
-    "ignored",
-    "settle",
-    "done_marker",
-    "done_dir",
-    "poll",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call is about: its source, and how it can be continued. Methods raise BadParameter."""
+    """What a call is about: its source, and how it can be continued."""
 
-    given: Collection[str]
-    """The options that are on the command line."""
     source_format: SourceFormat
-    file: Path | None
-    follow: Path | None
+    files: Sequence[Path]
     table: str | None
     mode: CsvMode | None
-    templates: Sequence[PathTemplate]
     producer: str | None
     load: LoadMode | None
     from_message: int
 
     def check(self) -> None:
-        """Check everything but the parameters of the format."""
-        self._check_table()
-        self._check_source()
-        self._check_continuation()
-
-    def _check_table(self) -> None:
-        if self.source_format is SourceFormat.CSV and not (self._has_mode and (self.table or self.templates)):
+        """Check everything but the parameters of the format. Raises BadParameter."""
+        if self.source_format is SourceFormat.CSV and (self.mode is None or self.table is None):
             raise typer.BadParameter("--format csv requires --table and --mode")
-        if self.source_format.is_rows and self.table is None and not self.templates:
+        if self.source_format.is_rows and self.table is None:
             raise typer.BadParameter(f"--format {self.source_format} requires --table")
-        if self.table is not None and self.templates:
-            raise typer.BadParameter("give either --table or --table-from-path")
-
-    @property
-    def _has_mode(self) -> bool:
-        of_templates = bool(self.templates) and all("{mode}" in template.text for template in self.templates)
-        return self.mode is not None or of_templates
-
-    def _check_source(self) -> None:
-        if (self.file is None) == (self.follow is None):
-            raise typer.BadParameter("give either a FILE or --follow DIR")
-        if self.follow is None and any(name in self.given for name in _FOLLOW_OPTIONS):
-            names = (
-                "--once, --recursive, --table-from-path, --sort, --only, --ignore, --settle, --done-marker, --done-dir"
-            )
-            raise typer.BadParameter(f"{names} and --poll are for --follow")
-        if {"done_marker", "settle"} <= set(self.given):
-            raise typer.BadParameter("give either --settle or --done-marker")
-
-    def _check_continuation(self) -> None:
-        if self.producer is None and self.load is None and "state_dir" in self.given:
-            raise typer.BadParameter("--state-dir is for --producer and --load")
-        if self.load is not None and (self.follow is not None or self.producer is not None or self.from_message):
-            raise typer.BadParameter("--load does not take --follow, --producer or --from-message")
-        if self.follow is not None and (self.producer is None or self.from_message):
-            raise typer.BadParameter("--follow requires --producer and does not take --from-message")
+        is_one_file = len(self.files) == 1 and not self.files[0].is_dir()
+        if (self.load is not None or self.from_message) and not is_one_file:
+            raise typer.BadParameter("--load and --from-message are for one file")
+        if self.load is not None and (self.producer is not None or self.from_message):
+            raise typer.BadParameter("--load does not take --producer or --from-message")
         if self.load is not None and self.table is None:
             raise typer.BadParameter("--load requires --table")
         if self.producer is not None and not _PRODUCER.fullmatch(self.producer):
             raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
-
-
-def given_options(context: typer.Context) -> frozenset[str]:
-    """Return the names of the options that are on the command line."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
 
 
 def parameters(source_format: SourceFormat, **given: str | None) -> dict[str, str]:
@@ -133,19 +83,8 @@ def other_parameters(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def path_templates(texts: Sequence[str], source_format: SourceFormat) -> list[PathTemplate]:
-    """Return the templates of tables. Raises BadParameter."""
-    for name in ("mode", "op"):
-        if source_format not in _FORMATS_OF[name] and any(f"{{{name}}}" in text for text in texts):
-            raise typer.BadParameter(f"{{{name}}} is for --format {' and '.join(_FORMATS_OF[name])}")
-    try:
-        return [PathTemplate.parse(text) for text in texts]
-    except Misconfigured as error:
-        raise typer.BadParameter(f"{error.detail}. {error.remedy}") from error
-
-
 def readable(file: Path) -> Path:
-    """Return a file that can be read, or standard input. Raises BadParameter."""
+    """Return a file or folder that can be read, or standard input. Raises BadParameter."""
     if file != STANDARD_INPUT and not os.access(file, os.R_OK):
         reason = "Permission denied" if file.exists() else "No such file or directory"
         raise typer.BadParameter(f"{file} cannot be read: {reason}")

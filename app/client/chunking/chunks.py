@@ -16,8 +16,6 @@ class Limits:
     max_messages: int | None = None
     max_message_bytes: int = 64 * 2**20
     """A message that does not end within this many bytes is rejected: its file is broken."""
-    first_end: int | None = None
-    """The position where the first chunk must end, whatever its size, so that a repeated request has the same body."""
 
 
 class Extent(NamedTuple):
@@ -112,19 +110,14 @@ class _OpenChunk:
 
     def __init__(self, buffer: StreamBuffer, limits: Limits, frame: Frame) -> None:
         self._buffer, self._limits, self._frame = buffer, limits, frame
-        self._end_known = limits.first_end
         self._start = self._end = 0
         self.first = self.messages = 0
 
     @property
     def is_full(self) -> bool:
-        if self._end_known is not None:
-            return self._end >= self._end_known
         return self.messages == self._limits.max_messages
 
     def has_space_for(self, extent: Extent) -> bool:
-        if self._end_known is not None:
-            return extent.end <= self._end_known
         size = len(self._frame.opening) + extent.end - self._start + len(self._frame.closing)
         max_messages = self._limits.max_messages
         return size <= self._limits.max_bytes and (
@@ -147,7 +140,7 @@ class _OpenChunk:
         body = opening + self._buffer.text(self._start, self._end) + self._frame.closing
         self._buffer.discard(self._end)
         chunk = Chunk(body, self.first, self.messages, self._start, self._end, line, len(opening))
-        self.first, self.messages, self._end_known = chunk.after, 0, None
+        self.first, self.messages = chunk.after, 0
         return chunk
 
 

@@ -1,51 +1,97 @@
-"""One run of `mirrorgate send`: the client, the sender and the producer's numbers, put together."""
+"""One run of `mirrorgate send`: which files are sent, in which order, and where a producer continues.
 
-import re
+A producer's position at the gateway names the last file of which something is durable, and how far. Files before it in
+the order of the command were sent; the file itself continues in its middle, if what was sent of it is unchanged.
+Nothing is kept on this machine.
+"""
+
+import os
+import stat
 import time
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from app.client.chunking.chunks import Limits
-from app.client.file_paths import FileOrder, PathTemplate, TablePath
+from app.client.chunking.chunks import Chunk, Limits
+from app.client.file_content import Mark, digest_of, stored_mark
+from app.client.file_paths import FileNames
+from app.client.folder import BLOCK_BYTES, FolderStore, Found, found_file
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.loads import Mode
-from app.client.producer import Patience, durable_number
-from app.client.retrying import call_with_retries
-from app.client.send.files import FileSender
-from app.client.send.folder import PendingFiles, WatchedFolder
-from app.client.send.follow import Follower
-from app.client.send.follow_tables import TableFollowers
-from app.client.send.journal import Journal
+from app.client.producer import Patience, opened_numbers
+from app.client.request_names import ChangeRequest, NumberedRequests
 from app.client.send.load_run import LoadRun
-from app.client.send.numbering import Numbering
-from app.client.send.progress import Progress
-from app.client.send.progress_display import ProgressDisplay
+from app.client.send.progress import Progress, ProgressDisplay
 from app.client.send.sender import Sender, SendFailed
-from app.client.send.source import Source
-from app.errors import MirrorgateError, TemporarilyUnavailable
+from app.client.source import Source
+from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+STANDARD_INPUT: Final = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
-    """How to follow a folder. With `templates`, each table has a producer whose name ends with the table."""
+class GivenFile:
+    """A file of a run. The key of `found` is its full path, by which a position names it."""
 
-    folder: WatchedFolder
-    settle_seconds: float
-    order: FileOrder
-    poll_seconds: float
-    templates: Collection[PathTemplate] = ()
-    done_folder: Path | None = None
+    path: Path
+    found: Found
+    folder: str | None = None
+    """The full path of the given folder that the file is in, with a slash at its end."""
+
+    @property
+    def is_stream(self) -> bool:
+        """True for standard input or a pipe, which has neither a size nor a time."""
+        return self.found.key == str(STANDARD_INPUT)
+
+    def is_of(self, mark: Mark) -> bool:
+        """Return whether a mark is in this file."""
+        return mark.is_of(self.found.key)
+
+
+class NumberedFiles:
+    """Names the requests of a producer by its numbers, each with the position in the files that it reaches."""
+
+    is_numbered = True
+
+    def __init__(self, numbers: NumberedRequests) -> None:
+        self.numbers = numbers
+        self.mark = stored_mark(numbers.name, numbers.sequence, numbers.position)
+        """How far the files are durable."""
+        self._file = Found("", 0, "", 0)
+        self._reached: tuple[Mark, ChangeRequest] | None = None
+
+    def start(self, file: Found) -> None:
+        """Note which file the next requests are of."""
+        self._file = file
+
+    def begin(self, chunk: Chunk, content: str, *, is_last: bool) -> Mapping[str, str]:
+        """Return the headers for the next request, which sends this chunk."""
+        file = self._file
+        newest = max(file.modified, 0 if self.mark is None else self.mark.newest)
+        mark = Mark(file.key, digest_of(file.etag), newest)
+        if not is_last:
+            mark = replace(mark, next_message=chunk.after, end=chunk.end, content=content)
+        request = ChangeRequest("", chunk.body, position=mark.encoded())
+        self._reached = mark, request
+        return self.numbers.headers(request)
+
+    def accepted(self) -> None:
+        """Note that the last request is durable."""
+        assert self._reached is not None
+        self.mark, request = self._reached
+        self.numbers.accepted(request)
+
+    def meaning_of(self, error: MirrorgateError) -> MirrorgateError:
+        """Return a ProducerConflict if only another process can have caused the rejection."""
+        return self.numbers.meaning_of(error) if isinstance(error, RejectedByGateway) else error
 
 
 @dataclass
 class SendJob:
-    """Sends one file, or the files of a folder. `progress` and `numberings` stay readable however the run ends."""
+    """Sends files. `progress` and `producer` stay readable however the run ends."""
 
     source: Source
     limits: Limits
@@ -53,109 +99,194 @@ class SendJob:
     """Seconds to retry a request that the gateway cannot accept yet."""
     display: ProgressDisplay
     progress: Progress = field(default_factory=Progress)
-    numberings: list[Numbering] = field(default_factory=list)
+    producer: NumberedFiles | None = None
     loaded: LoadRun | None = None
     """The load session of the run."""
 
-    def send(self, client: GatewayClient, file: Path, skip: int) -> None:
-        """Send one file, without its first `skip` messages. Raises SendFailed."""
-        self._file_sender(client, self.source, None).send(file, skip=skip)
+    def send(self, client: GatewayClient, paths: Sequence[Path], skip: int, producer: str | None = None) -> None:
+        """Send files and the files of folders, the first one without its first `skip` messages.
 
-    def send_numbered(self, client: GatewayClient, file: Path, skip: int, producer: str, state_folder: Path) -> None:
-        """Send one file with the numbers of a producer. Raises SendFailed, RejectedInput or Misconfigured."""
-        with ExitStack() as journals:
-            journal = journals.enter_context(Journal.opened(state_folder, producer))
-            numbering = self._numbering(client, producer, journal)
-            self._file_sender(client, self.source, numbering).send(file, skip=skip)
+        With a producer, only what is not durable yet. Raises SendFailed, RejectedInput, Misconfigured, or
+        TemporarilyUnavailable for a folder that cannot be read.
+        """
+        files = given_files(paths)
+        sender = self._sender(client)
+        if producer is not None:
+            with self._gateway_errors():
+                self.producer = NumberedFiles(opened_numbers(client, producer, self._patience))
+            sender.names = self.producer
+        unsent = files_after(files, None if self.producer is None else self.producer.mark)
+        if len(unsent) < len(files):
+            skipped = f"{len(files) - len(unsent):,} files were" if len(files) > 1 else f"{files[0].path} was"
+            self.display.print(f"{skipped} sent completely before")
+        for number, file in enumerate(unsent, 1):
+            try:
+                self._send(sender, file, skip, len(unsent) - number)
+            except SendFailed as error:
+                if len(files) > 1:
+                    error.detail = f"{file.path}: {error.detail}"
+                    if self.producer is None and number < len(unsent):
+                        error.remedy += " Then send the files after it."
+                raise
+            if len(files) > 1:
+                self.display.print(f"{file.path}: sent completely, {self.progress.next_message:,} messages")
 
-    def load(self, client: GatewayClient, file: Path, mode: Mode, state_folder: Path) -> None:
-        """Send one file as a load session of the source's table, and complete it.
+    def load(self, client: GatewayClient, path: Path, mode: Mode) -> None:
+        """Send one file as a load session of the source's table, and complete it. Raises SendFailed or RejectedInput.
 
-        Raises SendFailed, RejectedInput or Misconfigured.
+        A load whose rows are rejected is aborted, because the corrected file needs a load of its own.
         """
         assert self.source.table is not None
-        patience = Patience(self.give_up_after, on_wait=self.display.show_retry)
-        files = self._file_sender(client, self.source, None)
+        (file,) = given_files([path])
+        sender = self._sender(client)
+        sender.names = self.loaded = run = LoadRun(client, self.source.table, mode, self._patience)
+        with self._gateway_errors():
+            takes_rows = run.start(None if file.is_stream else file.found)
         try:
-            with LoadRun.opened(state_folder, client, self.source.table, mode, patience) as run:
-                self.loaded = run
-                files.sender.names = run
-                files.load(file, run)
-        except SendFailed:
+            if takes_rows:
+                self._send(sender, file, 0, 0)
+        except (SendFailed, RejectedInput) as error:
+            if not isinstance(error, SendFailed) or not error.gave_up:
+                with suppress(MirrorgateError):
+                    run.abort()
             raise
-        except (RejectedByGateway, TemporarilyUnavailable) as error:
-            raise SendFailed(error, error.detail, remedy=error.remedy, errors=[]) from error
+        with self._gateway_errors():
+            run.complete()
 
-    def follow(
-        self, client: GatewayClient, following: Following, producer: str, state_folder: Path, *, once: bool
-    ) -> None:
-        """Send the files of a folder. Raises SendFailed, RejectedInput or Misconfigured."""
-        folder = following.folder.path
+    @property
+    def _patience(self) -> Patience:
+        return Patience(self.give_up_after, on_wait=self.display.show_retry)
 
-        def open_follower(path: TablePath) -> Follower:
-            name = producer if path.table is None else producer_of_table(producer, path)
-            journal = journals.enter_context(Journal.opened(state_folder, name))
-            table = self.source.table if path.table is None else path.table
-            source = replace(self.source, table=table, parameters={**self.source.parameters, **path.parameters})
-            files = self._file_sender(client, source, self._numbering(client, name, journal))
-            return Follower(
-                folder,
-                PendingFiles(following.settle_seconds, following.order, following.folder.names.done_marker),
-                journal,
-                lambda waiting: files.send_from_folder(folder, waiting.name, waiting.state),
-                following.done_folder,
-                self.display.print,
-            )
-
-        with ExitStack() as journals:
-            TableFollowers(
-                following.folder,
-                following.templates,
-                open_follower,
-                time.sleep,
-                following.poll_seconds,
-                self.display.show_backlog,
-                self.display.print,
-            ).run(once=once)
-
-    def _file_sender(self, client: GatewayClient, source: Source, numbering: Numbering | None) -> FileSender:
-        post, display = source.poster(client), self.display
-
-        def post_numbered(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
-            if numbering is None:
-                return post(body, headers)
-            return numbering.accept_expired_receipt(lambda: post(body, headers))
-
-        sender = Sender(
-            display.deferring_interrupts(post_numbered),
-            source.split,
+    def _sender(self, client: GatewayClient) -> Sender:
+        display = self.display
+        return Sender(
+            display.deferring_interrupts(self.source.poster(client)),
+            self.source.split,
             self.give_up_after,
             time.sleep,
             display.show_accepted,
             display.show_retry,
+            progress=self.progress,
         )
-        sender.progress = self.progress
-        if numbering is not None:
-            sender.names = numbering
-        return FileSender(sender, self.limits, display, numbering)
 
-    def _numbering(self, client: GatewayClient, producer: str, journal: Journal) -> Numbering:
+    def _send(self, sender: Sender, file: GivenFile, skip: int, files_left: int) -> None:
+        """Send what is left of a file. Raises SendFailed, and RejectedInput if it changes meanwhile."""
+        mark = None
+        with opened(file) as stream:
+            present = file.found if file.is_stream else found_file(file.found.key, os.fstat(stream.fileno()))
+            if self.producer is not None:
+                mark = self.producer.mark
+                mark = mark if mark is not None and mark.next_message is not None and file.is_of(mark) else None
+                if mark is not None and skip:
+                    detail = f"the messages of {file.path} before {mark.next_message} were sent already"
+                    remedy = "Leave --from-message out: the command continues where it ended."
+                    raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
+                self.producer.start(present)
+            self.display.start_file(file.path.name, None if file.is_stream else present.size, files_left)
+            may_be_empty = file.folder is not None or mark is not None
+            sender.send(self._blocks(stream), self.limits, skip, mark, may_be_empty=may_be_empty)
+            if not file.is_stream and found_file(file.found.key, os.fstat(stream.fileno())) != present:
+                remedy = "Send only complete files. Give the content that was added since in a file of its own."
+                raise RejectedInput(Code.BAD_REQUEST, f"{file.path} was changed while it was sent", remedy=remedy)
+
+    def _blocks(self, stream: BufferedReader) -> Iterator[bytes]:
+        while block := stream.read1(BLOCK_BYTES):
+            self.display.add_read(len(block))
+            yield block
+
+    @contextmanager
+    def _gateway_errors(self) -> Iterator[None]:
+        """Turn the errors of calls besides the requests with changes into SendFailed, which has the exit status."""
         try:
-            durable = call_with_retries(
-                lambda: durable_number(client, producer), self.give_up_after, time.sleep, self.display.show_retry
-            )
-        except MirrorgateError as error:
+            yield
+        except (RejectedByGateway, TemporarilyUnavailable) as error:
             raise SendFailed(error, error.detail, remedy=error.remedy, errors=[]) from error
-        self.numberings.append(Numbering(journal, producer, durable))
-        return self.numberings[-1]
 
 
-def producer_of_table(producer: str, path: TablePath) -> str:
-    """Return the producer of a table: `crm@sales.orders`. No name that --producer accepts has an `@`.
+def given_files(paths: Sequence[Path]) -> list[GivenFile]:
+    """Return the files to send: those given, and in place of a folder its files in the order of their paths.
 
-    A table with other characters is shortened and gets a hash of its name.
+    Raises Misconfigured `source_rejected` and TemporarilyUnavailable for a folder that cannot be read.
     """
-    text = ".".join([path.table or "", *path.parameters.values()])
-    if not _PLAIN.fullmatch(text):
-        text = re.sub(r"[^A-Za-z0-9._-]", "_", text)[:80] + "-" + sha256(text.encode()).hexdigest()[:12]
-    return f"{producer}@{text}"
+    files: list[GivenFile] = []
+    names = FileNames()
+    for path in paths:
+        if path == STANDARD_INPUT or not path.is_dir():
+            is_file = path != STANDARD_INPUT and stat.S_ISREG(path.stat().st_mode)
+            found = found_file(str(path.resolve()), path.stat()) if is_file else Found(str(STANDARD_INPUT), 0, "", 0)
+            files.append(GivenFile(path, found))
+            continue
+        folder = f"{path.resolve()}/"
+        listed = sorted(FolderStore(path).objects(), key=lambda found: found.key)
+        files += [
+            GivenFile(path / found.key, replace(found, key=folder + found.key), folder)
+            for found in listed
+            if names.holds_changes(found.key)
+        ]
+    return files
+
+
+def files_after(files: Sequence[GivenFile], mark: Mark | None) -> Sequence[GivenFile]:
+    """Return the files that are not sent completely, in their order, by the position of a producer.
+
+    Raises RejectedInput if that cannot be told, or a file has changed since it was sent.
+    """
+    if mark is None:
+        return files
+    at = next((place for place, file in enumerate(files) if file.is_of(mark)), None)
+    if at is None:
+        return _after_absent(files, mark)
+    if files[at].is_stream:
+        return files[at:]
+    _check_not_late(files[:at], mark)
+    if mark.next_message is not None:
+        return files[at:]
+    if digest_of(files[at].found.etag) != mark.etag:
+        remedy = "A file is sent once, when it is complete. Give what was added to it in a file of its own."
+        raise RejectedInput(
+            Code.BAD_REQUEST, f"{files[at].path} was sent completely and has changed since", remedy=remedy
+        )
+    return files[at + 1 :]
+
+
+def _after_absent(files: Sequence[GivenFile], mark: Mark) -> Sequence[GivenFile]:
+    """Return the files to send if none is the one that was sent last.
+
+    Those of a folder that it was in, and that sort before it, were sent.
+    """
+    if mark.next_message is not None and mark.key != str(STANDARD_INPUT) and _may_exist(mark):
+        detail = f"{mark.key} is only partly sent and must be completed first"
+        remedy = "Send it with the same --producer, or move it away to skip the rest of it."
+        raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
+    sent = [file for file in files if file.folder and mark.key.startswith(file.folder) and file.found.key < mark.key]
+    _check_not_late(sent, mark)
+    return [file for file in files if file not in sent]
+
+
+def _may_exist(mark: Mark) -> bool:
+    """Return whether a partly sent file may still be there: one whose name is too long to be kept is not looked for."""
+    return mark.key_hash is not None or Path(mark.key).exists()
+
+
+def _check_not_late(sent: Sequence[GivenFile], mark: Mark) -> None:
+    late = [file for file in sent if not file.is_stream and file.found.modified > mark.newest]
+    if late:
+        detail = f"{len(late)} files before the one that was sent last are newer than it, the first is {late[0].path}"
+        remedy = "Rename new files so that they sort after it. Restore or move away files that have changed."
+        raise RejectedInput(Code.SOURCE_ORDER_UNSAFE, detail, remedy=remedy)
+
+
+@contextmanager
+def opened(file: GivenFile) -> Iterator[BufferedReader]:
+    """Open a file to read; standard input stays open. Raises RejectedInput if it is gone or denied."""
+    if file.path == STANDARD_INPUT:
+        with open(0, "rb", closefd=False) as stream:
+            yield stream
+        return
+    try:
+        stream = file.path.open("rb")
+    except OSError as error:
+        detail = f"{file.path} cannot be read: {error.strerror}"
+        raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Run the same command again.") from error
+    with stream:
+        yield stream

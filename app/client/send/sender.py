@@ -1,4 +1,4 @@
-"""Post streams of changes to a gateway, request by request; each is durable before the next one is sent.
+"""Post files of changes to a gateway, request by request; each is durable before the next one is sent.
 
 Each request carries an idempotency key or a producer's number, so that a request whose answer was lost can be repeated
 and lands once.
@@ -6,18 +6,17 @@ and lands once.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from app.client.chunking.chunks import Chunk, Limits, Splitter, positions_of
+from app.client.file_content import Mark, hashed_chunks, with_lookahead
+from app.client.request_names import ProducerConflict
 from app.client.retrying import OnWait, Pause, call_with_retries, is_final, may_have_been_accepted
-from app.client.send.decompress import decompress
-from app.client.send.numbering import FROM_THE_START, Start
-from app.client.send.progress import Progress
+from app.client.send.progress import Post, Progress
 from app.errors import Code, MirrorgateError, RejectedInput
 
-BLOCK_BYTES: Final = 2**18
 _BYTE_OR_LINE: Final = re.compile(r"\b(byte|line) (\d+)")
 _LINE_PREFIX: Final = re.compile(r"^line \d+: ")
 _SMALLER: Final = {
@@ -27,8 +26,14 @@ _SMALLER: Final = {
 }
 
 
+_ONE_PROCESS: Final = (
+    "Let one process at a time send for a producer: end the other one and run the same command again, or give this one "
+    "another --producer."
+)
+
+
 class SendFailed(MirrorgateError):
-    """A stream was not sent completely. `errors` name messages by their index in the stream."""
+    """A file was not sent completely. `errors` name messages by their index in the file."""
 
     def __init__(self, cause: MirrorgateError, detail: str, *, remedy: str, errors: list[dict[str, Any]]) -> None:
         super().__init__(cause.code, detail, remedy=remedy)
@@ -52,11 +57,17 @@ class RequestNames(Protocol):
     is_numbered: bool
     """True if the same command continues by itself where it ended."""
 
-    def begin(self, chunk: Chunk) -> Mapping[str, str]:
-        """Return the headers for the next request, which sends this chunk."""
+    def begin(self, chunk: Chunk, content: str, *, is_last: bool) -> Mapping[str, str]:
+        """Return the headers for the next request, which sends this chunk.
+
+        `content` is the hash of the file before the end of the chunk. `is_last` is only true if `is_numbered`.
+        """
 
     def accepted(self) -> None:
         """Note that the last request is durable."""
+
+    def meaning_of(self, error: MirrorgateError) -> MirrorgateError:
+        """Return the error that a rejection of the last request means to the caller."""
 
 
 class RandomKeys:
@@ -64,19 +75,23 @@ class RandomKeys:
 
     is_numbered = False
 
-    def begin(self, chunk: Chunk) -> Mapping[str, str]:
+    def begin(self, chunk: Chunk, content: str, *, is_last: bool) -> Mapping[str, str]:
         """Return the headers for the next request, which sends this chunk."""
         return {"Idempotency-Key": uuid4().hex}
 
     def accepted(self) -> None:
         """Do nothing: nothing is remembered."""
 
+    def meaning_of(self, error: MirrorgateError) -> MirrorgateError:
+        """Return the error itself."""
+        return error
+
 
 @dataclass
 class Sender:
-    """Sends streams one after the other. `post` sends a body with the headers that name the request."""
+    """Sends files one after the other. `post` sends a body with the headers that name the request."""
 
-    post: Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]
+    post: Post
     split: Splitter
     give_up_after: float
     """Seconds to retry a request that the gateway cannot accept yet."""
@@ -88,34 +103,46 @@ class Sender:
     """What was sent so far; up to date at any time."""
 
     def send(
-        self, blocks: Iterable[bytes], limits: Limits, start: Start = FROM_THE_START, *, may_be_empty: bool = False
+        self,
+        blocks: Iterable[bytes],
+        limits: Limits,
+        skip: int = 0,
+        mark: Mark | None = None,
+        *,
+        may_be_empty: bool = False,
     ) -> None:
-        """Send a stream from `start` on.
+        """Send a file without its first `skip` messages, or what follows a `mark` that is in this file.
 
         Raises SendFailed. What `progress` counts by then stays accepted.
         """
-        self.progress.begin(start.skip)
-        is_repeated = start.first_end is not None
+        self.progress.begin(skip if mark is None else mark.next_message or 0)
+        chunks = hashed_chunks(self.split, blocks, limits, skip, mark)
         try:
-            for chunk in self.split(decompress(blocks), replace(limits, first_end=start.first_end), start.skip):
-                self._send(chunk, is_repeated=is_repeated)
-                is_repeated = False
+            for (chunk, content), is_last in (
+                with_lookahead(chunks) if self.names.is_numbered else ((chunk, False) for chunk in chunks)
+            ):
+                self._send(chunk, content, is_last=is_last)
             if not self.progress.next_message and not may_be_empty:
                 raise RejectedInput(Code.EMPTY_REQUEST, "the file holds no message")
         except RejectedInput as error:
             raise SendFailed(error, error.detail, remedy=self._and_resume(error.remedy), errors=[]) from error
         self.progress.files += 1
 
-    def _send(self, chunk: Chunk, *, is_repeated: bool) -> None:
-        headers = self.names.begin(chunk)
+    def _send(self, chunk: Chunk, content: str, *, is_last: bool) -> None:
+        headers = self.names.begin(chunk, content, is_last=is_last)
+        tries = 0
+
+        def post() -> Mapping[str, Any]:
+            nonlocal tries
+            tries += 1
+            return self._post(chunk, headers)
+
         try:
-            answer = call_with_retries(
-                lambda: self._post(chunk, headers), self.give_up_after, self.pause, self.on_retry
-            )
+            answer = call_with_retries(post, self.give_up_after, self.pause, self.on_retry)
         except MirrorgateError as error:
             raise (self._unanswered if self.progress.in_doubt else self._rejected)(error, chunk) from error
         self.names.accepted()
-        self.progress.record(chunk, answer, is_earlier=is_repeated and answer["replayed"])
+        self.progress.record(chunk, answer, is_earlier=answer["replayed"] and tries == 1)
         self.on_accepted(self.progress)
 
     def _post(self, chunk: Chunk, headers: Mapping[str, str]) -> Mapping[str, Any]:
@@ -130,6 +157,9 @@ class Sender:
             raise
 
     def _rejected(self, error: MirrorgateError, chunk: Chunk) -> SendFailed:
+        meaning = self.names.meaning_of(error)
+        if isinstance(meaning, ProducerConflict):
+            return SendFailed(error, meaning.detail, remedy=_ONE_PROCESS, errors=[])
         problems = getattr(error, "errors", [])
         positions = positions_of(chunk, {problem["index"] for problem in problems if "index" in problem}, self.split)
         errors = []
@@ -140,16 +170,7 @@ class Sender:
                 problem = problem | {"index": position.message, "byte": position.byte, "line": position.line}
             errors.append(problem | {"detail": detail})
         detail = errors[0]["detail"] if errors else _positions_in_stream(error.detail, chunk)
-        return SendFailed(error, detail, remedy=self._and_resume(self._remedy(error, chunk)), errors=errors)
-
-    def _remedy(self, error: MirrorgateError, chunk: Chunk) -> str:
-        if error.code is Code.PRODUCER_SEQUENCE_REUSED and self.names.is_numbered:
-            return (
-                f"Messages {chunk.first} to {chunk.after - 1} were sent before with other content, another --table or "
-                "other options. Give the same file and options, or a new --producer with --from-message "
-                f"{chunk.after}."
-            )
-        return _SMALLER.get(error.code, error.remedy)
+        return SendFailed(error, detail, remedy=self._and_resume(_SMALLER.get(error.code, error.remedy)), errors=errors)
 
     def _and_resume(self, remedy: str) -> str:
         start = self.progress.next_message

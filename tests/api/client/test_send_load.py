@@ -4,9 +4,9 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -40,7 +40,7 @@ def send(api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     def run(content: bytes, *options: object) -> Ended:
         file = tmp_path / "prices.csv"
         file.write_bytes(content)
-        given = ("--format", "rows-csv", "--table", TABLE, "--state-dir", tmp_path / "state", *options)
+        given = ("--format", "rows-csv", "--table", TABLE, *options)
         return Terminal(api_address, monkeypatch, capsys).run("send", file, *given)
 
     return run
@@ -86,9 +86,9 @@ def test_a_killed_load_continues_with_the_same_command(
     gateway: Gateway, table: str, api_engine: sa.Engine, api_address: str, tmp_path: Path
 ) -> None:
     gateway.rows(table, {"id": 99, "note": "gone"}).raise_for_status()
-    file, state = tmp_path / "prices.csv", tmp_path / "state"
+    file = tmp_path / "prices.csv"
     file.write_bytes(prices(range(30), "a"))
-    options = ("--format", "rows-csv", "--table", table, "--load", "full", "--batch", 10, "--state-dir", state)
+    options = ("--format", "rows-csv", "--table", table, "--load", "full", "--batch", 10)
     with holding_proxy(api_address, 4, Held.LOST) as before:
         command = ("send", file, *options, "--url", before.url, "--key", ADMIN_KEY)
         with started("app.cli", *command) as process:
@@ -105,7 +105,7 @@ def test_a_killed_load_continues_with_the_same_command(
     assert sql.value(api_engine, "SELECT rows FROM mirrorgate.loads") == 30
 
 
-def test_a_load_that_the_gateway_forgot_begins_anew_with_all_rows(
+def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_other(
     gateway: Gateway,
     table: str,
     api_engine: sa.Engine,
@@ -114,16 +114,30 @@ def test_a_load_that_the_gateway_forgot_begins_anew_with_all_rows(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file, state = tmp_path / "prices.csv", tmp_path / "state"
-    file.write_bytes(prices(range(5), "a"))
-    state.mkdir()
-    found = file.stat()
-    facts = {"load": str(uuid4()), "mode": "full", "file": str(file.resolve()), "messages": 4}
-    record = json.dumps(facts | {"size": found.st_size, "modified": found.st_mtime_ns})
-    (state / f"{TABLE}.load.json").write_text(record)
-    options = ("--format", "rows-csv", "--table", TABLE, "--load", "full", "--state-dir", state)
-    assert Terminal(api_address, monkeypatch, capsys).run("send", file, *options).status == 0
-    assert notes(api_engine) == dict.fromkeys(range(5), "a")
+    files = {name: tmp_path / name for name in ("first", "other")}
+    for name, file in files.items():
+        file.write_bytes(prices(range(5), name))
+    post = GatewayClient.post_changes
+    calls = count()
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return post(*arguments, **options)
+
+    def load(name: str) -> Ended:
+        options = ("--format", "rows-csv", "--table", TABLE, "--load", "full", "--batch", 3, "--json")
+        return Terminal(api_address, monkeypatch, capsys).run("send", files[name], *options)
+
+    monkeypatch.setattr(GatewayClient, "post_changes", interrupted)
+    assert load("first").status == 130
+    (open_load,) = gateway.get(f"/v1/tables/{TABLE}/loads").json()["loads"]
+    rejected = load("other")
+    assert (rejected.status, rejected.report["error"]["code"]) == (1, "load_open")
+    assert open_load["load"] in rejected.report["error"]["detail"]
+    ended = load("first")
+    assert (ended.status, ended.report["repeated"], ended.report["load"]["load"]) == (0, 1, open_load["load"])
+    assert notes(api_engine) == dict.fromkeys(range(5), "first")
 
 
 def test_rows_that_come_back_within_a_file_land_in_their_order(

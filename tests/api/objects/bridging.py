@@ -15,7 +15,7 @@ from app.bridge.objects.engine import run
 from app.bridge.objects.formats import ObjectFormat
 from app.bridge.objects.settings import BatchSettings, ObjectsSettings, SourceSettings, StopSettings
 from app.bridge.objects.status import BridgeStatus, TableStatus
-from app.bridge.objects.store import ObjectStore
+from app.bridge.objects.store import open_store
 from app.client.file_paths import PathTemplate
 from tests.api.calls import ADMIN_KEY
 
@@ -51,7 +51,7 @@ class Bridge:
         """Run until nothing is left, or until `stop` is set; return the tables by name."""
         self.status = BridgeStatus()
         settings = self.settings
-        stores = {self.source.name: ObjectStore(self.source.url, self.source.options)}
+        stores = {self.source.name: open_store(self.source.url, self.source.options)}
         with settings.gateway.client() as client:
             run(settings, stores, client, BridgeLog(settings.log, self.lines), self.status, self.stop, once=once)
         return {table.table: table for table in self.status.tables}

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bridge.objects.engine import producer_name, table_depth
-from app.bridge.objects.marks import MAX_CHARACTERS, Mark, digest_of
 from app.bridge.objects.planning import plan, resolved, start_after
-from app.bridge.objects.store import Found
+from app.client.file_content import MAX_CHARACTERS, Mark, digest_of
 from app.client.file_paths import FileOrder, PathTemplate, TablePath
+from app.client.folder import Found
 
 KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=400)
 NUMBERS = st.integers(0, 10**12)

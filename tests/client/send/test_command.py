@@ -138,9 +138,7 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
     options = {option for parameter in command.params for option in parameter.opts}
     named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", (REPOSITORY / "docs/send.md").read_text()))
     assert named <= options
-    follow = {"--follow", "--once", "--sort", "--only", "--ignore", "--settle", "--done-marker", "--done-dir", "--poll"}
-    follow |= {"--recursive", "--table-from-path"}
-    assert {"--producer", "--state-dir", *follow} <= named
+    assert {"--producer", "--load", "--from-message"} <= named
 
 
 @pytest.mark.parametrize(
@@ -156,10 +154,12 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
         (["--format", "rows-csv"], "requires --table"),
         (["--format", "csv", "--table", "t", "--mode", "snapshot"], "columns_required"),
         (["--format", "arcion", "nowhere.json"], "nowhere.json cannot be read: No such file"),
+        (["--format", "arcion", "--from-message", "2", "docs"], "are for one file"),
+        (["--format", "rows", "--table", "t", "--load", "full", "--producer", "p"], "--load does not take --producer"),
     ],
 )
 def test_options_that_do_not_fit_are_rejected(arguments: list[str], said: str) -> None:
-    file = () if "nowhere.json" in arguments else ("-",)
+    file = () if {"nowhere.json", "docs"} & set(arguments) else ("-",)
     with started("app.cli", "send", *file, *arguments, "--key", "mg_a_key", stdin=subprocess.DEVNULL) as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode in (1, 2)

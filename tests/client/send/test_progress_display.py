@@ -5,8 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from app.client.send.progress import Progress
-from app.client.send.progress_display import ProgressDisplay
+from app.client.send.progress import Progress, ProgressDisplay
 
 
 @pytest.mark.parametrize("total", [100, None])
@@ -16,12 +15,11 @@ def test_a_terminal_shows_how_many_changes_were_accepted_and_a_pipe_nothing(tota
         console = Console(file=io.StringIO(), force_terminal=terminal, width=140)
         display = ProgressDisplay(console)
         with display.running():
-            display.start_file("a.json", total)
+            display.start_file("a.json", total, 2)
             display.add_read(50)
-            display.show_backlog(2, 3_000_000)
             display.show_accepted(Progress(bytes=50, changes=1_200))
         assert isinstance(console.file, io.StringIO)
         shown[terminal] = console.file.getvalue()
     assert "1,200 changes" in shown[True]
-    assert "waiting: 2 files, 3.0 MB" in shown[True]
+    assert "2 more files" in shown[True]
     assert shown[False] == ""

@@ -8,7 +8,6 @@ import pytest
 from app.client.chunking.chunks import Limits
 from app.client.chunking.json_messages import split_json
 from app.client.http import GatewayClient
-from app.client.send.numbering import Start
 from app.client.send.sender import Sender, SendFailed
 from app.errors import Code, MirrorgateError
 from tests.client.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, rejects
@@ -35,7 +34,7 @@ class Sending:
         """Send a stream; return what ended it before its end."""
         with self._client:
             try:
-                self.sender.send([b"\n".join(MESSAGES)], Limits(1), Start(skip))
+                self.sender.send([b"\n".join(MESSAGES)], Limits(1), skip)
             except SendFailed as error:
                 return error
         return None

@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.send.decompress import decompress
+from app.client.file_content import decompress
 from app.errors import Code, RejectedInput
 
 SKIPPABLE = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"

@@ -1,4 +1,4 @@
-"""Requests cut from objects: whatever the cuts, an object resumes after its durable messages, and only there."""
+"""Requests cut from files: whatever the cuts, a file resumes after its durable messages, and only there."""
 
 import gzip
 import json
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bridge.objects.marks import Mark
-from app.bridge.objects.reading import HashedStream, StreamReader, with_lookahead
+from app.bridge.objects.formats import StreamReader
 from app.client.chunking.chunks import Limits
 from app.client.chunking.json_messages import split_json
+from app.client.file_content import HashedStream, Mark, with_lookahead
 from app.errors import Code, RejectedInput
 
 READER = StreamReader(split_json)
