@@ -14,7 +14,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from app.bridge.common_settings import HealthSettings
+from app.bridge.settings_file import HealthSettings
 from app.errors import Code, Misconfigured
 
 _PATHS: Final = "/metrics, /healthz or /readyz"

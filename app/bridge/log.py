@@ -1,7 +1,7 @@
 """Structured log lines of a bridge on standard error: JSON, or one readable line in a terminal.
 
 A bridge that waits for an hour must not write a line for each try: a line about the same trouble of the same place is
-written once in `repeat_seconds`, with the number of lines left out. Invariant: no line has a value of a record.
+written once in `repeat` seconds, with the number of lines left out. Invariant: no line has a value of a record.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from app.bridge.common_settings import LogSettings
+from app.bridge.settings_file import LogSettings
 from app.observability.repeated_lines import RepeatedLines
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
@@ -27,7 +27,7 @@ class BridgeLog:
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._least = _LEVELS.index(settings.level)
-        self._lines = RepeatedLines(settings.repeat_seconds, clock)
+        self._lines = RepeatedLines(settings.repeat, clock)
         self._is_json = settings.format == "json" or (settings.format == "auto" and not self._stream.isatty())
         self._lock = threading.Lock()
 

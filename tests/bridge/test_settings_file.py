@@ -1,20 +1,12 @@
 """The YAML file of a bridge: every problem at once, with its line and path, before anything connects."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from app.bridge.common_settings import GatewaySettings, HealthSettings
-from app.bridge.kafka.settings import (
-    TOPIC_KEYS,
-    BatchSettings,
-    BridgeSettings,
-    KafkaSettings,
-    RegistrySettings,
-    StopSettings,
-    read_settings,
-)
+from app.bridge.kafka.settings import BatchSettings, BridgeSettings, KafkaSettings, RegistrySettings, read_settings
+from app.bridge.kafka.topics import TopicRule
+from app.bridge.settings_file import GatewaySettings, HealthSettings, StopSettings
 from app.client.table_manifest.yaml_text import BadFile
 from app.errors import MirrorgateError
 from tests.support.processes import REPOSITORY
@@ -124,8 +116,8 @@ def test_the_page_of_the_bridge_describes_every_setting() -> None:
         "stop": StopSettings,
         "health": HealthSettings,
     }
-    names = [f"{section}.{one.name}" for section, of in sections.items() for one in fields(of)]
-    assert [name for name in (*names, *TOPIC_KEYS) if f"`{name}`" not in page] == []
+    names = [f"{section}.{name}" for section, of in sections.items() for name in of.model_fields]
+    assert [name for name in (*names, *TopicRule.model_fields) if f"`{name}`" not in page] == []
 
 
 def test_the_example_file_is_valid() -> None:

@@ -13,9 +13,9 @@ import typer.main
 import yaml
 from jsonschema import Draft202012Validator
 
-from app.bridge.common_settings import DEFAULT_HEALTH_PORT
 from app.bridge.kafka.settings import read_settings as read_kafka
 from app.bridge.objects.settings import read_settings as read_objects
+from app.bridge.settings_file import DEFAULT_HEALTH_PORT
 from app.cli.main import app as command_line
 from app.settings import Settings
 from tests.project.facts import REPOSITORY, project_table

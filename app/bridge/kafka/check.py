@@ -63,7 +63,7 @@ def _topics(
         topics = [topic for topic, matched in found.items() if matched is rule]
         if not topics:
             remedy = "Create it, correct `topic` or `pattern`, or grant Describe and Read on it."
-            yield Finding(rule.is_pattern, f"{rule.name}: no topic matches", None if rule.is_pattern else remedy)
+            yield Finding(rule.topic is None, f"{rule.name}: no topic matches", None if rule.topic is None else remedy)
         for topic in topics[:MAX_TOPICS]:
             yield from _topic(settings, rule, topic, client, cluster)
         if len(topics) > MAX_TOPICS:
@@ -85,10 +85,10 @@ def _topic(
     offsets = f"partition 0 has offsets {log.low} to {log.high} and {start}"
     table = rule.fixed_table(topic)
     goes_to = f"table {table}" if table else "tables that the records name"
-    yield Finding(True, f"{topic}: {partitions} partitions, {rule.source_format} to {goes_to}; {offsets}")
+    yield Finding(True, f"{topic}: {partitions} partitions, {rule.format} to {goes_to}; {offsets}")
     if (problem := _sending(client, rule, topic, table)) is not None:
         yield problem
-    if partitions > 1 and rule.source_format == "debezium":
+    if partitions > 1 and rule.format == "debezium":
         yield _snapshots(client, topic, table or ".".join(topic.split(".")[-2:]))
 
 
@@ -106,10 +106,10 @@ def _sending(client: GatewayClient, rule: TopicRule, topic: str, table: str | No
     parameters = {**parameters_of(rule, topic, 0, table), "dry_run": "true"}
     parameters.pop("on_reject", None)
     try:
-        if table is not None and rule.source_format == "arcion" and not _may_exist(client, table):
+        if table is not None and rule.format == "arcion" and not _may_exist(client, table):
             remedy = "Register it, for example with `mirrorgate tables register`."
             return Finding(False, f"{topic}: table {table} is not registered", remedy)
-        client.post_changes(rule.source_format, b"null", content_type="application/x-ndjson", parameters=parameters)
+        client.post_changes(rule.format, b"null", content_type="application/x-ndjson", parameters=parameters)
     except RejectedByGateway as error:
         if error.kind not in _OF_THE_REQUEST and error.code is not Code.BAD_REQUEST:
             return None  # it is about the missing message

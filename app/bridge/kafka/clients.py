@@ -3,12 +3,12 @@
 import threading
 from typing import Any
 
-from app.bridge.common_settings import GatewaySettings
 from app.bridge.kafka.records import RecordDecoder
 from app.bridge.kafka.registered_records import decoder_of
 from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import RegistrySettings
 from app.bridge.kafka.topics import TopicRule
+from app.bridge.settings_file import GatewaySettings
 from app.client.http import GatewayClient
 
 
@@ -46,10 +46,8 @@ class Decoders:
 
     def of(self, rule: TopicRule) -> RecordDecoder:
         """Return the decoder of a rule."""
-        name = f"{rule.is_pattern}{rule.name}"
+        name = f"{rule.topic is None}{rule.name}"
         if name not in self._found:
             has_table = rule.table is not None
-            self._found[name] = decoder_of(
-                rule.source_format, rule.value, rule.key, self._registry, has_table=has_table
-            )
+            self._found[name] = decoder_of(rule.format, rule.value, rule.key, self._registry, has_table=has_table)
         return self._found[name]

@@ -1,6 +1,5 @@
 """Open a consumer of librdkafka with the settings of the file and those that the bridge depends on."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -42,8 +41,8 @@ def open_consumer(settings: BridgeSettings, **more: Any) -> Consumer:
 
 def check_librdkafka(settings: BridgeSettings) -> None:
     """Let librdkafka check its settings, without an address to connect to. Raises Misconfigured `bad_setting`."""
-    kafka = replace(settings.kafka, settings={**settings.kafka.settings, "bootstrap.servers": ""})
-    open_consumer(replace(settings, kafka=kafka)).close()
+    kafka = settings.kafka.model_copy(update={"settings": {**settings.kafka.settings, "bootstrap.servers": ""}})
+    open_consumer(settings.model_copy(update={"kafka": kafka})).close()
 
 
 def is_incremental(settings: BridgeSettings) -> bool:

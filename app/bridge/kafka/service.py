@@ -37,7 +37,7 @@ def serve(settings: BridgeSettings, choices: Choices) -> None:
             brokers=settings.kafka.settings["bootstrap.servers"],
             cluster=settings.kafka.cluster,
             group=settings.kafka.group,
-            topics=", ".join(f"{rule.name} ({rule.source_format})" for rule in settings.topics),
+            topics=", ".join(f"{rule.name} ({rule.format})" for rule in settings.topics),
             health=f"http://{settings.health.host}:{port}/readyz",
         )
         bridge.run()

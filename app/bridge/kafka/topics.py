@@ -6,21 +6,32 @@ A table template names groups of the topic's pattern, `topic`, `header.NAME`, `k
 
 import re
 import string
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from pydantic import AfterValidator, BeforeValidator
 
 from app.bridge.kafka.records import RecordRejected
+from app.bridge.settings_file import Problem, Section, own_names, whole_number, wrong
 
-FORMATS: Final = ("arcion", "debezium", "replicate", "rows")
 KEYED: Final = frozenset({"debezium", "replicate"})
 """Formats whose messages need the record's key."""
 
 Start = Literal["earliest", "latest"] | datetime
 
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_OWN_PARAMETERS: Final = {
+    "table": "Write it as `table` of the topic.",
+    "on_reject": "Write it as `on_reject` of the topic.",
+    "partition": "The bridge sends the number of the record's partition.",
+    "dry_run": "A dry run stages nothing, so the bridge does not allow it.",
+    "keyed": "The bridge sends the record's key as the format needs it.",
+}
 _FIELD: Final = re.compile(r"topic|key|key\.[^{}]+|header\.[^{}]+|[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -53,34 +64,111 @@ class Template:
         return any(name == "key" or "." in name for name in self.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRule:
+def _topic(text: str) -> str:
+    if not _TOPIC.fullmatch(text):
+        raise wrong(f"{text!r} is no topic's name", "Write a regular expression as `pattern:`.")
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise wrong(
+            f"is not a regular expression: {error}",
+            r"Write for example 'cdc\.(?P<schema>\w+)\.(?P<table>\w+)', in single quotes. It has to match the whole "
+            "name of a topic.",
+        ) from None
+    return text
+
+
+def _template(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    try:
+        return Template.parse(given)
+    except ValueError as error:
+        raise wrong(str(error), "Write for example {schema}.{table}.") from None
+
+
+def _start(given: Any) -> Any:
+    if not isinstance(given, str) or given in ("earliest", "latest"):
+        return given
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(given)
+        if moment.tzinfo is not None:
+            return moment
+    remedy = "Write for example 2026-11-01T00:00:00Z."
+    raise wrong(f"{given!r} is neither earliest nor latest nor a time with its zone", remedy)
+
+
+class TopicRule(Section):
     """One entry of `topics`."""
 
-    name: str
-    """The topic, or the pattern as written."""
-    pattern: re.Pattern[str]
-    is_pattern: bool
-    source_format: str
-    table: Template | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    value: str = "json"
-    key: str = "auto"
-    start: Start = "earliest"
-    on_reject: str = "stop"
-    tombstones: str = "delete"
+    topic: Annotated[str, AfterValidator(_topic)] | None = None
+    pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    format: Literal["arcion", "debezium", "replicate", "rows"]
+    table: Annotated[Template, BeforeValidator(_template)] | None = None
+    parameters: Mapping[Annotated[str, own_names(_OWN_PARAMETERS)], str] = {}
+    value: Literal["json", "avro", "json_schema"] = "json"
+    key: Literal["auto", "json", "text", "none", "avro", "json_schema"] = "auto"
+    start: Annotated[Start, BeforeValidator(_start)] = "earliest"
+    on_reject: Literal["stop", "dead_letter", "skip_to_file"] = "stop"
+    tombstones: Literal["delete", "ignore"] = "delete"
     """For rows: `delete` the row of the key, or `ignore`."""
-    partitions: int | None = None
+    partitions: Annotated[int, whole_number(1, 100_000)] | None = None
     """The number of partitions that the operator has accepted."""
+
+    @classmethod
+    def contradictions(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield what contradicts another value of the topic."""
+        names = [name for name in ("topic", "pattern") if name in given]
+        if len(names) != 1:
+            found = "topic and pattern are both given" if names else "none of topic, pattern is given"
+            yield (), wrong(found, "Give exactly one of topic, pattern.")
+        kind, parameters = given.get("format"), given.get("parameters")
+        if kind == "rows" and "table" not in given:
+            yield (), wrong("rows name no table", "Add `table:`, for example `table: sales.orders`.")
+        if "tombstones" in given and kind != "rows":
+            is_parameter = kind == "debezium"
+            remedy = (
+                "Write it among the `parameters`." if is_parameter else "Remove it: the format has own deletes."
+            )
+            yield ("tombstones",), wrong("tombstones is a setting of rows", remedy)
+        deletes = isinstance(parameters, Mapping) and parameters.get("tombstones") == "delete"
+        if kind == "debezium" and given.get("key") == "none" and deletes:
+            remedy = "Remove `key: none`, or write `tombstones: ignore` among the `parameters`."
+            yield (), wrong("tombstones=delete needs the keys of the records, and key is none", remedy)
+        yield from cls._unknown_groups(given)
+
+    @classmethod
+    def _unknown_groups(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
+        with suppress(ValueError, TypeError, re.error):
+            groups = re.compile(given.get("pattern") or "").groupindex
+            for name in Template.parse(given.get("table") or "").groups:
+                if name not in groups:
+                    known = ", ".join([*groups, "topic", "key", "key.MEMBER", "header.NAME"])
+                    remedy = f"Name a group with (?P<{name}>…), or use one of {known}."
+                    yield ("table",), wrong(f"{{{name}}} is not a group of the pattern", remedy)
+
+    @property
+    def name(self) -> str:
+        """The topic, or the pattern as written."""
+        return self.topic or self.pattern or ""
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        """The pattern of the topics' names."""
+        return re.compile(re.escape(self.topic) if self.topic is not None else self.pattern or "")
 
     @property
     def needs_order(self) -> bool:
         """Return True unless the rule only appends rows."""
-        return not (self.source_format == "rows" and self.parameters.get("op") == "insert")
+        return not (self.format == "rows" and self.parameters.get("op") == "insert")
 
     def matches(self, topic: str) -> bool:
         """Return True if the topic is this rule's."""
-        return self.pattern.fullmatch(topic) is not None
+        return self.expression.fullmatch(topic) is not None
 
     def fixed_table(self, topic: str) -> str | None:
         """Return the table of every record of `topic`; None if the records decide or name it."""
@@ -96,7 +184,7 @@ class TopicRule:
 
     def _fill(self, topic: str, given: Mapping[str, str]) -> str:
         assert self.table is not None
-        found = self.pattern.fullmatch(topic)
+        found = self.expression.fullmatch(topic)
         values = {**(found.groupdict() if found else {}), **given, "topic": topic}
         parts = string.Formatter().parse(self.table.text)
         return "".join(text + ("" if name is None else values.get(name) or "") for text, name, _, _ in parts)
@@ -122,7 +210,7 @@ class TopicRule:
 
 def rule_of(topic: str, rules: Iterable[TopicRule]) -> TopicRule | None:
     """Return the first rule that matches; rules with a name are before those with a pattern."""
-    return next((rule for rule in sorted(rules, key=lambda rule: rule.is_pattern) if rule.matches(topic)), None)
+    return next((rule for rule in sorted(rules, key=lambda rule: rule.topic is None) if rule.matches(topic)), None)
 
 
 def _of(name: str) -> bool:

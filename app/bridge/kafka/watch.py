@@ -86,7 +86,7 @@ class Watch:
         )
         self._cluster.learn_ids(found)
         self.trouble, self._has_looked = None, True
-        self.missing = [rule.name for rule in self._rules if not rule.is_pattern and rule.name not in counts]
+        self.missing = [rule.name for rule in self._rules if rule.topic is not None and rule.name not in counts]
         for topic in self.missing:
             self._log.error(
                 "unknown_topic",

@@ -35,7 +35,7 @@ def check_source(source: SourceSettings, store: ObjectStore) -> SourceCheck:
     for item in without_folders(listed[:MAX_LISTED]):
         if item.key.endswith(_METADATA) or not source.names.holds_changes(item.key):
             continue
-        path = first_match(source.templates, item.key) if source.templates else TablePath(source.table)
+        path = first_match(source.table_from_path, item.key) if source.table_from_path else TablePath(source.table)
         if path is None:
             found.left_out += 1
             found.example = found.example or item.key

@@ -87,7 +87,7 @@ class SourceLoop:
                 )
             if once and away_since is None and self._is_finished():
                 return
-            self.stop.wait(self.settings.poll_seconds)
+            self.stop.wait(self.settings.poll)
 
     def results(self) -> Iterator[Future[None]]:
         """Yield the work under way."""
@@ -102,7 +102,7 @@ class SourceLoop:
 
     def _poll(self) -> None:
         now = self.clock()
-        is_complete = self._last_complete is None or now - self._last_complete >= self.settings.recheck_seconds
+        is_complete = self._last_complete is None or now - self._last_complete >= self.settings.recheck
         for prefix in self._prefixes():
             self._list(prefix, is_complete=is_complete)
         if is_complete:
@@ -143,7 +143,7 @@ class SourceLoop:
 
     def _prefixes(self) -> list[str]:
         """Return the prefixes to list: the folder of each table, if the template has one for each."""
-        depth = table_depth(self.source.templates)
+        depth = table_depth(self.source.table_from_path)
         prefixes = [""]
         for _ in range(depth):
             prefixes = [
@@ -155,9 +155,9 @@ class SourceLoop:
         return prefixes
 
     def _path_of(self, key: str) -> TablePath | None:
-        if not self.source.templates:
+        if not self.source.table_from_path:
             return TablePath(self.source.table)
-        path = first_match(self.source.templates, key)
+        path = first_match(self.source.table_from_path, key)
         if path is None and key not in self._unmatched:
             self._unmatched.add(key)
             self.status.unmatched += 1

@@ -176,7 +176,7 @@ class TableReader:
             return found.key + self.source.names.done_marker in listing.names
         if self.source.format is ObjectFormat.REPLICATE_FILES and metadata_key(found.key) not in listing.names:
             return False
-        return self.clock() - self._seen[found.key][1] >= self.source.settle_seconds
+        return self.clock() - self._seen[found.key][1] >= self.source.settle
 
     def _is_still_stopped(self, pending: Collection[Found]) -> bool:
         """Return whether the object at fault is unchanged, and it is too early to try it again."""

@@ -149,16 +149,10 @@ class _Simple:
 
 def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSettings":
     """Return the settings of one source. Raises BadParameter."""
-    from app.bridge.common_settings import GatewaySettings
     from app.bridge.objects.formats import ObjectFormat
-    from app.bridge.objects.settings import (
-        ObjectsSettings,
-        SourceSettings,
-        default_name,
-        default_order,
-        default_settle,
-    )
+    from app.bridge.objects.settings import ObjectsSettings, SourceSettings
     from app.bridge.objects.store import is_folder
+    from app.bridge.settings_file import GatewaySettings
     from app.client.file_paths import PathTemplate
 
     if given.format not in set(ObjectFormat):
@@ -175,18 +169,16 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
     if is_folder(url):
         url = str(Path(url.removeprefix("file://")).expanduser().resolve())  # the same name from any folder
     source = SourceSettings(
-        url,
-        default_name(url),
-        source_format,
-        given.options,
+        url=url,
+        format=source_format,
+        options=given.options,
         table=given.table,
-        templates=templates,
+        table_from_path=templates,
         parameters=given.parameters,
-        order=default_order(source_format),
-        settle_seconds=default_settle(url, None),
     )
-    poll_seconds = 1.0 if is_folder(url) else 10.0
-    return ObjectsSettings(name, GatewaySettings(gateway_url), (source,), poll_seconds=poll_seconds, health=None)
+    gateway = GatewaySettings.model_construct(url=gateway_url)  # the client is open, with its key
+    poll = 1.0 if is_folder(url) else 10.0
+    return ObjectsSettings(name=name, gateway=gateway, sources=(source,), poll=poll, health=None)
 
 
 def _check(settings: "ObjectsSettings", client: "GatewayClient") -> None:

@@ -103,7 +103,7 @@ class Entry:
         """Return the value if it is one of `choices`; `what` names it in the error."""
         text = self.text()
         if text not in choices:
-            raise self.wrong(code, f"{text!r} is not a valid {what}", _instead(text, choices))
+            raise self.wrong(code, f"{text!r} is not a valid {what}", did_you_mean(text, choices))
         return text
 
     def items(self) -> list["Entry"]:
@@ -131,7 +131,7 @@ class Entry:
                     raise member.wrong(Code.DUPLICATE_MEMBER, f"is already on line {first}", "Write it once.")
                 members[name] = member
                 if known is not None and name not in known:
-                    raise member.wrong(Code.BAD_REQUEST, "unknown key", _instead(name, known))
+                    raise member.wrong(Code.BAD_REQUEST, "unknown key", did_you_mean(name, known))
         for name in required:
             if name not in members:
                 raise self.wrong(Code.BAD_REQUEST, f"{name!r} is missing", f"Add `{name}:`.")
@@ -192,7 +192,8 @@ def _below(path: str, name: str) -> str:
     return f"{path}.{shown}" if path else shown
 
 
-def _instead(name: str, known: Collection[str]) -> str:
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return the remedy for a name that is none of `known`."""
     close = get_close_matches(name, known, 1, 0.6) or get_close_matches(name.lower(), known, 1, 0.6)
     choices = f"Known are {', '.join(known)}."
     return f"Did you mean {close[0]}? {choices}" if close else choices

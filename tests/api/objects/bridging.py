@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from app.bridge.common_settings import GatewaySettings, HealthSettings, LogSettings
 from app.bridge.log import BridgeLog
 from app.bridge.objects.engine import run
 from app.bridge.objects.formats import ObjectFormat
-from app.bridge.objects.settings import BatchSettings, ObjectsSettings, SourceSettings, StopSettings
+from app.bridge.objects.settings import BatchSettings, ObjectsSettings, SourceSettings
 from app.bridge.objects.status import BridgeStatus, TableStatus
 from app.bridge.objects.store import open_store
+from app.bridge.settings_file import GatewaySettings, HealthSettings, LogSettings, StopSettings
 from app.client.file_paths import PathTemplate
 from tests.api.calls import ADMIN_KEY
 
@@ -36,15 +36,15 @@ class Bridge:
     @property
     def settings(self) -> ObjectsSettings:
         return ObjectsSettings(
-            self.name,
-            GatewaySettings(self.gateway_url, self.key, requests=4),
-            (self.source,),
-            self.batch,
-            poll_seconds=0.02,
-            recheck_seconds=0.05,
-            stop=StopSettings(5, 0.05),
+            name=self.name,
+            gateway=GatewaySettings(url=self.gateway_url, key=self.key, requests=4),
+            sources=(self.source,),
+            batch=self.batch,
+            poll=0.02,
+            recheck=0.05,
+            stop=StopSettings(within=5, retry_after=0.05),
             health=HealthSettings(port=0),
-            log=LogSettings("json", repeat_seconds=0),
+            log=LogSettings(format="json", repeat=0),
         )
 
     def run(self, *, once: bool = True) -> dict[str, TableStatus]:
@@ -94,14 +94,16 @@ class Bridge:
 
     def changed(self, **changes: Any) -> "Bridge":
         """Return the same bridge with other settings of its source."""
-        return replace(self, source=replace(self.source, **changes), lines=io.StringIO())
+        return replace(self, source=self.source.model_copy(update=changes), lines=io.StringIO())
 
 
 def bridge_of(gateway_url: str, url: str | Path, source_format: str, *template: str, **settings: Any) -> Bridge:
     """Return a bridge that reads one source."""
+    given = {"settle": 0.0} if "done_marker" not in settings else {}
     templates = tuple(PathTemplate.parse(text) for text in template)
-    options: Mapping[str, str] = settings.pop("options", {})
-    source = SourceSettings(str(url), "in", ObjectFormat(source_format), options, templates=templates, **settings)
+    source = SourceSettings(
+        url=str(url), name="in", format=ObjectFormat(source_format), table_from_path=templates, **given, **settings
+    )
     return Bridge(gateway_url, source)
 
 

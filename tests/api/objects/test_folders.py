@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from app.bridge.objects import engine
 from app.bridge.objects.settings import BatchSettings
-from app.client.file_paths import FileNames
 from app.errors import Code, Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import lines, staged
@@ -139,7 +138,7 @@ def test_an_object_waits_for_its_marker_and_holds_up_those_after_it(
 ) -> None:
     gateway.register("t", COLUMNS, ["id"])
     write(tmp_path, {"a": rows(0), "b": rows(2), "b.ok": b""})
-    bridge = bridge_of(api_address, tmp_path, "rows", table="t", names=FileNames(done_marker=".ok"))
+    bridge = bridge_of(api_address, tmp_path, "rows", table="t", done_marker=".ok")
     with bridge.running():
         wait_until(lambda: bridge.waiting("t") == 2, within=60, what="both objects wait")
         assert keys(api_engine, "t") == []

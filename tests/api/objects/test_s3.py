@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from obstore.store import S3Store, from_url
 
 from app.bridge.objects.settings import BatchSettings
-from app.client.file_paths import FileNames
 from app.errors import Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import staged
@@ -143,7 +142,7 @@ def test_two_bridges_with_one_name_send_each_message_once_and_one_of_them_says_s
     bucket.put(a=rows(0, 10), b=rows(10, 10))
     second = bridge_of(api_address, bucket.url, "rows", table="t", options=bucket.options)
     second.batch = BatchSettings(max_messages=4)
-    first = second.changed(names=FileNames(done_marker=".ok"))
+    first = second.changed(done_marker=".ok")
     first.batch = BatchSettings(max_messages=3)  # the same requests would be repetitions, which the gateway recognizes
     with first.running():
         wait_until(lambda: first.waiting("t") == 2, within=30, what="the first bridge has asked for the position")

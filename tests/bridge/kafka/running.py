@@ -12,12 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 import yaml
 
-from app.bridge.common_settings import LogSettings
 from app.bridge.kafka.bridge import KafkaBridge
 from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.partition.partition import Partition
 from app.bridge.kafka.settings import read_settings
 from app.bridge.log import BridgeLog
+from app.bridge.settings_file import LogSettings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.ingest_harness import SELECT_BLOCKS, IngestHarness
 from tests.support.kafka import MockCluster
@@ -112,7 +112,7 @@ def running(
     file = folder / "bridge.yaml"
     file.write_text(settings_text(cluster, url, topics, **more))
     lines = io.StringIO()
-    log = BridgeLog(LogSettings(format="json", repeat_seconds=log_repeat), lines)
+    log = BridgeLog(LogSettings(format="json", repeat=log_repeat), lines)
     bridge = KafkaBridge(read_settings(file, {}), Choices.parse(skip, start), log, threading.Event())
     thread = threading.Thread(target=bridge.run, name="bridge")
     thread.start()

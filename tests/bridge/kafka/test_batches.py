@@ -1,6 +1,5 @@
 """Batches of a partition's records, and the bodies that they become, without a cluster or gateway."""
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -65,7 +64,7 @@ def test_records_before_the_wanted_offset_are_dropped() -> None:
 @pytest.mark.parametrize("source_format", ["arcion", "rows", "replicate"])
 @pytest.mark.parametrize("odd", [b'{"n": 2}', b'{"n":\n2}', b'{"n":\r2}', b"", b" ", b'{"operation":"DELETE"}'])
 def test_values_pass_unread_only_where_their_lines_would_be_the_same(source_format: str, odd: bytes) -> None:
-    rule = TopicRule("t", re.compile("t"), is_pattern=False, source_format=source_format)
+    rule = TopicRule(topic="t", format=source_format, table="t")
     values = [b'{"n":1}'] * 300 + [odd]
     records = [record(offset, value) for offset, value in enumerate(values)]
     elements = values_as_lines(rule, records)
@@ -77,7 +76,7 @@ def test_values_pass_unread_only_where_their_lines_would_be_the_same(source_form
 
 @pytest.mark.parametrize("parameters", [{}, {"tombstones": "ignore"}])
 def test_a_tombstone_whose_key_is_not_read_is_no_line_and_needs_a_meaning(parameters: dict[str, str]) -> None:
-    rule = TopicRule("t", re.compile("t"), False, "debezium", parameters=parameters, key="none")
+    rule = TopicRule(topic="t", format="debezium", parameters=parameters, key="none")
     tombstone = Message(topic="t", partition=0, offset=0, key=b"5", value=None)
     assert line_of(rule, JsonDecoder("none"), "t", record(1, b"{}")) == b"{}"
     if parameters:

@@ -1,7 +1,6 @@
 """`mirrorgate bridge kafka` as a process: its check, its health port, and its clean end."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def test_brokers_may_assign_the_partitions(cluster: MockCluster, tmp_path: Path)
     file = file_of(tmp_path, cluster, "http://127.0.0.1:1", TOPIC)
     settings = read_settings(file, {})
     given = {"bootstrap.servers": cluster.bootstrap, "group.protocol": "consumer"}
-    settings = replace(settings, kafka=replace(settings.kafka, settings=given))
+    settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"settings": given})})
     check_librdkafka(settings)
     assert is_incremental(settings)
 

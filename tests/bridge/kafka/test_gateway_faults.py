@@ -1,6 +1,5 @@
 """A gateway that is away, loses answers or asks to wait, and another process under the same name."""
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -161,5 +160,5 @@ def test_a_wrong_key_is_reported_and_nothing_is_consumed(cluster: MockCluster, a
 
 
 def test_each_partition_has_its_own_source_order_in_tables_that_enforce_it() -> None:
-    rule = TopicRule("t", re.compile("t"), False, "replicate")
+    rule = TopicRule(topic="t", format="replicate")
     assert [parameters_of(rule, "t", number, None)["partition"] for number in (0, 1)] == ["t/0", "t/1"]

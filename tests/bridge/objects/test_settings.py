@@ -19,8 +19,8 @@ def test_the_example_is_valid_and_has_the_defaults() -> None:
     settings = read_settings(REPOSITORY / "deploy/bridge/objects.yaml", ENVIRONMENT)
     (source,) = settings.sources
     assert (settings.name, source.name, source.format) == ("lake", "arcion", ObjectFormat.ARCION)
-    assert (source.order, source.settle_seconds, source.late, source.on_reject) == (FileOrder.NAME, 0.0, "stop", "stop")
-    assert (settings.poll_seconds, settings.recheck_seconds, settings.batch.max_bytes) == (10.0, 600.0, 8 * 2**20)
+    assert (source.order, source.settle, source.late, source.on_reject) == (FileOrder.NAME, 0.0, "stop", "stop")
+    assert (settings.poll, settings.recheck, settings.batch.max_bytes) == (10.0, 600.0, 8 * 2**20)
 
 
 def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
@@ -35,13 +35,13 @@ def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
         """
     )
     azure, folder = read_settings(file, {}).sources
-    assert (azure.order, azure.settle_seconds, azure.name) == (
+    assert (azure.order, azure.settle, azure.name) == (
         FileOrder.LOAD_FIRST,
         5.0,
         "abfss-c@a.dfs.core.windows.net-x",
     )
     assert folder.parameters == {"null": ""}
-    assert (folder.settle_seconds, folder.names.done_marker, folder.name) == (0.0, ".ok", "-mnt-x")
+    assert (folder.settle, folder.names.done_marker, folder.name) == (0.0, ".ok", "-mnt-x")
 
 
 def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:

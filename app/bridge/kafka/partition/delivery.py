@@ -138,7 +138,7 @@ class Delivery:
     def _post(self, elements: Elements, table: str | None, last: int) -> Any:
         partition = self._partition
         request = ChangeRequest(
-            partition.rule.source_format,
+            partition.rule.format,
             elements.body,
             parameters_of(partition.rule, partition.topic, partition.number, table),
             position=partition.position_text(last),

@@ -92,14 +92,14 @@ def line_of(rule: TopicRule, decoder: RecordDecoder, topic: str, record: Record)
     key, value = decoder.decode(topic, record.key() if _needs_key(rule, raw_value) else None, raw_value)
     if value is not None and (not value or value.isspace()):
         raise RecordRejected("the record's value is empty", "Correct the producer, or skip the record.")
-    if rule.source_format == "debezium":
+    if rule.format == "debezium":
         if rule.key == "none":
             _check_meaning(rule, value)
             return value
         return b'{"key":%b,"value":%b}' % (key or b"null", value or b"null")
     if value is None:
-        return _delete_of(key) if rule.source_format == "rows" and rule.tombstones == "delete" else None
-    if rule.source_format == "replicate" and key is not None and (_DELETE in value or "layout" in rule.parameters):
+        return _delete_of(key) if rule.format == "rows" and rule.tombstones == "delete" else None
+    if rule.format == "replicate" and key is not None and (_DELETE in value or "layout" in rule.parameters):
         return b'{"key":%b,"value":%b}' % (key, value)
     return value
 
@@ -109,12 +109,12 @@ def values_as_lines(rule: TopicRule, records: Sequence[Record]) -> Elements | No
 
     The lines are those of `line_of`, at a tenth of its cost.
     """
-    if rule.value != "json" or rule.source_format == "debezium" or "layout" in rule.parameters:
+    if rule.value != "json" or rule.format == "debezium" or "layout" in rule.parameters:
         return None
     values = [record.value() for record in records]
     if None in values or not all(values) or any(map(bytes.isspace, values)):
         return None
-    unwanted = [b"\n", b"\r", *([_DELETE] if rule.source_format == "replicate" else ())]
+    unwanted = [b"\n", b"\r", *([_DELETE] if rule.format == "replicate" else ())]
     for at in range(0, len(values), _SEARCHED):
         text = b"".join(values[at : at + _SEARCHED])  # one search costs less than one of each value
         if any(part in text for part in unwanted):
@@ -129,7 +129,7 @@ def parameters_of(rule: TopicRule, topic: str, partition: int, table: str | None
         given["table"] = table
     if rule.on_reject == "dead_letter":
         given["on_reject"] = "dead_letter"
-    if rule.source_format == "replicate":
+    if rule.format == "replicate":
         given["partition"] = f"{topic}/{partition}"[-_MAX_NAME:]
     return given
 
@@ -159,10 +159,10 @@ def _needs_key(rule: TopicRule, value: bytes | None) -> bool:
 
     A Replicate DELETE may have no image; then only the key names the row. Its operation is text in JSON alone.
     """
-    if rule.source_format == "replicate":
+    if rule.format == "replicate":
         is_text = rule.value == "json" and "layout" not in rule.parameters
         return value is not None and (not is_text or _DELETE in value)
-    return rule.source_format == "debezium" or (rule.source_format == "rows" and value is None)
+    return rule.format == "debezium" or (rule.format == "rows" and value is None)
 
 
 def _check_meaning(rule: TopicRule, value: bytes | None) -> None:

@@ -175,7 +175,8 @@ class Partition:
     def rejected_folder(self) -> Path | None:
         """Return where rejected records are kept, None if they stop the partition."""
         is_kept = self.rule.on_reject in ("skip_to_file", "dead_letter")
-        return self.around.settings.rejected if is_kept else None
+        rejected = self.around.settings.rejected
+        return rejected.folder if is_kept and rejected is not None else None
 
     def start(self) -> None:
         """Begin to open the partition."""
