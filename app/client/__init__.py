@@ -1,8 +1,8 @@
 """Client library of the gateway, over HTTP; installable without the server's packages.
 
 `writer` is for applications: ChangeWriter and AsyncChangeWriter buffer rows and post them in the background. `producer`
-and `async_sender` post single requests, each durable once under the names of `request_names`; `retrying` says which are
-repeated, and when. `loads` begins, completes and aborts load sessions. `http` is the client under all of them and of
+posts single requests, each durable once under the names of `request_names`; `retrying` says which are repeated, and
+when. `loads` begins, completes and aborts load sessions. `http` is the client under all of them and of
 the command line, and `table_path` escapes names in its addresses. `send` posts files of changes in requests that
 `chunking` cuts, in an order and to tables that `file_paths` finds. `table_manifest` compares a YAML declaration of
 tables with those of a gateway.
@@ -14,11 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from app.client.async_sender import AsyncGatewayClient
     from app.client.http import AnswerLost, GatewayClient, RejectedByGateway
     from app.client.loads import Load
     from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
-    from app.client.writer.async_change_writer import AsyncChangeWriter
+    from app.client.writer.async_change_writer import AsyncChangeWriter, AsyncGatewayClient
     from app.client.writer.change_writer import ChangeWriter
     from app.client.writer.core import BufferLimits
     from app.client.writer.outcome import Accepted, Receipt, RejectedRow, RowsRejected
@@ -27,7 +26,7 @@ _MODULES: Final = {
     "Accepted": "writer.outcome",
     "AnswerLost": "http",
     "AsyncChangeWriter": "writer.async_change_writer",
-    "AsyncGatewayClient": "async_sender",
+    "AsyncGatewayClient": "writer.async_change_writer",
     "BufferLimits": "writer.core",
     "ChangeRequest": "request_names",
     "ChangeWriter": "writer.change_writer",

@@ -3,11 +3,10 @@
 Everything that posts changes shares these rules: `send`, producers and the writers for applications.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tenacity import (
-    AsyncRetrying,
     RetryCallState,
     Retrying,
     retry_if_exception,
@@ -36,17 +35,6 @@ def call_with_retries(call: Callable[[], Answer], give_up_after: float | None, p
     With None it is retried until `pause` raises.
     """
     return Retrying(sleep=pause, **_rules(give_up_after, on_wait))(call)
-
-
-async def await_with_retries(
-    call: Callable[[], Awaitable[Answer]], give_up_after: float | None, on_wait: OnWait
-) -> Answer:
-    """Await the answer of an idempotent call by the rules of `call_with_retries`; cancellation ends it."""
-
-    async def attempt() -> Answer:  # tenacity awaits only what is declared as a coroutine function
-        return await call()
-
-    return await AsyncRetrying(**_rules(give_up_after, on_wait))(attempt)
 
 
 def _rules(give_up_after: float | None, on_wait: OnWait) -> dict[str, Any]:

@@ -131,9 +131,7 @@ class TopicRule(Section):
             yield (), wrong("rows name no table", "Add `table:`, for example `table: sales.orders`.")
         if "tombstones" in given and kind != "rows":
             is_parameter = kind == "debezium"
-            remedy = (
-                "Write it among the `parameters`." if is_parameter else "Remove it: the format has own deletes."
-            )
+            remedy = "Write it among the `parameters`." if is_parameter else "Remove it: the format has own deletes."
             yield ("tombstones",), wrong("tombstones is a setting of rows", remedy)
         deletes = isinstance(parameters, Mapping) and parameters.get("tombstones") == "delete"
         if kind == "debezium" and given.get("key") == "none" and deletes:

@@ -5,25 +5,30 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
+from uuid import uuid4
 
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import Patience, Producer, RequestSender, Stopped
-from app.client.request_names import ChangeRequest
-from app.client.retrying import is_final
-from app.client.writer.base import Row, WriterBase, closed, keyed_requests
-from app.client.writer.outcome import Receipt
+from app.client.request_names import ChangeRequest, KeyedRequests
+from app.client.retrying import OnWait, is_final
+from app.client.writer.core import BufferLimits, WriterCore
+from app.client.writer.outcome import Accepted, Receipt, RejectedRow
+from app.client.writer.row_encoding import as_row, encode_change, encode_row, in_one_line
 from app.errors import Code, RejectedInput
 
+Row = TypeVar("Row")
+
+GIVE_UP_AFTER_SECONDS: Final = 120.0
 _ROWS_PER_TURN: Final = 256
 _TURN_SECONDS: Final = 1e-6
 """Pause after so many rows while a request is open. Python lets a thread that computes run for 5 ms, and sending a
 request takes many turns of the sending thread."""
 
 
-class ChangeWriter(WriterBase[GatewayClient, Row]):
+class ChangeWriter(Generic[Row]):
     """Writes rows of one table, or messages of a tool: each lands once and in order.
 
     `write` returns at once while the buffer has room. After a rejection, or after the gateway was away for
@@ -33,18 +38,57 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
     a fork copies no threads. `on_rejected` may write other rows, even beyond the limit of the buffer.
     """
 
-    def _start(self) -> None:
-        """Ask the gateway how far the producer is, and start the thread. Raises what `Producer.open` raises."""
+    def __init__(
+        self,
+        client: GatewayClient,
+        *,
+        table: str | None = None,
+        source_format: str = "rows",
+        parameters: Mapping[str, str] | None = None,
+        producer: str | None = None,
+        limits: BufferLimits | None = None,
+        give_up_after: float | None = GIVE_UP_AFTER_SECONDS,
+        encode: Callable[[Row], bytes] = encode_row,
+        on_accepted: Callable[[Accepted], None] | None = None,
+        on_rejected: Callable[[RejectedRow], None] | None = None,
+        on_wait: OnWait | None = None,
+    ) -> None:
+        """Ask the gateway how far the producer is, and start the thread.
+
+        Raises RejectedInput `bad_request` for rows without a table, and what `Producer.open` raises.
+
+        - `table`: the table of all rows or messages. `source_format`: `rows`, `arcion`, `replicate` or `debezium`.
+          `parameters`: other query parameters of the endpoint.
+        - `producer`: the name under which requests are numbered. The gateway then keeps the last `position` that was
+          given to `write`, and a restarted program continues after it. One process at a time may use a name.
+        - `limits`: when a request is sent, and how much may wait.
+        - `give_up_after`: seconds to repeat a request while the gateway is away or busy; None: for ever.
+        - `encode`: a function that writes a row as a JSON object.
+        - `on_accepted`: called with each durable request. `on_wait`: called before each pause, with its seconds and
+          reason.
+        - `on_rejected`: called with each rejected row, which is then left out. Without it the writer stops.
+
+        The functions are called where requests are sent, and what they raise stops the writer.
+        """
+        check_table(source_format, table)
+        given = {**({"table": table} if table else {}), **(parameters or {})}
+        self._core = WriterCore(source_format, given, limits or BufferLimits(), hands_over=on_rejected is not None)
+        self._takes_rows = source_format == "rows"
+        self._encode = encode
+        self._on_accepted = on_accepted
+        self._on_rejected = on_rejected
+        self._failure: BaseException | None = None
+        self._is_closed = False
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._progress = threading.Condition(self._lock)
         self._stop = threading.Event()
         self._process = os.getpid()
-        patience = Patience(self._give_up_after, self._stop, self._on_wait)
+        patience = Patience(give_up_after, self._stop, on_wait or (lambda _, __: None))
         self._sender: Producer | RequestSender = (
-            RequestSender(self._client, keyed_requests(), patience)
-            if self._producer is None
-            else Producer.open(self._client, self._producer, patience)
+            RequestSender(client, KeyedRequests(lambda: uuid4().hex), patience)
+            if producer is None
+            else Producer.open(client, producer, patience)
         )
         self._thread = threading.Thread(target=self._run, name="change-writer", daemon=True)
         self._thread.start()
@@ -73,13 +117,18 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
         """The last durable position; None before the first one, and without a producer."""
         return self._sender.position if isinstance(self._sender, Producer) else None
 
+    @property
+    def unsent(self) -> int:
+        """How many rows were written and are not known to be durable; rows that were handed over do not count."""
+        return self._core.written - self._core.settled
+
     def write(self, row: Row, *, op: str | None = None, handle: Any = None, position: str | None = None) -> None:
         """Write a row: an upsert, unless `op` or the parameter `op` of the writer says `insert` or `delete`.
 
         `handle` is given back with the row, `position` says how far the row reaches in the source of the producer.
         Waits while the buffer has no room.
         """
-        self._put(self._row_text(row, op), handle, position)
+        self.put(self.row_text(row, op), handle, position)
 
     def delete(self, row: Row, *, handle: Any = None, position: str | None = None) -> None:
         """Delete the row with these key values."""
@@ -89,7 +138,7 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
         self, message: Mapping[str, Any] | bytes | str, *, handle: Any = None, position: str | None = None
     ) -> None:
         """Write one message as the tool wrote it: text stays as it is, a mapping becomes JSON."""
-        self._put(self._message_text(message), handle, position)
+        self.put(encode_change(message), handle, position)
 
     def flush(self) -> tuple[Receipt, ...]:
         """Return after everything that was written is durable: what each table accepted since the last flush."""
@@ -127,7 +176,8 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
             self._work.notify_all()
             self._progress.notify_all()
 
-    def _put(self, body: bytes, handle: Any, position: str | None) -> None:
+    def put(self, body: bytes, handle: Any, position: str | None, *, waits: bool = True) -> bool:
+        """Write an encoded row. Without `waits`, return False if the buffer has no room."""
         self._check_process()
         with self._lock:
             while threading.current_thread() is not self._thread:
@@ -136,12 +186,24 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
                     break
                 self._core.flush()
                 self._work.notify()
+                if not waits:
+                    return False
                 self._progress.wait()
             if self._core.add(body, handle, position, time.monotonic()):
                 self._work.notify()
             gives_way = self._core.written % _ROWS_PER_TURN == 0 and self._core.is_open()
         if gives_way:
             time.sleep(_TURN_SECONDS)  # gives the interpreter lock to the sending thread
+        return True
+
+    def row_text(self, row: Row, op: str | None) -> bytes:
+        """Return a row as `put` takes it. Raises RejectedInput."""
+        if not self._takes_rows:
+            raise RejectedInput(
+                Code.BAD_REQUEST, "this writer posts messages of a tool, not rows", remedy="Use `write_change`."
+            )
+        body = self._encode(row)
+        return as_row(body if self._encode is encode_row else in_one_line(body), op)
 
     def _wait_until_settled(self, *, also_later: bool = False) -> None:
         """Wait for the rows that were written by now, or `also_later`. Called with the lock, which a wait releases."""
@@ -203,9 +265,44 @@ class ChangeWriter(WriterBase[GatewayClient, Row]):
             self._core.settle()
             self._progress.notify_all()
 
+    def _check_usable(self) -> None:
+        """Raise what stopped the writer, or RejectedInput after its end."""
+        self._check_works()
+        if self._is_closed:
+            raise closed()
+
+    def _check_works(self) -> None:
+        """Raise what stopped the writer."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _meaning_of(self, answer: Mapping[str, Any] | RejectedByGateway) -> Accepted | Sequence[RejectedRow]:
+        """Return what an answer means for the open request. Raises the error that stops the writer."""
+        return self._core.reject(answer) if isinstance(answer, RejectedByGateway) else self._core.accept(answer)
+
+    def _report(self, outcome: Accepted | Sequence[RejectedRow]) -> None:
+        """Call the functions that the caller gave."""
+        if isinstance(outcome, Accepted):
+            if self._on_accepted is not None:
+                self._on_accepted(outcome)
+        elif self._on_rejected is not None:
+            for row in outcome:
+                self._on_rejected(row)
+
     def _warn_at_exit(self) -> None:
         if os.getpid() == self._process:
             self.abort()
             if self.unsent:
                 detail = f"a ChangeWriter was not closed: {self.unsent} rows were not sent"
                 warnings.warn(detail, ResourceWarning, stacklevel=1)
+
+
+def check_table(source_format: str, table: str | None) -> None:
+    """Raise RejectedInput `bad_request` for a writer of rows without a table."""
+    if source_format == "rows" and not table:
+        raise RejectedInput(Code.BAD_REQUEST, "a writer of rows needs a table", remedy="Give `table`.")
+
+
+def closed() -> RejectedInput:
+    """Return the error of a call after the end."""
+    return RejectedInput(Code.BAD_REQUEST, "the writer is closed", remedy="Open another one.")
