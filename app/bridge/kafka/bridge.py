@@ -20,7 +20,8 @@ from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.clients import Decoders, Gateway
 from app.bridge.kafka.cluster import Cluster, error_of
 from app.bridge.kafka.consumer import is_incremental, open_consumer
-from app.bridge.kafka.partition.partition import Counters, Partition, Surroundings
+from app.bridge.kafka.partition.delivery import Counters
+from app.bridge.kafka.partition.partition import Partition, SharedResources
 from app.bridge.kafka.partition.positions import CannotContinue
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import rule_of
@@ -71,7 +72,7 @@ class KafkaBridge:
         self._consumer = open_consumer(self.settings, error_cb=self._on_error)
         cluster = Cluster(open_consumer(self.settings), self.settings.kafka.settings)
         with Gateway(self.settings.gateway) as client:
-            self._around = Surroundings(
+            self._shared = SharedResources(
                 self.settings, client, cluster, self.log, self._choices, self._decoders.of, self._restart, self._hold
             )
             watch = Watch(self.settings.topics, cluster, self.log, self._subscribe, self.take_counts, self.stop)
@@ -238,7 +239,7 @@ class KafkaBridge:
         for one in assigned:
             rule = rule_of(one.topic, self.settings.topics)
             assert rule is not None
-            partition = Partition(one.topic, one.partition, rule, self._around)
+            partition = Partition(one.topic, one.partition, rule, self._shared)
             self.partitions[one.topic, one.partition] = partition
             partitions.append(partition)
             partition.start()

@@ -12,7 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from app.bridge.kafka.bridge import KafkaBridge
-from app.bridge.kafka.partition.partition import Counters, Partition
+from app.bridge.kafka.partition.delivery import Counters
+from app.bridge.kafka.partition.partition import Partition
 from app.observability.process_metrics import ProcessMetrics
 
 MAX_SERIES: Final = 1_000

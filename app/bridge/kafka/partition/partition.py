@@ -8,14 +8,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
 from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.cluster import Cluster
 from app.bridge.kafka.partition.buffer import RecordBuffer
-from app.bridge.kafka.partition.delivery import Delivery, Held
+from app.bridge.kafka.partition.delivery import Counters, Delivery, Held
 from app.bridge.kafka.partition.positions import (
     SNAPSHOTS_REMEDY,
     CannotContinue,
@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class SharedResources:
     """What all partitions of a bridge share."""
 
     settings: BridgeSettings
@@ -56,27 +56,6 @@ class Surroundings:
     """Lets the consumer read the partition from an offset on; its thread does it soon."""
     hold: Callable[["Partition"], None]
     """Lets the consumer stop reading the partition."""
-
-
-@dataclass
-class Counters:
-    """What the metrics say about a partition."""
-
-    records: int = 0
-    bytes: int = 0
-    requests: int = 0
-    retries: int = 0
-    rejections: int = 0
-    dead_letters: int = 0
-    set_aside: int = 0
-    skipped: int = 0
-    ignored: int = 0
-    conflicts: int = 0
-    stops: int = 0
-
-    def plus(self, other: "Counters") -> "Counters":
-        """Return the sums."""
-        return Counters(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
 class StartOffset:
@@ -131,9 +110,10 @@ class Partition:
     topic: str
     number: int
     rule: TopicRule
-    around: Surroundings
+    shared: SharedResources
     state: State = field(default_factory=State)
-    counters: Counters = field(default_factory=Counters)
+    own_counters: Counters = field(default_factory=Counters)
+    """What the partition counts itself, beside its delivery."""
     last_offset: int | None = None
     """The last durable offset."""
     log_end: int | None = None
@@ -147,8 +127,9 @@ class Partition:
         """Make the thread; `start` starts it."""
         self._stop = threading.Event()
         self.start_at = StartOffset()
-        self.buffer = RecordBuffer(self.around.settings.batch)
+        self.buffer = RecordBuffer(self.shared.settings.batch)
         self._stop_reason: MirrorgateError | None = None
+        self._delivery: Delivery | None = None
         self._log_state: Log | None = None
         self._conflicts: list[float] = []
         self._patience = Patience(stop=self._stop, on_wait=self._on_wait)
@@ -172,10 +153,15 @@ class Partition:
         return self.state.name in ("opening", "running")
 
     @property
-    def rejected_folder(self) -> Path | None:
+    def counters(self) -> Counters:
+        """Return what the partition has counted by now."""
+        return self.own_counters if self._delivery is None else self.own_counters.plus(self._delivery.counters)
+
+    @property
+    def _rejected_folder(self) -> Path | None:
         """Return where rejected records are kept, None if they stop the partition."""
         is_kept = self.rule.on_reject in ("skip_to_file", "dead_letter")
-        rejected = self.around.settings.rejected
+        rejected = self.shared.settings.rejected
         return rejected.folder if is_kept and rejected is not None else None
 
     def start(self) -> None:
@@ -219,7 +205,18 @@ class Partition:
 
     def _work(self) -> None:
         producer = self._until_possible(self._open)
-        delivery = Delivery(self, producer)
+        own = (self.topic, self.number)
+        delivery = self._delivery = Delivery(
+            self.topic,
+            self.number,
+            self.rule,
+            producer,
+            self.shared.decoder_of(self.rule),
+            self._position_text,
+            self.shared.log,
+            frozenset(offset for *of, offset in self.shared.choices.skips if tuple(of) == own),
+            self._rejected_folder,
+        )
         self._position(producer)
         while not self._stop.is_set():
             if self._stop_reason is not None:
@@ -228,7 +225,9 @@ class Partition:
             batch = self.buffer.take()
             try:
                 if batch:
-                    delivery.deliver(batch)
+                    for durable in delivery.deliver(batch):
+                        self.buffer.drop_through(durable)
+                        self.last_offset = durable
                     self._be(State("running"))
             except Held as held:
                 self._hold_for(held)
@@ -239,9 +238,9 @@ class Partition:
                 self._pause(_MAX_PAUSE / 5)
 
     def _open(self) -> Producer:
-        kafka = self.around.settings.kafka
+        kafka = self.shared.settings.kafka
         name = producer_name(kafka.cluster, kafka.group, self.topic, self.number)
-        return Producer.open(self.around.client, name, self._patience)
+        return Producer.open(self.shared.client, name, self._patience)
 
     def _position(self, producer: Producer) -> None:
         """Decide where to read, and let the consumer read from there. The reason to stop is kept for `_work`."""
@@ -251,13 +250,13 @@ class Partition:
             self._stop_reason = reason
             self.start_at.give_up()
             return
-        self.around.log.info("partition_starts", topic=self.topic, partition=self.number, offset=offset)
+        self.shared.log.info("partition_starts", topic=self.topic, partition=self.number, offset=offset)
         self._be(State("running"))
-        self.around.restart(self, offset)
+        self.shared.restart(self, offset)
 
     def _next(self, producer: Producer) -> int:
         """Return the offset to read next. Raises CannotContinue, or MirrorgateError while no broker answers."""
-        log = self._log_state = self.around.cluster.log(self.topic, self.number)
+        log = self._log_state = self.shared.cluster.log(self.topic, self.number)
         needs_order, accepted = self.rule.needs_order, self.rule.partitions
         try:
             if producer.position is None:
@@ -269,10 +268,10 @@ class Partition:
             self.last_offset = position.offset
             return next_offset(position, log, accepted_partitions=accepted, needs_order=needs_order)
         except CannotContinue as reason:
-            chosen = self.around.choices.start(self.topic, self.number, log)
+            chosen = self.shared.choices.start(self.topic, self.number, log)
             if chosen is None or reason.code is not Code.SOURCE_POSITION_LOST:
                 raise
-            self.around.log.warning(
+            self.shared.log.warning(
                 "partition_continues_elsewhere",
                 topic=self.topic,
                 partition=self.number,
@@ -284,9 +283,9 @@ class Partition:
 
     def _first_partition(self) -> Position | None:
         """Return the position of partition 0, which knows how many partitions there were."""
-        kafka = self.around.settings.kafka
+        kafka = self.shared.settings.kafka
         name = producer_name(kafka.cluster, kafka.group, self.topic, 0)
-        position = Producer.open(self.around.client, name, self._patience).position
+        position = Producer.open(self.shared.client, name, self._patience).position
         return None if position is None else Position.parse(position)
 
     def _start_offset(self, log: Log) -> int:
@@ -297,15 +296,15 @@ class Partition:
         start = self.rule.start
         if start == "earliest":
             return log.low
-        committed = self.around.cluster.committed(self.topic, self.number)
+        committed = self.shared.cluster.committed(self.topic, self.number)
         if committed is not None and log.low <= committed <= log.high:
             return committed
-        found = log.high if start == "latest" else self.around.cluster.offset_at(self.topic, self.number, start)
+        found = log.high if start == "latest" else self.shared.cluster.offset_at(self.topic, self.number, start)
         offset = log.high if found is None else found
         self.last_offset = offset - 1
         return offset
 
-    def position_text(self, offset: int) -> str:
+    def _position_text(self, offset: int) -> str:
         """Return the position after the record at `offset`."""
         log = self._log_state
         return Position(offset, log.topic_id if log else None, log.partitions if log else None).text()
@@ -325,11 +324,11 @@ class Partition:
 
     def _after_conflict(self, producer: Producer, conflict: ProducerConflict) -> None:
         """Continue after the position that another process has reached; stop if that happens again and again."""
-        self.counters.conflicts += 1
+        self.own_counters.conflicts += 1
         now = time.monotonic()
         self._conflicts = [*(at for at in self._conflicts if now - at < _CONFLICT_SECONDS), now]
         fields = {"topic": self.topic, "partition": self.number, "code": conflict.code}
-        self.around.log.warning("producer_conflict", about=self.name, **fields, detail=conflict.detail)
+        self.shared.log.warning("producer_conflict", about=self.name, **fields, detail=conflict.detail)
         if len(self._conflicts) > MAX_CONFLICTS:
             self._stop_reason = CannotContinue(
                 Code.PRODUCER_SHARED,
@@ -339,7 +338,7 @@ class Partition:
             )
             return
         self.buffer.forget()  # the other process may have sent some of these records
-        self.around.hold(self)
+        self.shared.hold(self)
         self._until_possible(producer.refresh)
         self._position(producer)
 
@@ -349,20 +348,20 @@ class Partition:
         if fault.code == Code.RELOAD_REQUIRES_RECREATE and self._log_state is not None:
             remedy = SNAPSHOTS_REMEDY if self._log_state.partitions > 1 else remedy
         if self.state.name != "stopped":
-            self.counters.stops += 1
+            self.own_counters.stops += 1
         self._be(State("stopped", fault.code, fault.detail, remedy, fault.offset, fault.pointer))
-        self._pause(self.around.settings.stop.retry_after)
+        self._pause(self.shared.settings.stop.retry_after)
 
     def _stay_stopped(self, reason: MirrorgateError) -> None:
-        self.around.hold(self)
-        self.counters.stops += 1
+        self.shared.hold(self)
+        self.own_counters.stops += 1
         self._be(State("stopped", reason.code, reason.detail, reason.remedy, self.last_offset))
 
     def _be(self, state: State) -> None:
         before, self.state = self.state, state
         where = {"topic": self.topic, "partition": self.number}
         if state.name == "stopped":
-            self.around.log.error(
+            self.shared.log.error(
                 "partition_stopped",
                 about=self.name,
                 **where,
@@ -373,14 +372,14 @@ class Partition:
                 remedy=state.remedy,
             )
         elif state.name == "running" and before.name not in ("running", "opening"):
-            self.around.log.info("partition_runs_again", **where)
+            self.shared.log.info("partition_runs_again", **where)
 
     def _on_wait(self, seconds: float, error: MirrorgateError) -> None:
-        self.counters.retries += 1
+        self.own_counters.retries += 1
         self.start_at.give_up()  # so that the consumer does not wait for this partition
         if self.state.name in ("running", "waiting", "opening"):
             self.state = State("waiting", error.code, error.detail, error.remedy)
-        self.around.log.warning(
+        self.shared.log.warning(
             "partition_waits",
             about=self.name,
             topic=self.topic,
