@@ -4,7 +4,7 @@ Everything that posts changes shares these rules: `send`, producers and the writ
 """
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from tenacity import (
     RetryCallState,
@@ -29,27 +29,38 @@ _TOO_MUCH: Final = 429
 _backoff: Final = wait_random_exponential(multiplier=0.25, max=10)
 
 
-def call_with_retries(call: Callable[[], Answer], give_up_after: float | None, pause: Pause, on_wait: OnWait) -> Answer:
+def is_temporary(error: BaseException) -> bool:
+    """Return True after 408, 429, 5xx and no answer: the request was not carried out, or that is unknown."""
+    if isinstance(error, RejectedByGateway):
+        return error.status in (_TOO_SLOW, _TOO_MUCH) or error.status >= 500
+    return isinstance(error, TemporarilyUnavailable)
+
+
+def call_with_retries(
+    call: Callable[[], Answer],
+    give_up_after: float | None,
+    pause: Pause,
+    on_wait: OnWait,
+    repeats: Callable[[BaseException], bool] = is_temporary,
+) -> Answer:
     """Return the answer of an idempotent call, retried for `give_up_after` seconds; then raise its last error.
 
-    With None it is retried until `pause` raises.
+    With None it is retried until `pause` raises. `repeats` says which errors are worth another try.
     """
-    return Retrying(sleep=pause, **_rules(give_up_after, on_wait))(call)
-
-
-def _rules(give_up_after: float | None, on_wait: OnWait) -> dict[str, Any]:
-    return {
-        "retry": retry_if_exception(_is_temporary),
-        "wait": _wait,
-        "stop": stop_never if give_up_after is None else stop_before_delay(give_up_after),
-        "before_sleep": lambda state: on_wait(state.upcoming_sleep, _error_of(state)),
-        "reraise": True,
-    }
+    retrying = Retrying(
+        sleep=pause,
+        retry=retry_if_exception(repeats),
+        wait=_wait,
+        stop=stop_never if give_up_after is None else stop_before_delay(give_up_after),
+        before_sleep=lambda state: on_wait(state.upcoming_sleep, _error_of(state)),
+        reraise=True,
+    )
+    return retrying(call)
 
 
 def is_final(error: MirrorgateError) -> bool:
     """Return True if the gateway has rejected the request, and would reject it again."""
-    return isinstance(error, RejectedByGateway) and not _is_temporary(error)
+    return isinstance(error, RejectedByGateway) and not is_temporary(error)
 
 
 def may_have_been_accepted(error: MirrorgateError) -> bool:
@@ -57,13 +68,6 @@ def may_have_been_accepted(error: MirrorgateError) -> bool:
     if isinstance(error, RejectedByGateway):
         return error.code is Code.COMMIT_UNKNOWN or error.status not in (_TOO_SLOW, _TOO_MUCH, 503)
     return isinstance(error, AnswerLost)
-
-
-def _is_temporary(error: BaseException) -> bool:
-    """Return True after 408, 429, 5xx and no answer: the request was not carried out, or that is unknown."""
-    if isinstance(error, RejectedByGateway):
-        return error.status in (_TOO_SLOW, _TOO_MUCH) or error.status >= 500
-    return isinstance(error, TemporarilyUnavailable)
 
 
 def _wait(state: RetryCallState) -> float:

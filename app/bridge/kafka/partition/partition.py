@@ -29,8 +29,9 @@ from app.bridge.kafka.records import RecordDecoder
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule
 from app.bridge.log import BridgeLog
-from app.client.http import GatewayClient, RejectedByGateway
+from app.client.http import GatewayClient
 from app.client.producer import Patience, Producer, ProducerConflict, Stopped
+from app.client.retrying import call_with_retries
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 MAX_CONFLICTS: Final = 3
@@ -311,16 +312,7 @@ class Partition:
 
     def _until_possible(self, call: Callable[[], _Result]) -> _Result:
         """Return the result of `call`, tried again while the gateway rejects it or the brokers do not answer."""
-        seconds = 0.25
-        while True:
-            try:
-                return call()
-            except CannotContinue:
-                raise
-            except (RejectedByGateway, MirrorgateError) as error:
-                self._on_wait(seconds, error)
-                self._pause(seconds)
-                seconds = min(seconds * 2, _MAX_PAUSE)
+        return call_with_retries(call, None, self._pause, self._on_wait, _may_pass)
 
     def _after_conflict(self, producer: Producer, conflict: ProducerConflict) -> None:
         """Continue after the position that another process has reached; stop if that happens again and again."""
@@ -393,3 +385,8 @@ class Partition:
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(seconds):
             raise Stopped
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return whether an error can pass by itself, or by what an operator does at the gateway or the brokers."""
+    return isinstance(error, MirrorgateError) and not isinstance(error, CannotContinue)
