@@ -40,6 +40,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "dead_letters": {"waiting": 0, "oldest_seconds": 0.0},
         "last_sequence": 0,
         "published_through": 0,
+        "troubles": [],
         "last_file": None,
     }
 
