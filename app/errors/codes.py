@@ -6,7 +6,7 @@ what to do next, in the second person. No text ever contains a value.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from enum import StrEnum, unique
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
@@ -50,6 +50,7 @@ class Kind(StrEnum):
         return value, self, meaning, remedy, of_format
 
 
+@unique
 class Code(StrEnum):
     """Stable error codes. Adding one is a minor change; renaming one breaks producers."""
 

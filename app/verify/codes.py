@@ -4,7 +4,7 @@ Scripts rely on them: a code is never renamed.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from enum import StrEnum, unique
 from typing import Any, Final, Self
 
 from app.errors.codes import by_subject
@@ -40,6 +40,7 @@ class Severity(StrEnum):
         return value, self, meaning, remedy
 
 
+@unique
 class FindingCode(StrEnum):
     """What a finding is about: how bad it is, what it means, and what to do about it."""
 
