@@ -1127,25 +1127,13 @@ CREATE TABLE mirrorgate.image_backfills (
     table_id bigint NOT NULL,
     -- Generation whose rows get images.
     generation integer NOT NULL,
-    -- running (perhaps in a process that died), done, failed or cancelled.
+    -- running (the drain that owns the table carries it out), done, failed or cancelled.
     state text NOT NULL,
-    -- Number of times that a process began or continued it; only the last one writes.
-    attempt integer NOT NULL,
-    -- mirror (copying its rows), older (deleting images of rows that it no longer has) or payloads (replaying them).
-    step text NOT NULL,
-    -- Id of the Delta table, which another one at its place does not have.
-    mirror_id text,
-    -- Delta version whose rows are copied; null for a backfill from payloads alone.
-    mirror_version bigint,
-    -- Rows of that version that are copied, in its order.
-    mirror_rows bigint DEFAULT 0 NOT NULL,
-    -- Last row key that the step older has looked at.
-    through_key bytea,
-    -- Last batch whose rows have images; in the steps before payloads, the last one that the Delta version has.
+    -- Last batch whose rows all have images.
     through_sequence bigint NOT NULL,
     -- Rows that were read.
     rows_done bigint DEFAULT 0 NOT NULL,
-    -- Rows to read, as known when the attempt began.
+    -- Rows to read, as known when it was asked for.
     rows_total bigint NOT NULL,
     -- Last batch of the table at the last step.
     batches_total bigint NOT NULL,
@@ -1157,22 +1145,15 @@ CREATE TABLE mirrorgate.image_backfills (
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     -- When it was done or cancelled, or failed.
     finished_at timestamp with time zone,
-    -- Whether the drain that owns the table carries it out, until it ends; a command does otherwise.
-    by_drain boolean DEFAULT false NOT NULL,
     CONSTRAINT image_backfills_pkey PRIMARY KEY (table_id),
     CONSTRAINT image_backfills_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
-    CONSTRAINT a_version_is_of_one_table CHECK (((mirror_version IS NULL) = (mirror_id IS NULL))),
     CONSTRAINT backfill_state_is_known CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text, 'cancelled'::text]))),
-    CONSTRAINT backfill_step_is_known CHECK ((step = ANY (ARRAY['mirror'::text, 'older'::text, 'payloads'::text]))),
-    CONSTRAINT image_backfills_attempt_check CHECK ((attempt >= 1)),
     CONSTRAINT image_backfills_batches_total_check CHECK ((batches_total >= 0)),
     CONSTRAINT image_backfills_generation_check CHECK ((generation >= 1)),
-    CONSTRAINT image_backfills_mirror_rows_check CHECK ((mirror_rows >= 0)),
     CONSTRAINT image_backfills_rows_done_check CHECK ((rows_done >= 0)),
     CONSTRAINT image_backfills_rows_total_check CHECK ((rows_total >= 0)),
     CONSTRAINT image_backfills_through_sequence_check CHECK ((through_sequence >= 0)),
-    CONSTRAINT only_a_running_backfill_has_no_end CHECK (((state = 'running'::text) = (finished_at IS NULL))),
-    CONSTRAINT rows_of_a_mirror_are_of_one_version CHECK (((step = 'payloads'::text) OR (mirror_version IS NOT NULL)))
+    CONSTRAINT only_a_running_backfill_has_no_end CHECK (((state = 'running'::text) = (finished_at IS NULL)))
 );
 
 -- Tables that lag, with what is staged and not published. A column that a query does not read costs nothing.

@@ -25,11 +25,9 @@ from app.observability.tracing import traced
 from app.settings import Settings
 from app.staging.connection.schema_revision import program_revision
 from app.staging.connection.watched_pool import watched_pool
-from app.staging.images.backfill.mirrored import MirrorReader
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.retention.rounds import RetentionLimits
 from app.zone_settings import zone_address
-from spark_jobs.background.backfills import mirror_reader
 from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
@@ -115,15 +113,7 @@ def configured_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -
         spark_job_min_bytes=min_bytes,
         drop_wait_seconds=settings.drop_wait_seconds,
         database_seconds=settings.database_seconds,
-        mirror=_mirror_of(settings),
     )
-
-
-def _mirror_of(settings: Settings) -> MirrorReader | None:
-    """Return what opens the tables of the Delta mirror, if the settings name its target."""
-    if settings.mirror_target is None:
-        return None
-    return mirror_reader(settings.require_mirror_target(), settings.mirror_options)
 
 
 def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:

@@ -20,7 +20,6 @@ from app.errors import Code, InvariantBroken
 from app.landing.publish import repair_file
 from app.observability.drain_metrics import PUBLISH_SECONDS
 from app.staging.connection.database import translated_errors
-from app.staging.images.backfill.mirrored import MirrorReader
 from app.staging.ledger.files import files_to_repair, record_repaired, tables_to_repair
 from app.staging.ledger.leases import Claim, database_run, due_tables, renew_lease
 from app.staging.ledger.planning import plan_next_files
@@ -61,7 +60,6 @@ class DrainCycle:
         limits: FileLimits,
         *,
         drop_wait_seconds: float,
-        mirror: MirrorReader | None = None,
     ) -> None:
         """Compose the steps over open resources; `open_cycle` opens them."""
         self.context = context
@@ -80,7 +78,7 @@ class DrainCycle:
         self._claiming = Claiming(context)
         self._take_over = TakeOver(context, self.failures, self.publishing)
         self.rebuilds = Rebuilds(context, builder)
-        self.backfills = Backfills(context.engine, context.worker_id, mirror)
+        self.backfills = Backfills(context.engine, context.worker_id)
         self._dropping = Dropping(context, self.leased, self.failures, drop_wait_seconds)
 
     def renew_lease(self, seconds: float) -> None:
@@ -280,13 +278,12 @@ def open_cycle(
     spark_job_min_bytes: int = 0,
     drop_wait_seconds: float = 600.0,
     database_seconds: float = 10.0,
-    mirror: MirrorReader | None = None,
 ) -> DrainCycle:
     """Open the database and the landing zone, claim the zone, and return the cycle over them.
 
-    `mirror` opens the mirrored tables for backfills. The caller disposes of `context.engine`. Raise Misconfigured for a
+    The caller disposes of `context.engine`. Raise Misconfigured for a
     zone that is not this database's.
     """
     context = open_context(worker_id, config, database_seconds=database_seconds)
     builder = FileBuilder(spark, config, tasks, spark_job_min_bytes)
-    return DrainCycle(context, builder, limits, drop_wait_seconds=drop_wait_seconds, mirror=mirror)
+    return DrainCycle(context, builder, limits, drop_wait_seconds=drop_wait_seconds)

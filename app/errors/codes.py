@@ -477,7 +477,7 @@ class Code(StrEnum):
     )
     PAYLOADS_PURGED = Kind.CONFLICT.code(
         "payloads_purged",
-        "Retention deleted the staged payloads of the file, so the drain cannot build it again.",
+        "Retention deleted staged payloads that the repair of a file or a backfill of row images needs.",
         "Rebuild the table from its row images (`mirrorgate tables rebuild`). Without them, recreate it, which empties "
         "it, and load it again.",
     )
@@ -498,24 +498,12 @@ class Code(StrEnum):
         "The table does not have a row image of each of its rows, and the request needs its present rows.",
         "Register new tables with the option row_images=on. For a table with rows, set the option and begin a "
         "backfill (POST /v1/tables/{table}/row-images/backfill, or `mirrorgate tables backfill-images`), which reads "
-        "its staged payloads or its Delta mirror; or recreate it with the option and load it from its source.",
+        "its staged payloads; or recreate it with the option and load it from its source.",
     )
     OLD_ROW_IMAGES = Kind.CONFLICT.code(
         "old_row_images",
         "The table has row images from before that it must not use, and they are too many to delete in one request.",
         "Repeat the request in some minutes: the drain deletes the images of a table that keeps none, 5,000 at a time.",
-    )
-    BACKFILL_STOPPED = Kind.CONFLICT.code(
-        "backfill_stopped",
-        "A backfill of row images was cancelled or its images were discarded, or another process continues or has "
-        "completed it.",
-        "Read its progress in the table's status. Begin the backfill again to continue it.",
-    )
-    MIRROR_DUPLICATE_KEYS = Kind.CONFLICT.code(
-        "mirror_duplicate_keys",
-        "A Delta table has several rows of one key, so which of them is the table's row is unknown.",
-        "The source has repeated inserts, which land with marker 0. Recreate the table with insert_marker=upsert and "
-        "row_images=on, and load it again.",
     )
 
     # Load sessions: errors of load sessions.

@@ -17,10 +17,8 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import RowImages, TableOptions
 from app.errors import Code
 from tests.drain.test_landing_zone_command import Terminal, terminal
-from tests.support.gateway_parts import current, registered, stage, typed
-from tests.support.mirrored_tables import MirroredTable
+from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
-from tests.support.postgres.retention import purge
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update
 from tests.support.samples.schemas import schema_of
@@ -156,28 +154,3 @@ def test_a_column_that_is_added_meanwhile_is_exported(engine: sa.Engine, table: 
     stage(engine, [typed(wider, [insert({"id": 9, "city": "Rome"})])])
     export_rows(engine, table, tmp_path / "rows.parquet", lambda _: None)
     assert pq.read_table(tmp_path / "rows.parquet")["city"].to_pylist() == [None, None, "Rome"]
-
-
-def test_the_command_that_completes_images_makes_a_table_exportable(
-    engine: sa.Engine, terminal: Terminal, tmp_path: Path
-) -> None:
-    stage(engine, [typed(registered(engine, "t", SCHEMA), [insert({"id": 1, "name": "Ada"})])])
-    registered(engine, "t", None, KEEP)
-    assert terminal.run("tables", "backfill-images", "t", "--json") == (0, '{"table": "t", "complete": true}\n')
-    assert exported(engine, "t", tmp_path).rows == 1
-
-
-def test_the_command_takes_purged_rows_from_the_mirror(engine: sa.Engine, terminal: Terminal, tmp_path: Path) -> None:
-    mirrored = MirroredTable(engine, registered(engine, "t", SCHEMA), tmp_path)
-    stage(engine, [typed(current(engine, "t"), [insert({"id": 1, "name": "Ada"})])])
-    mirrored.publish()
-    purge(engine)
-    mirrored.mirror()
-    registered(engine, "t", None, KEEP)
-    assert terminal.run("tables", "backfill-images", "t", "--data-dir", tmp_path / "none")[0] == 1
-    assert terminal.run("tables", "backfill-images", "t", "--cancel", "--json")[1] == (
-        '{"table": "t", "cancelled": false}\n'
-    )
-    to = ("--to", mirrored.target.location)
-    assert terminal.run("tables", "backfill-images", "t", *to) == (0, "t: every row has a row image\n")
-    assert exported(engine, "t", tmp_path).rows == 1

@@ -154,7 +154,6 @@ def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str
         ("landing-zone move", "server"),
         ("tables verify", "server"),
         ("tables export-rows", "server"),
-        ("tables backfill-images", "server"),
     ],
 )
 def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, extra: str) -> None:
@@ -164,7 +163,6 @@ def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, e
         "bridge objects": ["--config", "bridge.yaml"],
         "tables verify": ["--all"],
         "tables export-rows": ["t", "--to", "t.parquet"],
-        "tables backfill-images": ["t"],
     }
     arguments = [*command.split(), *needed.get(command, [])]
     ran = run_with("client.lock", COMMAND, *arguments)

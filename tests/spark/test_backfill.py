@@ -103,4 +103,4 @@ def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker:
     with engine.begin() as connection:
         found = find_backfill(connection, table)
     assert found is not None
-    assert (found.state, found.attempt) == (BackfillState.DONE, 3)
+    assert (found.state, found.batches_done) == (BackfillState.DONE, 1)

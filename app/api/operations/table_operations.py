@@ -98,11 +98,14 @@ class TableOperation:
         return self._run(begin_checked_rebuild, fingerprint, self._actor)
 
     def backfill_images(self) -> TableModel:
-        """Ask a drain to give a row image to each row. Raises RejectedInput `no_row_images` or `bad_option`."""
+        """Ask a drain to give a row image to each row.
+
+        Raises RejectedInput `no_row_images`, `bad_option` or `payloads_purged`.
+        """
         return self._run(request_backfill, self._actor)
 
     def cancel_backfill(self) -> TableModel:
-        """Cancel the running backfill of a drain or of a command."""
+        """Cancel the running backfill."""
         return self._run(stop_backfill, self._actor)
 
     def _begin_recreation(

@@ -121,11 +121,9 @@ def rebuild(operation: OperationDep, wanted: RebuildTable | None = None) -> Tabl
 def backfill_images(operation: OperationDep) -> TableModel:
     """Ask the drain for a backfill, or for the rest of one that has failed or was cancelled.
 
-    The table accepts changes all the time. The drain reads the staged payloads; if some are purged, it reads the rows
-    of the Delta mirror that its setting `MIRRORGATE_MIRROR_TARGET` names. A command that runs a backfill stops at its
-    next step, and the drain continues there; if the command was copying a Delta mirror and that setting of the drain is
-    empty, the backfill fails. The status of the table has the progress as `backfill`. A table whose row images are
-    complete stays as it is.
+    The table accepts changes all the time. The drain reads the staged payloads; if retention has deleted some of them,
+    the request is rejected with `payloads_purged`. The status of the table has the progress as `backfill`. A table
+    whose row images are complete stays as it is.
     """
     return operation.backfill_images()
 
@@ -138,7 +136,7 @@ def backfill_images(operation: OperationDep) -> TableModel:
     responses=_RESPONSES,
 )
 def cancel_backfill(operation: OperationDep) -> TableModel:
-    """Stop the backfill at its next step, whether a drain or a command carries it out.
+    """Stop the backfill at its next step.
 
     The images that it has written stay. The next backfill continues behind them.
     """

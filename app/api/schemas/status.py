@@ -22,7 +22,7 @@ from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableLife, TableState
 from app.domain.model.table_options import TableOptions
 from app.staging.connection.database import Connection
-from app.staging.images.backfill.progress import BackfillState, BackfillStep
+from app.staging.images.backfill.progress import BackfillState
 from app.staging.images.size import ImagesSize
 from app.staging.ledger.fabric_database import fabric_database
 from app.staging.ledger.fabric_status import FabricStatus
@@ -254,23 +254,14 @@ class RowImagesSizeModel(Model):
 
 
 class BackfillModel(Model):
-    """The last backfill of a table's row images.
-
-    It reads the rows of a Delta version (step `mirror`), deletes images of rows that this no longer has (`older`), and
-    reads staged payloads (`payloads`). One with `by_drain` continues after a drain was killed. Another one that is
-    `running` without a change of `updated_at` has lost its process. Ask the drain for the rest of it (`POST
-    /v1/tables/{table}/row-images/backfill`), or run `mirrorgate tables backfill-images` again.
-    """
+    """The last backfill of a table's row images. One that is `running` continues after a drain was killed."""
 
     generation: int
     state: BackfillState
-    step: BackfillStep
-    mirror_version: int | None = Field(description="The Delta version that is read. Null if payloads alone are read.")
     rows_done: int
-    rows_total: int = Field(description="As known when the run began. Rows that were accepted since are not in it.")
+    rows_total: int = Field(description="As known when it was asked for. Rows that were accepted since are not in it.")
     batches_done: int = Field(description="The last batch whose rows all have images.")
     batches_total: int
-    by_drain: bool = Field(description="Whether a drain carries it out; otherwise a command does.")
     detail: str | None = Field(description="Why it failed. While it is running: why the last attempt failed.")
     started_at: datetime
     updated_at: datetime

@@ -1,31 +1,24 @@
 """Commands about row images: `rebuild` lands a table again from them, `backfill-images` gives older rows theirs."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from app.cli.console import ERRORS, say
-from app.cli.mirror.target import StorageOptions, To, open_target
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, LocalDataDir, TableName, with_connection
+from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
-from app.extras import require_extras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from app.client.http import GatewayClient, RejectedByGateway
-    from app.domain.model import names
-    from app.staging.images.backfill.mirrored import MirroredRows, MirrorReader
-    from app.staging.images.backfill.progress import Backfill
 
 _POLL_SECONDS: Final = 0.2
-_ENDED: Final = frozenset({"checked", "done", "failed"})
+_ENDED: Final = frozenset({"checked", "done", "failed", "cancelled"})
 _FAILED: Final = 1
 
 Renames = Annotated[
@@ -96,7 +89,7 @@ def rebuild(
         results = [
             _refused(name, refused[name])
             if name in refused
-            else _followed(client, name, number, wait=wait, quiet=as_json)
+            else _rebuilt(client, name, number, wait=wait, quiet=as_json)
             for name, number in chosen
         ]
     if as_json:
@@ -154,16 +147,35 @@ def _columns(
     return [column for column in by_name.values() if not column.pop("dropped", False)]
 
 
-def _followed(client: "GatewayClient", table: str, generation: int, *, wait: bool, quiet: bool) -> dict[str, Any]:
+def _rebuilt(client: "GatewayClient", table: str, generation: int, *, wait: bool, quiet: bool) -> dict[str, Any]:
     """Return the rebuild as the gateway shows it, at its end if `wait`."""
+    found = _follow(client, table, generation, "rebuild", wait=wait, quiet=quiet)["rebuild"]
+    return {"table": table, **found}
+
+
+def _follow(
+    client: "GatewayClient",
+    table: str,
+    generation: int,
+    work: Literal["rebuild", "backfill"],
+    *,
+    wait: bool,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Show how far a rebuild or backfill is; return the status of the table at the end of it, at once unless `wait`."""
     address = table_path(table)
     with _progress(table, hidden=quiet or not wait) as show:
         while True:
-            found = client.get(address)["rebuild"]
+            status: dict[str, Any] = client.get(address)
+            found = status[work]
+            if found is None or not wait or found["generation"] != generation or _state(found) in _ENDED:
+                return status
             show(found)
-            if not wait or found["generation"] != generation or found["phase"] in _ENDED:
-                return {"table": table, **found}
             time.sleep(_POLL_SECONDS)  # HTTP offers no notification of progress
+
+
+def _state(work: dict[str, Any]) -> str:
+    return str(work["phase"] if "phase" in work else work["state"])
 
 
 @contextmanager
@@ -178,7 +190,7 @@ def _progress(table: str, *, hidden: bool) -> "Iterator[Callable[[dict[str, Any]
         def show(found: dict[str, Any]) -> None:
             bar.update(
                 task,
-                description=f"{table}: {found['phase']}",
+                description=f"{table}: {_state(found)}",
                 total=found["rows_total"],
                 completed=found["rows_done"],
             )
@@ -198,67 +210,44 @@ def _say_result(result: dict[str, Any]) -> None:
         say(f"  {found['code']}: {what}, {found['rows']:,} rows, the first at position {found['first_row']:,}")
 
 
+@with_connection
 def backfill_images(
+    connection: Connection,
     table: TableName,
-    to: To = None,
-    storage_options: StorageOptions = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Stop a backfill that runs elsewhere. Another run continues it.")
-    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop the backfill. Another run continues it.")] = False,
+    wait: Annotated[
+        bool, typer.Option(help="Wait until the drain has finished. Ctrl-C stops waiting, not the backfill.")
+    ] = True,
     as_json: AsJson = False,
-    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Give a row image to every row that a table had before its option row_images=on was set.
 
-    The command works directly in the database, while changes go on. It reads the staged payloads of the table from its
-    first batch on. If retention has deleted some, it reads the rows of the table's Delta mirror, then the payloads of
-    later batches. You can stop it at any time and run it again: it continues where it was.
+    The drain that owns the table reads its staged payloads from the first batch on, while changes go on. If retention
+    has deleted some of them, recreate the table with row_images=on and load it again.
 
-    Example: `mirrorgate tables backfill-images sales.orders --to /srv/mirror`
+    Exit status: 0 done, cancelled, or asked for with --no-wait; 1 rejected, failed, or cancelled meanwhile.
+
+    Example: `mirrorgate tables backfill-images sales.orders`
     """
-    require_extras("tables backfill-images", "server")
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from app.cli.direct import open_database
-    from app.domain.model import names
-    from app.staging.images.backfill import run
-
-    name = names.TableName.parse(table)
-    if cancel:
-        with open_database(data_dir) as engine:
-            found = run.cancel(engine, name)
-        if as_json:
-            typer.echo(json.dumps({"table": str(name), "cancelled": found}))
+    with connection.client() as client:
+        address = table_path(table)
+        generation = client.get(address)["generation"]
+        if cancel:
+            status = client.delete(f"{address}/row-images/backfill", generation=generation)
         else:
-            say(f"{name}: the backfill is cancelled" if found else f"{name}: no backfill is running")
-        return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=ERRORS, transient=True, disable=as_json or not sys.stderr.isatty())
-    task = bar.add_task(f"{table}: rows", total=None)
-
-    def show(backfill: "Backfill") -> None:
-        total = max(backfill.rows_total, backfill.rows_done)
-        bar.update(task, description=f"{table}: {backfill.step}", completed=backfill.rows_done, total=total)
-
-    with open_database(data_dir) as engine, bar:
-        complete = run.backfill_images(engine, name, show, _mirror_reader(to, data_dir, storage_options))
+            status = client.post(f"{address}/row-images/backfill", None, generation=generation)
+        if not cancel and status["backfill"] is not None:
+            status = _follow(client, table, generation, "backfill", wait=wait, quiet=as_json)
+    backfill, complete = status["backfill"], bool((status["row_images"] or {}).get("complete"))
     if as_json:
-        typer.echo(json.dumps({"table": str(complete.name), "complete": complete.images_complete}))
+        typer.echo(json.dumps({"table": table, "complete": complete, "backfill": backfill}))
+    elif complete:
+        say(f"{table}: every row has a row image")
+    elif backfill is None:
+        say(f"{table}: no backfill is running")
     else:
-        say(f"{complete.name}: every row has a row image")
-
-
-def _mirror_reader(to: str | None, data_dir: Path, storage_options: "Sequence[str] | None") -> "MirrorReader | None":
-    """Return what opens the tables of the mirror that the options, the settings or the data directory name."""
-    from app.settings import Settings
-
-    if to is None and Settings.from_environment().mirror_target is None and not (data_dir / "mirror").is_dir():
-        return None
-
-    def opened(table: "names.TableName", version: int | None) -> "MirroredRows":
-        target = open_target("tables backfill-images --to", to, data_dir, storage_options)
-        from app.mirror.typed_rows import version_reader
-
-        return version_reader(target)(table, version)
-
-    return opened
+        say(f"{table}: {backfill['state']}, {backfill['rows_done']:,} of {backfill['rows_total']:,} rows")
+        if backfill["detail"]:
+            say(f"  {backfill['detail']}")
+    if not (complete or cancel or (backfill is not None and backfill["state"] == "running")):
+        raise typer.Exit(1)

@@ -83,7 +83,7 @@ LOCK_LEASES = sa.text("""
 
 IS_BACKFILL_DUE: Final = """(t.state NOT IN ('dropping', 'rebuilding', 'dropped') AND EXISTS (
         SELECT FROM mirrorgate.image_backfills i
-        WHERE i.table_id = t.table_id AND i.generation = t.generation AND i.by_drain AND i.state = 'running'))"""
+        WHERE i.table_id = t.table_id AND i.generation = t.generation AND i.state = 'running'))"""
 """Condition on a table `t`: its owner has to carry out a backfill of row images.
 
 A drop ends the need for one without ending the backfill: a drop does not wait for the step that is under way.

@@ -1,19 +1,23 @@
 """A backfill of row images over HTTP: asked for, cancelled, and shown with the metrics."""
 
+import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
-from app.domain.model.names import TableName
+from app.cli.main import app
+from app.client.http import RejectedByGateway
 from app.staging.images.backfill.progress import Backfill
-from app.staging.images.backfill.run import backfill_images
 from app.staging.tables.drop_completion import finish_drop
-from tests.api.calls import Gateway, insert, problem
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.support.backfills import carry_out, purge_payloads
 from tests.support.gateway_parts import current
 from tests.support.postgres.ledger import claim_by
+from tests.support.waiting import wait_until
 
-ORDERS = TableName.parse("orders")
 BACKFILL = "/v1/tables/orders/row-images/backfill"
 AT = {"generation": 1}
 
@@ -31,10 +35,10 @@ def test_status_and_metrics_show_how_far_it_is(gateway: Gateway, api_engine: sa.
         shown.append(gateway.status("orders")["backfill"])
         scraped.append(gateway.get("/metrics").text)
 
-    backfill_images(api_engine, ORDERS, look)
+    gateway.post(BACKFILL, params=AT).raise_for_status()
+    carry_out(api_engine, "orders", look)
     halfway = shown[1]
-    assert (halfway["state"], halfway["step"], halfway["mirror_version"]) == ("running", "payloads", None)
-    assert (halfway["rows_done"], halfway["rows_total"]) == (1, 2)
+    assert (halfway["state"], halfway["rows_done"], halfway["rows_total"]) == ("running", 1, 2)
     assert (halfway["batches_done"], halfway["batches_total"], halfway["finished_at"]) == (1, 2, None)
     done = gateway.status("orders")
     assert (done["backfill"]["state"], done["row_images"]["complete"]) == ("done", True)
@@ -57,7 +61,7 @@ def test_a_backfill_is_asked_for_once_and_cancelled_once(late: Gateway, api_engi
     for _ in range(2):
         answer = late.post(BACKFILL, params=AT)
         shown = answer.json()["backfill"]
-        assert (answer.status_code, shown["state"], shown["by_drain"], shown["rows_total"]) == (202, "running", True, 1)
+        assert (answer.status_code, shown["state"], shown["rows_total"]) == (202, "running", 1)
     assert current(api_engine, "orders").backfill_due
     for _ in range(2):
         answer = late.delete(BACKFILL, params=AT)
@@ -66,19 +70,6 @@ def test_a_backfill_is_asked_for_once_and_cancelled_once(late: Gateway, api_engi
     recorded = late.get("/v1/tables/orders/events").json()["events"]
     assert [event["action"] for event in recorded[-2:]] == ["backfill", "backfill cancelled"]
     assert [event["action"] for event in recorded].count("backfill") == 1
-
-
-def test_a_command_that_runs_is_replaced_by_the_drain(late: Gateway, api_engine: sa.Engine) -> None:
-    class Died(Exception):
-        pass
-
-    def die(_: Backfill) -> None:
-        raise Died
-
-    with pytest.raises(Died):
-        backfill_images(api_engine, ORDERS, die)
-    assert late.status("orders")["backfill"]["by_drain"] is False
-    assert late.post(BACKFILL, params=AT).json()["backfill"]["by_drain"] is True
 
 
 def test_a_backfill_that_ran_in_a_former_generation_is_neither_shown_nor_cancelled(
@@ -97,13 +88,38 @@ def test_a_backfill_that_ran_in_a_former_generation_is_neither_shown_nor_cancell
     assert "backfill cancelled" not in [event["action"] for event in recorded]
 
 
-def test_what_cannot_be_backfilled_is_rejected_at_once(late: Gateway) -> None:
+def test_what_cannot_be_backfilled_is_rejected_at_once(late: Gateway, api_engine: sa.Engine) -> None:
     problem(late.post(BACKFILL, params={"generation": 2}), 409, "generation_mismatch")
     problem(late.post("/v1/tables/none/row-images/backfill", params=AT), 404, "unknown_table")
+    purge_payloads(api_engine, "orders")
+    problem(late.post(BACKFILL, params=AT), 409, "payloads_purged")
     late.put("/v1/tables/orders", json={"options": {"row_images": "off"}}).raise_for_status()
     problem(late.post(BACKFILL, params=AT), 409, "no_row_images")
     late.delete("/v1/tables/orders", params=AT).raise_for_status()
     problem(late.post(BACKFILL, params=AT), 409, "wrong_table_state")
+
+
+def test_the_command_asks_a_drain_and_waits_for_the_end(late: Gateway, api_engine: sa.Engine) -> None:
+    command = ["tables", "backfill-images", "orders", "--url", str(late.base_url), "--key", ADMIN_KEY]
+    asked = CliRunner().invoke(app, [*command, "--no-wait"])
+    assert (asked.exit_code, "orders: running, 0 of 1 rows" in asked.output) == (0, True)
+    assert "orders: cancelled, 0 of 1 rows" in CliRunner().invoke(app, [*command, "--cancel"]).output
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(CliRunner().invoke, app, [*command, "--json"])
+        wait_until(lambda: current(api_engine, "orders").backfill_due, within=30, what="the command has asked")
+        carry_out(api_engine, "orders")
+        result = waiting.result(timeout=30)
+    told = json.loads(result.stdout.splitlines()[-1])
+    assert (result.exit_code, told["complete"], told["backfill"]["state"]) == (0, True, "done")
+    assert "orders: every row has a row image" in CliRunner().invoke(app, command).output
+
+
+def test_the_command_says_why_a_table_cannot_be_backfilled(late: Gateway, api_engine: sa.Engine) -> None:
+    purge_payloads(api_engine, "orders")
+    address = ["--url", str(late.base_url), "--key", ADMIN_KEY]
+    result = CliRunner().invoke(app, ["tables", "backfill-images", "orders", *address])
+    assert isinstance(result.exception, RejectedByGateway)
+    assert (result.exception.code, "in a load session" in str(result.exception.remedy)) == ("payloads_purged", True)
 
 
 def test_a_table_with_complete_images_stays_as_it_is(gateway: Gateway) -> None:

@@ -89,9 +89,9 @@ REPORTS = """
     SELECT table_id, 1, 'behind', 1, 0, CASE WHEN table_id = 1 THEN 10 ELSE 0 END, 0, 0 FROM mirrorgate.tables"""
 
 BACKFILLS = """
-    INSERT INTO mirrorgate.image_backfills (table_id, generation, state, attempt, step, through_sequence, rows_total,
-        batches_total, finished_at)
-    SELECT table_id, 1, 'done', 1, 'payloads', 0, 0, 0, now() FROM mirrorgate.tables"""
+    INSERT INTO mirrorgate.image_backfills (table_id, generation, state, through_sequence, rows_total, batches_total,
+        finished_at)
+    SELECT table_id, 1, 'done', 0, 0, 0, now() FROM mirrorgate.tables"""
 
 
 @pytest.fixture(scope="module")

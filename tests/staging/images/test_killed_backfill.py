@@ -1,7 +1,6 @@
 """A backfill that is killed at random places gives the images that a table has which kept them from its first batch."""
 
 import random
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -9,10 +8,8 @@ import sqlalchemy as sa
 
 from app.domain.model.change import Change
 from app.domain.model.table_options import RowImages, TableOptions
-from app.staging.images.backfill.request import request_backfill
+from tests.support.backfills import ask
 from tests.support.gateway_parts import current, registered, stage, typed
-from tests.support.mirrored_tables import MirroredTable
-from tests.support.postgres.retention import purge
 from tests.support.processes import read_line, started
 from tests.support.samples.changes import delete, insert, update
 from tests.support.samples.images import rows_of_images
@@ -49,31 +46,19 @@ class Source:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("is_purged", [True, False], ids=["mirror", "payloads"])
-@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "command"])
-def test_the_images_are_those_that_were_kept_from_the_start(
-    engine: sa.Engine, tmp_path: Path, seed: int, *, is_asked: bool, is_purged: bool
-) -> None:
+def test_the_images_are_those_that_were_kept_from_the_start(engine: sa.Engine, seed: int) -> None:
     registered(engine, "kept", SCHEMA, KEEP)
-    late = registered(engine, "late", SCHEMA)
-    mirrored, source = MirroredTable(engine, late, tmp_path), Source(engine, seed)
+    registered(engine, "late", SCHEMA)
+    source = Source(engine, seed)
     for _ in range(5):
         source.send(100)
-    mirrored.publish()
-    if is_purged:
-        purge(engine)
-    mirrored.mirror()
     registered(engine, "late", None, KEEP)
     source.send(100)
-    if is_asked:
-        with engine.begin() as connection:
-            request_backfill(connection, late.name, late.generation, "operator")
+    ask(engine, "late")
     url = engine.url.render_as_string(hide_password=False)
     kills = 0
     while not current(engine, "late").images_complete:
-        asked = ["asked"] if is_asked else []
-        step = started("tests.staging.images.killed_backfill", url, "late", mirrored.target.location, 7, *asked)
-        with step as process:
+        with started("tests.staging.images.killed_backfill", url, "late", 7) as process:
             for _ in range(source.random.randrange(1, 25)):
                 if read_line(process) == "done":
                     process.wait()

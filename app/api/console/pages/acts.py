@@ -21,7 +21,7 @@ from app.domain.loads.load_session import LoadId, LoadState, ended, unknown_load
 from app.domain.model.table import Table, TableState
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import Connection
-from app.staging.images.backfill.progress import Backfill, BackfillState, BackfillStep, find_backfill
+from app.staging.images.backfill.progress import Backfill, BackfillState, find_backfill
 from app.staging.tables.status import TableCounts, count_tables
 
 MAX_REASON_CHARACTERS: Final = 1000
@@ -138,19 +138,8 @@ def _ask_backfill(connection: Connection, seen: SeenTable, visit: Visit) -> Aske
 
 def _backfill_consequences(table: Table, backfill: Backfill | None) -> Iterator[str]:
     if backfill is not None and backfill.rows_done:
-        yield f"A backfill has read {text.amount(backfill.rows_done, 'row')}. The drain continues it if it can."
-    if backfill is not None and backfill.state is BackfillState.RUNNING and not backfill.by_drain:
-        yield "A command carries it out, or has died: it stops at its next step, and the drain continues there."
-    if backfill is not None and backfill.step is BackfillStep.MIRROR and backfill.state is not BackfillState.FAILED:
-        yield (
-            "It copies a version of the Delta mirror. The drain can continue the copy only if its "
-            "MIRRORGATE_MIRROR_TARGET names that mirror; without that setting the backfill fails, and the next one "
-            "copies from the first row."
-        )
-    yield (
-        "The drain reads the staged payloads from the first batch on. If some are purged, it reads the rows of the "
-        "Delta mirror that MIRRORGATE_MIRROR_TARGET of the drain names, and the payloads behind them."
-    )
+        yield f"A backfill has read {text.amount(backfill.rows_done, 'row')}. The drain continues there."
+    yield "The drain reads the staged payloads from the first batch on, so none of them may be purged yet."
     yield "Meanwhile changes are accepted and published as before."
     yield (
         f"When each row of {table.name} has an image, the table can be rebuilt, exported and compared with its source. "

@@ -1,65 +1,61 @@
-"""How far the backfill of a table's row images is: stored with each step, continued by another process, and shown.
+"""How far the backfill of a table's row images is: stored with each step, continued by another drain, and shown.
 
-Invariant: only the newest attempt moves the place. A process whose attempt is over, because another one has begun or
-the backfill was cancelled, cannot commit a step any more. Its number and its start identify an attempt: numbers begin
-at 1 again after an option has discarded the images and the place.
+Invariant: a step commits only if the backfill is still where the step began. So a drain whose backfill was cancelled or
+begun anew, or that another drain has overtaken after a lost lease, cannot undo what came after.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
-from app.errors import Code, RejectedInput
 
 SELECT_BACKFILLS = sa.text("""
-    SELECT table_id, generation, state, attempt, step, mirror_id, mirror_version, mirror_rows, through_key,
-        through_sequence, rows_done, rows_total, batches_total, by_drain, detail, started_at, updated_at, finished_at
+    SELECT table_id, generation, state, through_sequence, rows_done, rows_total, batches_total, detail, started_at,
+        updated_at, finished_at
     FROM mirrorgate.image_backfills WHERE table_id = ANY(:table_ids)""")
 """Read the last backfills of tables."""
 
-BEGIN_ATTEMPT = sa.text("""
-    INSERT INTO mirrorgate.image_backfills AS b (table_id, generation, state, attempt, step, mirror_id, mirror_version,
-        mirror_rows, through_key, through_sequence, rows_done, rows_total, batches_total, by_drain)
-    VALUES (:table_id, :generation, 'running', 1, :step, :mirror_id, :mirror_version, :mirror_rows, :through_key,
-        :through_sequence, :rows_done, :rows_total, :batches_total, :by_drain)
+BEGIN_BACKFILL = sa.text("""
+    INSERT INTO mirrorgate.image_backfills AS b (table_id, generation, state, through_sequence, rows_total,
+        batches_total)
+    VALUES (:table_id, :generation, 'running', 0, :rows_total, :batches_total)
     ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
-        attempt = b.attempt + 1, step = excluded.step,
-        mirror_id = excluded.mirror_id, mirror_version = excluded.mirror_version,
-        mirror_rows = excluded.mirror_rows, through_key = excluded.through_key,
-        through_sequence = excluded.through_sequence, rows_done = excluded.rows_done,
-        rows_total = excluded.rows_total, batches_total = excluded.batches_total, by_drain = excluded.by_drain,
-        detail = NULL,
-        started_at = CASE WHEN :is_new THEN clock_timestamp() ELSE b.started_at END,
-        updated_at = clock_timestamp(), finished_at = NULL""")
-"""Begin a backfill in place of the last one of the table, or continue that."""
+        through_sequence = 0, rows_done = 0, rows_total = excluded.rows_total, batches_total = excluded.batches_total,
+        detail = NULL, started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = NULL""")
+"""Begin a backfill in place of the last one of the table."""
+
+CONTINUE_BACKFILL = sa.text("""
+    UPDATE mirrorgate.image_backfills
+    SET state = 'running', rows_total = rows_done + :rows_left, batches_total = :batches_total, detail = NULL,
+        updated_at = clock_timestamp(), finished_at = NULL
+    WHERE table_id = :table_id""")
+"""Continue the last backfill of a table where it has ended."""
 
 STORE_PLACE = sa.text("""
     UPDATE mirrorgate.image_backfills
-    SET step = :step, mirror_rows = :mirror_rows, through_key = :through_key, through_sequence = :through_sequence,
-        rows_done = :rows_done, batches_total = :batches_total, updated_at = clock_timestamp()
-    WHERE table_id = :table_id AND attempt = :attempt AND started_at = :started_at AND state = 'running'""")
-"""Store how far an attempt is."""
+    SET through_sequence = :through_sequence, rows_done = :rows_done, batches_total = :batches_total, detail = NULL,
+        updated_at = clock_timestamp()
+    WHERE table_id = :table_id AND started_at = :started_at AND state = 'running' AND through_sequence = :before""")
+"""Store how far a backfill is, if it is still where the step began."""
 
 NOTE_DETAIL = sa.text("""
-    UPDATE mirrorgate.image_backfills SET detail = :detail
-    WHERE table_id = :table_id AND state = 'running' AND by_drain""")
-"""Store why an attempt of a drain failed; the next one may succeed."""
+    UPDATE mirrorgate.image_backfills SET detail = :detail WHERE table_id = :table_id AND state = 'running'""")
+"""Store why a drain could not do a step; the next attempt may succeed."""
 
 END_BACKFILL = sa.text("""
     UPDATE mirrorgate.image_backfills
     SET state = :state, detail = :detail, updated_at = clock_timestamp(), finished_at = clock_timestamp()
-    WHERE table_id = :table_id AND generation = :generation AND state = 'running'
-      AND attempt = coalesce(:attempt, attempt) AND started_at = coalesce(:started_at, started_at)""")
-"""End a running backfill of a generation, of a certain attempt or of any."""
+    WHERE table_id = :table_id AND generation = :generation AND state = 'running'""")
+"""End the running backfill of a generation."""
 
 
 class BackfillState(StrEnum):
-    """The state of a backfill. A running one can belong to a process that died."""
+    """The state of a backfill."""
 
     RUNNING = "running"
     DONE = "done"
@@ -67,15 +63,8 @@ class BackfillState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class BackfillStep(StrEnum):
-    """What a backfill reads."""
-
-    MIRROR = "mirror"
-    """The rows of a Delta version."""
-    OLDER = "older"
-    """The images of before that version, of rows that it does not have."""
-    PAYLOADS = "payloads"
-    """The staged blocks behind `through_sequence`."""
+class Overtaken(Exception):
+    """A backfill ends or continues without this drain: it was cancelled, begun anew, or is another drain's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,37 +74,15 @@ class Backfill:
     table_id: TableId
     generation: Generation
     state: BackfillState
-    attempt: int
-    step: BackfillStep
-    mirror_id: str | None
-    """The id of the Delta table, which another one at its place does not have."""
-    mirror_version: int | None
-    """The Delta version whose rows are copied; None for a backfill from payloads alone."""
-    mirror_rows: int
-    """The rows of that version that are copied, in its order."""
-    through_key: bytes | None
-    """The last row key that the step OLDER has looked at."""
     through_sequence: BatchSequence
-    """The last batch whose rows have images; before the step PAYLOADS, the last one that the Delta version has."""
+    """The last batch whose rows all have images."""
     rows_done: int
     rows_total: int
     batches_total: int
-    by_drain: bool
-    """True if the drain that owns the table carries it out, and begins again after a failure of a moment."""
     detail: str | None
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
-
-    @property
-    def is_due(self) -> bool:
-        """True while a drain has to carry it out."""
-        return self.by_drain and self.state is BackfillState.RUNNING
-
-    @property
-    def can_continue(self) -> bool:
-        """False after a failure while a Delta version was copied: the next one begins again, perhaps with another."""
-        return not (self.state is BackfillState.FAILED and self.step is BackfillStep.MIRROR)
 
     def is_of(self, table: Table) -> bool:
         """Return whether it is of the table's present generation."""
@@ -124,41 +91,11 @@ class Backfill:
     @property
     def batches_done(self) -> int:
         """Return the last batch whose rows all have images."""
-        return self.through_sequence if self.step is BackfillStep.PAYLOADS else 0
+        return self.through_sequence
 
 
 Progress: TypeAlias = Callable[[Backfill], None]
 """Called with the backfill after each step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an attempt begins, and how much there is to read."""
-
-    step: BackfillStep
-    through_sequence: BatchSequence
-    rows_total: int
-    batches_total: int
-    mirror_id: str | None = None
-    mirror_version: int | None = None
-    mirror_rows: int = 0
-    through_key: bytes | None = None
-    rows_done: int = 0
-
-    @classmethod
-    def of(cls, backfill: Backfill, rows_left: int, batches_total: int) -> Self:
-        """Return the place where a backfill has ended."""
-        return cls(
-            step=backfill.step,
-            through_sequence=backfill.through_sequence,
-            rows_total=backfill.rows_done + rows_left,
-            batches_total=batches_total,
-            mirror_id=backfill.mirror_id,
-            mirror_version=backfill.mirror_version,
-            mirror_rows=backfill.mirror_rows,
-            through_key=backfill.through_key,
-            rows_done=backfill.rows_done,
-        )
 
 
 def find_backfill(connection: sa.Connection, table: Table) -> Backfill | None:
@@ -170,86 +107,65 @@ def find_backfill(connection: sa.Connection, table: Table) -> Backfill | None:
 def find_backfills(connection: sa.Connection, table_ids: Collection[TableId]) -> dict[TableId, Backfill]:
     """Return the last backfill of each of these tables that had one."""
     rows = connection.execute(SELECT_BACKFILLS, {"table_ids": list(table_ids)}).mappings()
-    return {TableId(row["table_id"]): _backfill(row) for row in rows}
+    return {TableId(row["table_id"]): Backfill(**{**row, "state": BackfillState(row["state"])}) for row in rows}
 
 
-def is_same_attempt(one: Backfill | None, other: Backfill | None) -> bool:
-    """Tell whether two backfills of a generation are one attempt, or both are none."""
-    if one is None or other is None:
-        return one is other
-    return (one.attempt, one.started_at) == (other.attempt, other.started_at)
+def begin_backfill(
+    connection: sa.Connection, table: Table, continued: Backfill | None, rows: int, last: BatchSequence
+) -> None:
+    """Begin a backfill under the sequence lock, or continue one; there are that many rows to read, up to a last batch.
 
-
-def begin_attempt(connection: sa.Connection, table: Table, place: Place, *, is_new: bool, by_drain: bool) -> Backfill:
-    """Begin at a place, under the sequence lock; an attempt of before cannot commit a step any more.
-
-    A backfill that is not new keeps the start of the one that it continues.
-    A process that dies before the commit leaves the attempt of before.
+    A process that dies before the commit leaves the last backfill as it was.
     """
-    life = {"table_id": table.table_id, "generation": table.generation}
-    connection.execute(BEGIN_ATTEMPT, {**life, "is_new": is_new, "by_drain": by_drain, **asdict(place)})
-    found = find_backfill(connection, table)
-    assert found is not None
-    return found
+    life = {"table_id": table.table_id, "generation": table.generation, "batches_total": last}
+    if continued is None:
+        connection.execute(BEGIN_BACKFILL, {**life, "rows_total": rows})
+    else:
+        connection.execute(CONTINUE_BACKFILL, {**life, "rows_left": rows})
 
 
-def store_place(connection: sa.Connection, backfill: Backfill) -> None:
-    """Store where a step ends, in its transaction. Raises RejectedInput `backfill_stopped` if the attempt is over."""
-    parameters = {
-        "table_id": backfill.table_id,
-        "attempt": backfill.attempt,
-        "started_at": backfill.started_at,
-        "step": backfill.step,
-        "mirror_rows": backfill.mirror_rows,
-        "through_key": backfill.through_key,
-        "through_sequence": backfill.through_sequence,
-        "rows_done": backfill.rows_done,
-        "batches_total": backfill.batches_total,
+def store_place(
+    connection: sa.Connection,
+    backfill: Backfill,
+    last: BatchSequence,
+    through: BatchSequence | None = None,
+    rows: int = 0,
+) -> Backfill:
+    """Store where a step ends, in its transaction, and return the backfill as it is then.
+
+    `last` is the table's last batch. With `through` the step ends behind that batch and has read that many rows;
+    without it, within a block. Raises Overtaken if the backfill is not where the step began.
+    """
+    moved = replace(
+        backfill,
+        through_sequence=backfill.through_sequence if through is None else through,
+        rows_done=backfill.rows_done + rows,
+        batches_total=last,
+        detail=None,
+    )
+    place = {
+        "table_id": moved.table_id,
+        "started_at": moved.started_at,
+        "before": backfill.through_sequence,
+        "through_sequence": moved.through_sequence,
+        "rows_done": moved.rows_done,
+        "batches_total": moved.batches_total,
     }
-    if connection.execute(STORE_PLACE, parameters).rowcount == 0:
-        raise RejectedInput(Code.BACKFILL_STOPPED, "the backfill was cancelled, or another process continues it")
+    if connection.execute(STORE_PLACE, place).rowcount == 0:
+        raise Overtaken
+    return moved
 
 
 def note_detail(connection: sa.Connection, table_id: TableId, detail: str) -> None:
-    """Store why an attempt of a drain failed, for those who wait."""
+    """Store why a drain could not do a step, for those who wait."""
     connection.execute(NOTE_DETAIL, {"table_id": table_id, "detail": detail})
 
 
-def end_backfill(
-    connection: sa.Connection, backfill: Backfill, state: BackfillState, detail: str | None = None
-) -> bool:
-    """End an attempt, and return whether this did; nothing happens if it is over already."""
-    return _end(connection, backfill, backfill, state, detail)
+def end_backfill(connection: sa.Connection, table: Table, state: BackfillState, detail: str | None = None) -> bool:
+    """End the running backfill of a table's generation, and return whether there was one.
 
-
-def cancel_backfill(connection: sa.Connection, table: Table) -> bool:
-    """Cancel the running backfill of a table's present generation, and return whether there was one.
-
-    Call it under the sequence lock.
-
-    The process that runs it stops at its next step. The images that it has written stay, and count as incomplete.
+    A drain that carries it out stops at its next step. Its images stay; they count as incomplete unless the state is
+    `done`.
     """
-    return _end(connection, table, None, BackfillState.CANCELLED, None)
-
-
-def _end(
-    connection: sa.Connection,
-    life: Table | Backfill,
-    attempt: Backfill | None,
-    state: BackfillState,
-    detail: str | None,
-) -> bool:
-    ended = {
-        "table_id": life.table_id,
-        "generation": life.generation,
-        "attempt": attempt and attempt.attempt,
-        "started_at": attempt and attempt.started_at,
-        "state": state,
-        "detail": detail,
-    }
-    return connection.execute(END_BACKFILL, ended).rowcount > 0
-
-
-def _backfill(row: sa.RowMapping) -> Backfill:
-    parsed = {"state": BackfillState(row["state"]), "step": BackfillStep(row["step"])}
-    return Backfill(**{**row, **parsed})
+    life = {"table_id": table.table_id, "generation": table.generation}
+    return connection.execute(END_BACKFILL, {**life, "state": state, "detail": detail}).rowcount > 0

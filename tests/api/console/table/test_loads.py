@@ -9,11 +9,10 @@ import sqlalchemy as sa
 from app.domain.model.table import BatchSequence
 from app.staging.images.backfill.progress import (
     BackfillState,
-    BackfillStep,
-    Place,
-    begin_attempt,
+    begin_backfill,
     end_backfill,
     find_backfill,
+    store_place,
 )
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
@@ -59,17 +58,17 @@ def test_the_backfill_of_row_images_is_shown(sign_in: SignIn, api_engine: sa.Eng
     reader, table = sign_in("read"), current(api_engine, "sales.prices")
     assert "Backfill of row images" not in reader.page(PRICES)
     with api_engine.begin() as connection:
-        place = Place(BackfillStep.PAYLOADS, BatchSequence(7), 5_000, 9, rows_done=1_200)
-        begin_attempt(connection, table, place, is_new=True, by_drain=False)
+        begin_backfill(connection, table, None, 5_000, BatchSequence(9))
+        begun = find_backfill(connection, table)
+        assert begun is not None
+        store_place(connection, begun, BatchSequence(9), BatchSequence(7), 1_200)
     page = reader.page(PRICES)
     check_markup(page)
-    for words in (">running<", "1,200 of 5,000", "7 of 9", "backfill-images</code>: it continues"):
+    for words in (">running<", "1,200 of 5,000", "7 of 9", "A drain carries it out"):
         assert words in page
     with api_engine.begin() as connection:
-        backfill = find_backfill(connection, table)
-        assert backfill is not None
-        end_backfill(connection, backfill, BackfillState.FAILED, "the mirror is <gone>")
-    assert "<bdi>the mirror is &lt;gone&gt;</bdi>" in reader.page("/console/fragments/tables/sales.prices")
+        end_backfill(connection, table, BackfillState.FAILED, "the payloads are <gone>")
+    assert "<bdi>the payloads are &lt;gone&gt;</bdi>" in reader.page("/console/fragments/tables/sales.prices")
 
 
 def test_an_administrator_begins_and_cancels_a_backfill(
@@ -82,7 +81,7 @@ def test_an_administrator_begins_and_cancels_a_backfill(
     assert "Backfill row images…" in browser.page(PRICES)
     asked = browser.page(f"{PRICES}/backfill")
     check_markup(asked)
-    assert "the rows of the Delta mirror that MIRRORGATE_MIRROR_TARGET of the drain names" in asked
+    assert "none of them may be purged yet" in asked
     begun = browser.submit(f"{PRICES}/backfill", generation="1").text
     check_markup(begun)
     for words in (
@@ -104,23 +103,6 @@ def test_an_administrator_begins_and_cancels_a_backfill(
     reader = sign_in("read")
     assert "Backfill row images" not in reader.page(PRICES)
     assert reader.submit(f"{PRICES}/backfill", generation="1").status_code == 403
-
-
-def test_the_page_of_a_backfill_says_who_carries_it_out(
-    browser: Browser, api_engine: sa.Engine, gateway: Gateway
-) -> None:
-    gateway.register("sales.prices", {"id": "int64"}, ["id"]).raise_for_status()
-    gateway.put("/v1/tables/sales.prices", json={"options": {"row_images": "on"}}).raise_for_status()
-    place = Place(BackfillStep.MIRROR, BatchSequence(7), 5_000, 9, mirror_id="id", mirror_version=3, mirror_rows=1_200)
-    for by_drain in (False, True):
-        with api_engine.begin() as connection:
-            begin_attempt(connection, current(api_engine, "sales.prices"), place, is_new=True, by_drain=by_drain)
-        page = browser.page(f"{PRICES}/backfill")
-        check_markup(page)
-        assert ("A command carries it out" in page, "without that setting the backfill fails" in page) == (
-            not by_drain,
-            True,
-        )
 
 
 def test_no_backfill_is_announced_if_the_row_images_are_complete(gateway: Gateway, browser: Browser) -> None:
