@@ -3,6 +3,7 @@
 import argparse
 import signal
 import threading
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -31,8 +32,7 @@ from app.zone_settings import zone_address
 from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
-from spark_jobs.fabric_status import store_fabric_status, watch_fabric_status
-from spark_jobs.fabric_watch import ask_fabric, watch_fabric
+from spark_jobs.fabric_status import FabricStatus
 from spark_jobs.lease_keeper import keep_lease, release_lease
 from spark_jobs.maintenance import maintenance_running, try_maintenance
 from spark_jobs.notification_listener import start_notification_listener
@@ -120,9 +120,8 @@ def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
     """Publish and maintain once. Raise InvariantBroken `build_failed` when tables could not be published."""
     failed = loop.drain_pending()
     try_maintenance(cycle, _retention_limits(settings))
-    if settings.monitoring_seconds:
-        store_fabric_status(cycle.context.engine, cycle.context.config.landing_zone, settings.monitoring_seconds)
-    ask_fabric(cycle.context.engine, settings)
+    with closing(FabricStatus(cycle.context.engine, settings, cycle.context.config.landing_zone)) as fabric:
+        fabric.store()
     if failed:
         raise InvariantBroken(Code.BUILD_FAILED, f"{len(failed)} tables could not be published")
 
@@ -130,9 +129,7 @@ def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
 def _run_until_stopped(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
     """Publish until the loop is asked to stop, with maintenance and Fabric's status in threads of their own."""
     context = cycle.context
-    if settings.monitoring_seconds:
-        watch_fabric_status(context.engine, context.config.landing_zone, settings.monitoring_seconds, loop.stopping)
-    watch_fabric(context.engine, settings, loop.stopping)
+    FabricStatus(context.engine, settings, context.config.landing_zone).watch(loop.stopping)
     wake = threading.Event()
     start_notification_listener(context.config.database_url, wake, loop.stopping)
     poll_seconds, rest_seconds = pace_of(settings.max_delay)

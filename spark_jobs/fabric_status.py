@@ -1,23 +1,32 @@
-"""Fabric's monitoring file: stored for `mirrorgate status`, and read before a drop finishes (R5).
+"""Stores for operators what Fabric says of the mirrored database and its tables, and finds tables it still lists (R5).
 
-Where drains ask Fabric's API (`fabric_watch`), its answer counts, and the file is stored only without one.
+It exists because the landing zone does not show whether Fabric reads it: a paused capacity and a failed table stop
+mirroring silently. There are two sources: Fabric's API, where the settings name the database, and the file
+`Monitoring/tables.json` beside the landing zone, which counts while the API has not answered for some minutes. One
+drain reads each at a time. Invariant: nothing that Fabric does or fails to do reaches the publication of files.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Final
 
 import structlog
 
+from app.domain.fabric.states import DatabaseStatus
+from app.domain.fabric.tables import MirroredTables, TableMirroring, parse_tables
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
-from app.domain.publication.fabric_status import MirroredTable, MirroredTables, parse_tables
 from app.domain.publication.failure import described
+from app.errors import TemporarilyUnavailable
+from app.fabric import FabricClient
+from app.fabric.opening import is_configured, open_fabric
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZoneAddress
 from app.observability.periodic_thread import PeriodicThread
+from app.settings import Settings
 from app.staging.connection.database import Connection, Engine, translated_errors
+from app.staging.ledger.fabric_database import claim_poll, forget_database, store_answer, store_problem
 from app.staging.ledger.fabric_status import claim_reading, record_fabric_status
 from app.staging.tables.events import record_event
 from app.staging.tables.registry import list_tables
@@ -25,14 +34,95 @@ from app.staging.tables.registry import list_tables
 log = structlog.get_logger()
 
 _ATTEMPTS_PER_PERIOD: Final = 4
-"""How often in a period a drain asks whether no other drain has read the status."""
+"""How often in a period a drain looks whether a source is due."""
+
+_MIN_PAUSE_SECONDS: Final = 1.0
+
+_PATIENCE_SECONDS: Final = 15.0
+"""How long one request to the API is repeated; the next period asks again anyway."""
 
 FAILED_IN_FABRIC: Final = "failed in Fabric"
 RECOVERED_IN_FABRIC: Final = "recovered in Fabric"
 """Actions of a table's events."""
 
 
-def store_fabric_status(engine: Engine, address: ZoneAddress, seconds: float) -> bool:
+class FabricWatcher:
+    """Asks Fabric's API with one client, which keeps its token, and takes a new one after a failure."""
+
+    def __init__(self, engine: Engine, open_client: Callable[[], FabricClient], seconds: float) -> None:
+        """Ask every `seconds`, in total over all drains."""
+        self._engine = engine
+        self._open = open_client
+        self._seconds = seconds
+        self._client: FabricClient | None = None
+        self._default_schema: str | None = None
+
+    def poll(self) -> bool:
+        """Ask and store the answer, unless a drain did so within the period; return whether it was stored.
+
+        Without an answer, the reason is stored beside the former status, whose age shows. A process that dies inside
+        leaves the former status until the next period. Raise only what Postgres raises.
+        """
+        with translated_errors(), self._engine.begin() as connection:
+            if not claim_poll(connection, self._seconds):
+                return False
+            # List the tables before Fabric does: its list cannot be about a generation that starts meanwhile.
+            tables = list_tables(connection)
+        try:
+            status, listed = self._ask()
+        except Exception as error:  # noqa: BLE001  # whatever a proxy or the SDK does, the next period asks again
+            self.close()
+            self._store_problem(error)
+            return False
+        self._store_answer(status, tables, listed)
+        return True
+
+    def close(self) -> None:
+        """Close the connection to Fabric. A later poll opens another one."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _ask(self) -> tuple[DatabaseStatus, MirroredTables | None]:
+        """Return the state of the database, and of its tables while it runs."""
+        if self._client is None:
+            self._client = self._open()
+            self._default_schema = self._client.database().default_schema
+        status = self._client.database_status()
+        if not status.state.is_running:
+            return status, None
+        return status, MirroredTables(self._client.tables_status(), self._default_schema)
+
+    def _store_answer(self, status: DatabaseStatus, tables: list[Table], listed: MirroredTables | None) -> None:
+        with translated_errors(), self._engine.begin() as connection:
+            before = store_answer(connection, status, has_tables=listed is not None)
+            if listed is not None:
+                _record_tables(connection, tables, listed)
+        if before != status.raw:
+            error = str(status.error) if status.error else None
+            log.info("fabric_state_changed", state=status.raw, before=before, error=error)
+
+    def _store_problem(self, error: Exception) -> None:
+        failure = described(error)
+        wait = float(error.retry_after) if isinstance(error, TemporarilyUnavailable) else 0.0
+        with translated_errors(), self._engine.begin() as connection:
+            before = store_problem(connection, failure, wait)
+        if before != failure.code:
+            log.warning("fabric_poll_failed", **asdict(failure))
+
+
+def fabric_watcher(engine: Engine, settings: Settings) -> FabricWatcher | None:
+    """Return a watcher of the database that the settings name; None, and no former status, where they name none."""
+    if settings.fabric_poll_seconds and is_configured(settings):
+        return FabricWatcher(
+            engine, lambda: open_fabric(settings, patience=_PATIENCE_SECONDS), settings.fabric_poll_seconds
+        )
+    with translated_errors(), engine.begin() as connection:
+        forget_database(connection)
+    return None
+
+
+def store_listed_tables(engine: Engine, address: ZoneAddress, seconds: float) -> bool:
     """Read and store the file, unless a drain did so within these seconds or the API answers; return whether it was.
 
     If it cannot be read or understood, the earlier status stays, and its age shows that. A process that dies inside
@@ -43,15 +133,65 @@ def store_fabric_status(engine: Engine, address: ZoneAddress, seconds: float) ->
             return False
         # List the tables before the file is read: its content cannot be about a generation that starts meanwhile.
         tables = list_tables(connection)
-    listed = read_fabric_tables(address)
+    listed = _read_listed(address)
     if listed is None:
         return False
     with translated_errors(), engine.begin() as connection:
-        record_tables(connection, tables, MirroredTables(listed))
+        _record_tables(connection, tables, MirroredTables(listed))
     return True
 
 
-def record_tables(connection: Connection, tables: Iterable[Table], listed: MirroredTables) -> None:
+def is_listed_by_fabric(address: ZoneAddress, name: TableName) -> bool:
+    """Return whether Fabric is known, by the file, to have the table still."""
+    listed = _read_listed(address)
+    return listed is not None and MirroredTables(listed).find(name) is not None
+
+
+class FabricStatus:
+    """Both sources, read when they are due; a failure of one is logged and disturbs nothing."""
+
+    def __init__(self, engine: Engine, settings: Settings, address: ZoneAddress) -> None:
+        """Open nothing yet."""
+        self._engine = engine
+        self._settings = settings
+        self._address = address
+        self._api: FabricWatcher | None = None
+        self._is_api_known = False
+
+    def store(self) -> None:
+        """Ask the API and read the file, as far as each is configured and due."""
+        for read in (self._ask_api, self._read_file):
+            try:
+                read()
+            except Exception as error:  # noqa: BLE001  # a missing status stops no publication
+                log.warning("fabric_watch_failed", **asdict(described(error)))
+
+    def watch(self, stopping: threading.Event) -> PeriodicThread:
+        """Keep the stored status as young as the settings say, from a thread of its own, until `stopping` is set."""
+        periods = [one for one in (self._settings.fabric_poll_seconds, self._settings.monitoring_seconds) if one]
+        pause = max(min(periods, default=60.0) / _ATTEMPTS_PER_PERIOD, _MIN_PAUSE_SECONDS)
+        thread = PeriodicThread("fabric-status", pause, self.store, at_end=self.close, ended=stopping)
+        thread.start()
+        return thread
+
+    def close(self) -> None:
+        """Close the connection to Fabric."""
+        if self._api is not None:
+            self._api.close()
+
+    def _ask_api(self) -> None:
+        if not self._is_api_known:
+            self._api = fabric_watcher(self._engine, self._settings)
+            self._is_api_known = True
+        if self._api is not None:
+            self._api.poll()
+
+    def _read_file(self) -> None:
+        if self._settings.monitoring_seconds:
+            store_listed_tables(self._engine, self._address, self._settings.monitoring_seconds)
+
+
+def _record_tables(connection: Connection, tables: Iterable[Table], listed: MirroredTables) -> None:
     """Store what Fabric lists of these tables, with an event for each that has failed or recovered."""
     found = {table.table_id: (table, mirrored) for table in tables if (mirrored := listed.find(table.name)) is not None}
     changed = record_fabric_status(
@@ -59,12 +199,13 @@ def record_tables(connection: Connection, tables: Iterable[Table], listed: Mirro
     )
     for table, mirrored in map(found.__getitem__, changed):
         action = FAILED_IN_FABRIC if mirrored.has_failed else RECOVERED_IN_FABRIC
-        record_event(connection, table, "drain", action, mirrored.error, {"state": mirrored.state})
-        log.warning("fabric_table_changed", table=str(table.name), state=mirrored.state, error=mirrored.error)
+        error = str(mirrored.error) if mirrored.error else None
+        record_event(connection, table, "drain", action, error, {"state": mirrored.state})
+        log.warning("fabric_table_changed", table=str(table.name), state=mirrored.state, error=error)
 
 
-def read_fabric_tables(address: ZoneAddress) -> list[MirroredTable] | None:
-    """Return the tables that Fabric lists now; None if there is no file, or none that can be read, which is logged."""
+def _read_listed(address: ZoneAddress) -> list[TableMirroring] | None:
+    """Return the tables that the file lists now; None if there is none, or none that can be read, which is logged."""
     try:
         content = read_tables_json(address)
         return None if content is None else parse_tables(content)
@@ -72,24 +213,3 @@ def read_fabric_tables(address: ZoneAddress) -> list[MirroredTable] | None:
         detail = str(error) if isinstance(error, OSError) else type(error).__name__
         log.warning("fabric_status_read_failed", detail=detail)
         return None
-
-
-def is_listed_by_fabric(address: ZoneAddress, name: TableName) -> bool:
-    """Return whether Fabric is known to have the table still."""
-    listed = read_fabric_tables(address)
-    return listed is not None and MirroredTables(listed).find(name) is not None
-
-
-def watch_fabric_status(engine: Engine, address: ZoneAddress, seconds: float, stopping: threading.Event) -> None:
-    """Keep the stored status at most about `seconds` old, from a thread of its own, until `stopping` is set."""
-
-    def store() -> None:
-        store_fabric_status(engine, address, seconds)
-
-    PeriodicThread(
-        "fabric-status",
-        seconds / _ATTEMPTS_PER_PERIOD,
-        store,
-        on_failure=lambda error: log.warning("fabric_status_write_failed", **asdict(described(error))),
-        ended=stopping,
-    ).start()

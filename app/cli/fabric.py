@@ -375,7 +375,7 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
         for table in tables:
             counts = (_count(table.processed_rows), _count(table.processed_bytes))
             style = "red" if table.has_failed else ""
-            grid.add(_name(table), table.state, *counts, _ago(table.last_sync), style=style)
+            grid.add(_name(table), table.state or "", *counts, _ago(table.last_sync), style=style)
         text.append("\n\n").append_text(grid.rendered(OUTPUT))
     for table in tables:
         if trouble := table_trouble(table):

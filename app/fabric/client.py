@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from app.domain.fabric.states import DatabaseState, DatabaseStatus, TableMirroring
+from app.domain.fabric.states import DatabaseState, DatabaseStatus
+from app.domain.fabric.tables import TableMirroring, parse_database_status, parse_table
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.fabric.definition import Definition, definition_parts, parse_definition
 from app.fabric.items import MirroredDatabase, Workspace, is_id, item_name, parse_database, parse_workspace
 from app.fabric.operations import Progress, finished, ignore
-from app.fabric.status import parse_database_status, parse_table
 from app.fabric.transport import FabricRejected, Parsed, Transport
 
 _POLL_SECONDS: Final = 5.0

@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.domain.fabric.states import FabricFault
+from app.domain.fabric.tables import parse_fault
 from app.errors import Code, TemporarilyUnavailable
 from app.fabric.items import is_id
-from app.fabric.status import parse_fault
 from app.fabric.transport import Answer, FabricRejected, Transport
 
 Progress = Callable[[str, int | None], None]

@@ -15,8 +15,8 @@ import httpx
 
 from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.domain.fabric.states import FabricFault
+from app.domain.fabric.tables import parse_fault
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.fabric.status import parse_fault
 from app.fabric.tokens import TokenSource
 
 MAX_ANSWER_BYTES: Final = 16 * 2**20

@@ -6,9 +6,9 @@ import pytest
 import sqlalchemy as sa
 
 from app.checks.zone_claim import claim_landing_zone, move_landing_zone
-from app.domain.fabric.states import DatabaseState, DatabaseStatus, TableMirroring
+from app.domain.fabric.states import DatabaseState, DatabaseStatus
+from app.domain.fabric.tables import TableMirroring
 from app.domain.model.table import TableState
-from app.domain.publication.fabric_status import mirrored_table
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
 from app.staging.ledger.fabric_database import claim_poll, fabric_database, store_answer
@@ -76,7 +76,7 @@ def test_a_move_forgets_what_fabric_said_of_the_former_zone(
     with engine.begin() as connection:
         claim_poll(connection, 60.0)
         store_answer(connection, DatabaseStatus(DatabaseState.RUNNING, "Running"), has_tables=True)
-        mirrored = mirrored_table(TableMirroring("", "t", "Replicating", 7, 700, None, None))
+        mirrored = TableMirroring("", "t", "Replicating", 7, 700)
         record_fabric_status(connection, {(table.table_id, table.generation): mirrored})
 
     def is_known() -> tuple[bool, bool]:

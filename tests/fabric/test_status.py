@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from app.domain.fabric.tables import parse_database_status, parse_table
 from app.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
-from app.fabric.status import parse_database_status, parse_fault, parse_table
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
 from tests.support.fabric.service import table
@@ -67,8 +67,9 @@ def test_the_year_one_is_no_time() -> None:
     ],
 )
 def test_a_fault_tells_whose_it_is_as_far_as_the_answer_shows(error: dict[str, object], whose: str) -> None:
-    fault = parse_fault(error)
+    fault = parse_table({"sourceTableName": "t", "error": error}).error
     assert fault is not None
+    assert parse_database_status({"status": "Failed", "error": error}).error == fault
     assert fault.whose == whose
 
 

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from app.api import application
 from app.api.limits.memory_budget import Allowance, MemoryBudget
 from app.domain.fabric.states import DatabaseStatus, parse_state
+from app.domain.fabric.tables import TableMirroring
 from app.domain.model.table import Table
-from app.domain.publication.fabric_status import MirroredTable
 from app.domain.publication.failure import Failure
 from app.errors import Code
 from app.ingest import backlog
@@ -104,7 +104,7 @@ class Scene:
 
     def hear(self, database: str = "Running", table: str = "Replicating") -> None:
         """Store what a drain hears from Fabric's API."""
-        said = MirroredTable("sales", "orders", table, processed_rows=1, last_sync=datetime.now(UTC))
+        said = TableMirroring("sales", "orders", table, processed_rows=1, last_sync=datetime.now(UTC))
         with self.engine.begin() as connection:
             claim_poll(connection, 60.0)
             store_answer(connection, DatabaseStatus(parse_state(database), database), has_tables=True)

@@ -13,7 +13,7 @@ from app.domain.model.table import Table, TableState
 from app.landing.open_zone import ZoneAddress
 from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.fabric_status import store_fabric_status
+from spark_jobs.fabric_status import store_listed_tables
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.onelake import OneLake, Trust
@@ -55,14 +55,14 @@ def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_ta
     worker = new_worker(rows=2, zone=zone)
     stage_keys(engine, table, [1, 2], [3, 4], [5])
     drain(worker)
-    assert not store_fabric_status(engine, zone, 60.0)
+    assert not store_listed_tables(engine, zone, 60.0)
     assert processed(engine, table) is None
     mirror.consume(most=2)
-    assert store_fabric_status(engine, zone, 0.0)
+    assert store_listed_tables(engine, zone, 0.0)
     assert (processed(engine, table) or {})["rows"] == 4
     mirror.consume()
-    assert not store_fabric_status(engine, zone, 60.0)
-    assert store_fabric_status(engine, zone, 0.0)
+    assert not store_listed_tables(engine, zone, 60.0)
+    assert store_listed_tables(engine, zone, 0.0)
     with engine.begin() as connection:
         status, nothing = table_statuses(connection, [table, other], {})
     assert status.processed is not None
@@ -78,10 +78,10 @@ def test_what_cannot_be_understood_is_logged_and_leaves_the_earlier_view(
 ) -> None:
     table, zone = registered(engine, "t", ID), ZoneAddress(str(landing_zone))
     say(landing_zone, {"tables": [{"sourceTableName": "t", "processedRowCount": 7}]})
-    assert store_fabric_status(engine, zone, 0.0)
+    assert store_listed_tables(engine, zone, 0.0)
     say(landing_zone, content)
     with capture_logs() as logs:
-        assert not store_fabric_status(engine, zone, 0.0)
+        assert not store_listed_tables(engine, zone, 0.0)
     assert [entry["event"] for entry in logs] == ["fabric_status_read_failed"]
     assert (processed(engine, table) or {})["rows"] == 7
 

@@ -225,7 +225,7 @@ class _Run:
             self.report.tables = [
                 (
                     f"{one.schema}.{one.name}",
-                    one.state,
+                    one.state or "",
                     _shown(one.processed_rows),
                     _shown(one.processed_bytes),
                     str(one.error or ""),

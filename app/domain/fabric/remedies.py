@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.domain.fabric.states import DatabaseState, TableMirroring, Whose
+from app.domain.fabric.states import DatabaseState, Whose
+from app.domain.fabric.tables import TableMirroring
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +69,4 @@ def table_trouble(table: TableMirroring) -> str | None:
     """Return the state and the error of a table that has failed or has an error, None for one that has not."""
     if not table.has_failed and table.error is None:
         return None
-    return f"{table.state}: {table.error}" if table.error else table.state
+    return f"{table.state}: {table.error}" if table.error else str(table.state)

@@ -5,7 +5,6 @@ API specification, version v1. States may be added to it at any time, so the raw
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -58,7 +57,7 @@ class FabricFault:
     whose: Whose
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.message}" if self.message else self.code
+        return ": ".join(part for part in (self.code, self.message) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +67,6 @@ class DatabaseStatus:
     state: DatabaseState
     raw: str
     error: FabricFault | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableMirroring:
-    """State of one table, in Fabric's own words. Counts are cumulative; None: Fabric has not reported them."""
-
-    schema: str
-    name: str
-    state: str
-    processed_rows: int | None
-    processed_bytes: int | None
-    last_sync: datetime | None
-    error: FabricFault | None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether Fabric has given the table up until somebody acts."""
-        return has_failed(self.state, has_error=self.error is not None)
 
 
 _USER_CODES: Final = frozenset(

@@ -1,6 +1,5 @@
 """The rules of publication: which batches make which file, and what is recorded of it.
 
 `drain_plan` groups staged blocks into files, `metadata_chain` binds schemas and files by hash, and `landing_zone`
-identifies the zone. `backlog` says when a table can take no more, `failure` puts any exception into a safe text, and
-`fabric_status` reads what Fabric reports.
+identifies the zone. `backlog` says when a table can take no more, and `failure` puts any exception into a safe text.
 """

@@ -10,8 +10,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.fabric.states import DatabaseStatus
+from app.domain.fabric.tables import stored_text
 from app.domain.fabric.trouble import FabricFacts
-from app.domain.publication.fabric_status import stored_text
 from app.domain.publication.failure import Failure
 
 _MAX_WAIT_SECONDS: Final = 3_600.0

@@ -11,8 +11,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.fabric.states import Whose
+from app.domain.fabric.tables import TableMirroring, stored_text
 from app.domain.model.table import Generation, TableId
-from app.domain.publication.fabric_status import MirroredTable
 
 _API_SECONDS: Final = 300.0
 """For how long the API's list of the tables counts more than the file."""
@@ -91,7 +91,7 @@ def claim_reading(connection: sa.Connection, seconds: float) -> bool:
 
 
 def record_fabric_status(
-    connection: sa.Connection, found: Mapping[tuple[TableId, Generation], MirroredTable]
+    connection: sa.Connection, found: Mapping[tuple[TableId, Generation], TableMirroring]
 ) -> list[TableId]:
     """Replace all stored statuses by those of the report, for these tables in these generations.
 
@@ -111,8 +111,8 @@ def record_fabric_status(
             "table_id": table_id,
             "generation": generation,
             "state": mirrored.state,
-            "error": mirrored.error,
-            "whose": mirrored.whose,
+            "error": stored_text(str(mirrored.error)) if mirrored.error else None,
+            "whose": mirrored.error.whose if mirrored.error else None,
             "has_failed": mirrored.has_failed,
             "processed_rows": mirrored.processed_rows,
             "processed_bytes": mirrored.processed_bytes,

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -18,11 +19,12 @@ from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import troubles
 from app.errors import MirrorgateError
 from app.fabric import open_fabric
+from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
 from app.staging.ledger.fabric_status import claim_reading
 from app.staging.overview.table_summaries import table_summaries
 from app.staging.tables.gateway_status import gateway_facts
-from spark_jobs.fabric_watch import FabricWatcher, ask_fabric, fabric_watcher, watch_fabric
+from spark_jobs.fabric_status import FabricStatus, FabricWatcher, fabric_watcher
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal
 from tests.support.fabric.endpoint import Fabric
@@ -262,26 +264,28 @@ def test_a_drain_without_a_database_in_fabric_asks_nothing_and_forgets_what_was_
     assert fabric_watcher(scene.engine, off) is None
 
 
-def test_a_drain_asks_from_a_thread_of_its_own_until_it_stops(scene: Scene) -> None:
+def test_a_drain_asks_from_a_thread_of_its_own_until_it_stops(scene: Scene, tmp_path: Path) -> None:
     settings = Settings.from_environment(fabric_workspace="Sales workspace", fabric_database="orders")
     stopping = Event()
-    thread = watch_fabric(scene.engine, settings, stopping)
+    zone = ZoneAddress(str(tmp_path / "zone"))
+    thread = FabricStatus(scene.engine, settings, zone).watch(stopping)
     try:
         wait_until(lambda: scene.gateway.get("/v1/tables").json()["fabric"], within=30, what="the drain has asked")
     finally:
         stopping.set()
         thread.close()
-    watch_fabric(scene.engine, Settings(), Event()).close()
+    FabricStatus(scene.engine, Settings(), zone).store()
     assert scene.gateway.get("/v1/tables").json()["fabric"] is None
 
 
-def test_a_lost_database_is_logged_and_disturbs_nobody(scene: Scene) -> None:
+def test_a_lost_database_is_logged_and_disturbs_nobody(scene: Scene, tmp_path: Path) -> None:
     lost = sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
     with pytest.raises(MirrorgateError):
         FabricWatcher(lost, scene.open_client, 0.0).poll()
     with capture_logs() as logs:
-        ask_fabric(lost, Settings(fabric_workspace="w", fabric_database="d"))
-    assert [(one["event"], one["code"]) for one in logs] == [("fabric_watch_failed", "database_unavailable")]
+        settings = Settings(fabric_workspace="w", fabric_database="d")
+        FabricStatus(lost, settings, ZoneAddress(str(tmp_path / "zone"))).store()
+    assert [(one["event"], one["code"]) for one in logs] == [("fabric_watch_failed", "database_unavailable")] * 2
 
 
 @pytest.fixture

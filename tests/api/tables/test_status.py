@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
-from app.domain.publication.fabric_status import MirroredTable
+from app.domain.fabric.tables import TableMirroring
 from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
@@ -76,7 +76,7 @@ def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(
 def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway, api_engine: sa.Engine) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"])
     table = current(api_engine, "sales.orders")
-    said = MirroredTable("sales", "orders", processed_rows=12)
+    said = TableMirroring("sales", "orders", processed_rows=12)
     with api_engine.begin() as connection:
         record_fabric_status(connection, {(table.table_id, table.generation): said})
     assert 'mirrorgate_fabric_processed_rows_total{table="sales.orders"} 12.0' in gateway.get("/metrics").text

@@ -2,8 +2,9 @@
 
 import sqlalchemy as sa
 
+from app.domain.fabric.states import FabricFault
+from app.domain.fabric.tables import TableMirroring
 from app.domain.model.table import Generation, Table, TableId
-from app.domain.publication.fabric_status import MirroredTable
 from app.staging.ledger.fabric_status import (
     FabricStatus,
     claim_reading,
@@ -23,7 +24,7 @@ def claim(engine: sa.Engine, seconds: float) -> bool:
         return claim_reading(connection, seconds)
 
 
-def record(engine: sa.Engine, found: dict[tuple[TableId, Generation], MirroredTable]) -> None:
+def record(engine: sa.Engine, found: dict[tuple[TableId, Generation], TableMirroring]) -> None:
     with engine.begin() as connection:
         record_fabric_status(connection, found)
 
@@ -42,8 +43,8 @@ def test_one_turn_within_the_seconds_for_all_drains(engine: sa.Engine) -> None:
 def test_the_last_view_replaces_the_one_before(engine: sa.Engine) -> None:
     one, two = registered(engine, "one", ID), registered(engine, "two", ID)
     key_one, key_two = (one.table_id, one.generation), (two.table_id, two.generation)
-    record(engine, {key_one: MirroredTable("", "one", "Replicating", None, 5), key_two: MirroredTable("", "two")})
-    record(engine, {key_one: MirroredTable("", "one", "Failed", "x: y", 7, 70)})
+    record(engine, {key_one: TableMirroring("", "one", "Replicating", 5), key_two: TableMirroring("", "two")})
+    record(engine, {key_one: TableMirroring("", "one", "Failed", 7, 70, error=FabricFault("x", "y", "unknown"))})
     assert states(engine, two) == {}
     state = states(engine, one)[one.table_id]
     assert (state.state, state.error, state.processed_rows, state.processed_bytes) == ("Failed", "x: y", 7, 70)
@@ -53,7 +54,7 @@ def test_the_last_view_replaces_the_one_before(engine: sa.Engine) -> None:
 
 def test_what_was_said_of_another_generation_is_not_shown(engine: sa.Engine) -> None:
     table = registered(engine, "t", ID)
-    record(engine, {(table.table_id, Generation(2)): MirroredTable("", "t", processed_rows=5)})
+    record(engine, {(table.table_id, Generation(2)): TableMirroring("", "t", processed_rows=5)})
     assert states(engine, table) == {}
 
 

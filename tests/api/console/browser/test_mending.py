@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from spark_jobs.fabric_watch import FabricWatcher
+from spark_jobs.fabric_status import FabricWatcher
 from tests.api.console.browser.site import Site, has_own_disk, running_site
 from tests.api.console.browser.visitor import Visitor, visiting
 from tests.support.fabric.endpoint import Fabric

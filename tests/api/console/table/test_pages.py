@@ -5,9 +5,9 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from app.domain.fabric.states import DatabaseState, DatabaseStatus
+from app.domain.fabric.states import DatabaseState, DatabaseStatus, FabricFault
+from app.domain.fabric.tables import TableMirroring
 from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.publication.fabric_status import MirroredTable
 from app.staging.ledger.fabric_database import claim_poll, store_answer
 from app.staging.ledger.fabric_status import record_fabric_status
 from tests.api.calls import Gateway
@@ -81,7 +81,7 @@ def test_a_table_whose_folder_a_rebuild_replaces_says_what_follows(browser: Brow
 
 def test_what_fabric_says_is_shown_where_it_is_known(browser: Browser, stock: Stock) -> None:
     table = current(stock.engine, "sales.orders")
-    failed = MirroredTable("sales", "orders", "Failed", HOSTILE, processed_rows=39, whose="user")
+    failed = TableMirroring("sales", "orders", "Failed", 39, error=FabricFault(HOSTILE, "", "user"))
     with stock.engine.begin() as connection:
         assert claim_poll(connection, 60)
         store_answer(connection, DatabaseStatus(DatabaseState.PAUSED, "Paused"), has_tables=True)
