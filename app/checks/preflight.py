@@ -149,7 +149,7 @@ def _masks(engine: Engine, secret: MaskSecret | None, *, is_api: bool) -> list[F
         found = hashed_tables(connection)
     if not found.by_name:
         return []
-    return [*judge_masks(found.trouble(secret) if is_api or secret is not None else None, found.outdated())]
+    return [judge_masks(found.trouble(secret) if is_api or secret is not None else None)]
 
 
 def _zone(address: ZoneAddress) -> list[Finding]:

@@ -151,9 +151,6 @@ zone.command("show")(administration.show_zone)
 zone.command("move")(administration.move_zone)
 app.add_typer(zone, name="landing-zone", rich_help_panel=_TO_ADMINISTER)
 
-mask_secrets = typer.Typer(help="Change the secret of hashed columns.", no_args_is_help=True)
-mask_secrets.command("change")(administration.change_mask_secret)
-app.add_typer(mask_secrets, name="mask-secret", rich_help_panel=_TO_ADMINISTER)
 
 _VERSION_FLAGS: Final = ("--version", "-V")
 

@@ -614,10 +614,10 @@ class Code(StrEnum):
     )
     MASK_SECRET_DIFFERS = Kind.UNAVAILABLE.code(
         "mask_secret_differs",
-        "The table is hashed under another secret than the MIRRORGATE_MASK_SECRET of this API process, or another "
-        "process has declared the gateway's first hashed column under another one. Nothing was staged.",
-        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again. If you changed it "
-        "deliberately, run `mirrorgate mask-secret change`, recreate the table and load it again (docs/operations.md).",
+        "The table is hashed under another secret than the MIRRORGATE_MASK_SECRET of this API process, or other "
+        "tables of the gateway are. Nothing was staged.",
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again. To change "
+        "it, drop all tables with hashed columns first, and register and load them again (docs/operations.md).",
     )
     SHUTTING_DOWN = Kind.UNAVAILABLE.code("shutting_down", "This API process is shutting down.", RETRY)
     NOT_READY = Kind.UNAVAILABLE.code(

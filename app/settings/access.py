@@ -39,7 +39,7 @@ class AccessSettings(BaseModel):
         Field(
             min_length=32,
             description="Secret of at least 32 characters for the hashes of masked columns. The same for all API "
-            "processes, which compare it with the database; `mirrorgate mask-secret change` changes it. Without it, no "
+            "processes, which compare it with the database; docs/operations.md says how to change it. Without it, no "
             "table can have such a mask.",
         ),
     ] = None

@@ -15,7 +15,6 @@ from app.api.schemas.tables import (
     FileModel,
     FilesModel,
     RegisterTable,
-    RowImagesModel,
     declared_schema,
     read_options,
 )
@@ -24,8 +23,7 @@ from app.domain.access.row_rule_rights import check_row_rules
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.errors import Code, RejectedInput
-from app.staging.access.mask_secrets import record_first_secret
-from app.staging.batches.row_images import count_row_images
+from app.staging.access.mask_secrets import record_secret
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import read_snapshot, translated_errors
 from app.staging.ledger.files import list_files
@@ -66,7 +64,7 @@ def put_table(
     marker_first = gateway.settings.marker_first
     with translated_errors(), gateway.engine.begin() as connection:
         if mask_secret is not None and hashes(options):
-            record_first_secret(connection, mask_secret)
+            record_secret(connection, mask_secret)
         registration = register_table(
             connection, name, schema, options, given=wanted.given_options, marker_first=marker_first
         )
@@ -144,21 +142,6 @@ def get_files(
     ]
     next_after = files[-1].number if len(files) == limit else None
     return FilesModel(table=str(found.name), generation=found.generation, files=files, next_after=next_after)
-
-
-@router.get(
-    "/tables/{table}/row-images/count",
-    operation_id="count_row_images",
-    summary="Count the row images of a table",
-    response_model=RowImagesModel,
-    responses=problems(401, 403, 404, 422, 503),
-)
-def get_row_image_count(table: TablePath, gateway: GatewayDep, principal: Reader) -> RowImagesModel:
-    """Return how many rows have a row image, from which partial updates are completed."""
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = visible_table(connection, table, principal)
-        count = count_row_images(connection, found.table_id, found.generation)
-    return RowImagesModel(table=str(found.name), generation=found.generation, count=count)
 
 
 @router.get(

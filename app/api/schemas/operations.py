@@ -43,34 +43,6 @@ class ReleaseTable(Model):
     is quarantined again."""
 
 
-class ReleaseTables(Model):
-    """Which tables to release, and why."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"code": "landing_folder_lost", "reason": "The zone is mounted again."}]}
-    )
-
-    code: Code
-    """The error code at the start of the state's reason, such as `landing_folder_lost`."""
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
-    """The reason, kept with the events of each table."""
-
-
-class ReleasedTable(Model):
-    """A table that was released."""
-
-    table: str
-    generation: int
-    state_reason: str
-    """Why it was quarantined."""
-
-
-class ReleasedModel(Model):
-    """The tables that this request released."""
-
-    released: list[ReleasedTable]
-
-
 class EventModel(Model):
     """One operation of an administrator (`actor` is the id of the key) or of the drain."""
 

@@ -140,14 +140,6 @@ class FilesModel(Model):
     next_after: int | None
 
 
-class RowImagesModel(Model):
-    """How many rows have a row image."""
-
-    table: str
-    generation: int
-    count: int
-
-
 def read_options(wanted: RegisterTable, mask_secret: MaskSecret | None) -> TableOptions | None:
     """Return the options of a request; None if it has none.
 

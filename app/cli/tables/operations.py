@@ -17,6 +17,9 @@ from app.errors import Code
 if TYPE_CHECKING:
     from app.client.http import GatewayClient
 
+_PASSED_OVER: Final = frozenset({Code.UNKNOWN_TABLE, Code.GENERATION_MISMATCH, Code.WRONG_TABLE_STATE})
+"""Errors of a table that another caller has released, recreated or dropped meanwhile."""
+
 _POLL_SECONDS: Final = 0.2
 _PAGE: Final = 1000
 
@@ -227,18 +230,30 @@ def release(
         raise typer.BadParameter("name a table and its --generation, or give --all and --code")
     with connection.client() as client:
         if every:
-            _release_all(client, {"code": _parse_code(code or ""), "reason": reason})
+            _release_all(client, _parse_code(code or ""), reason)
         else:
             wanted = {"reason": reason, "rewrite_marker": rewrite_marker}
             answer = client.post(f"{table_path(table or '')}/release", wanted, generation=generation)
             say(f"{answer['table']}: release accepted, state {answer['state']}")
 
 
-def _release_all(client: "GatewayClient", wanted: dict[str, Any]) -> None:
-    released = client.post("/v1/releases", wanted)["released"]
-    for entry in released:
-        say(f"{entry['table']}: released in generation {entry['generation']}; it was {entry['state_reason']}")
-    say(f"{len(released)} tables released")
+def _release_all(client: "GatewayClient", code: Code, reason: str) -> None:
+    from app.client.http import RejectedByGateway
+
+    released = 0
+    for found in client.get("/v1/tables")["tables"]:
+        why = found["state_reason"] or ""
+        if found["state"] != "quarantined" or why.partition(":")[0] != code:
+            continue
+        try:
+            client.post(f"{table_path(found['table'])}/release", {"reason": reason}, generation=found["generation"])
+        except RejectedByGateway as error:
+            if error.code not in _PASSED_OVER:
+                raise
+            continue
+        say(f"{found['table']}: released in generation {found['generation']}; it was {why}")
+        released += 1
+    say(f"{released} tables released")
 
 
 def _parse_code(code: str) -> Code:

@@ -5,7 +5,7 @@ has the secret, and a guess costs as much as a guess of a password. Decision 007
 """
 
 import hmac
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import scrypt, sha256
 from typing import Final, Self
@@ -59,28 +59,19 @@ class MaskSecret:
 class HashedTables:
     """What the database knows of the secrets of hashed columns."""
 
-    present: bytes | None
-    """The fingerprint of the secret for new tables and generations; None before the first hashed column."""
     by_name: Mapping[str, bytes]
     """For each live table with a hashed column, the fingerprint of the secret that its generation is hashed under."""
 
     def trouble(self, secret: MaskSecret | None) -> str | None:
-        """Return why a process with this secret cannot serve tables with hashed columns; None if it can, or has none.
-
-        While a secret is being changed, processes with the former and with the present one serve a part of the tables.
-        """
+        """Return why a process with this secret cannot serve tables with hashed columns; None if it can."""
         if not self.by_name:
             return None
         tables = "1 table has" if len(self.by_name) == 1 else f"{len(self.by_name)} tables have"
         if secret is None:
             return f"{tables} hashed columns, and MIRRORGATE_MASK_SECRET is not set"
-        if not any(map(secret.made, {self.present, *self.by_name.values()})):
+        if not any(map(secret.made, set(self.by_name.values()))):
             return f"{tables} columns that are hashed under another MIRRORGATE_MASK_SECRET than that of this process"
         return None
-
-    def outdated(self) -> Collection[str]:
-        """Return the names of the tables whose rows are hashed under a former secret."""
-        return [name for name, fingerprint in self.by_name.items() if fingerprint != self.present]
 
 
 def hashes(options: TableOptions | None) -> bool:

@@ -1,6 +1,6 @@
 """Judges Postgres: what it needs for an acknowledged change to be safe, and what follows if it is not so."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,21 +68,14 @@ def judge_clock(check: str, behind_seconds: float, other: str) -> Finding:
     )
 
 
-def judge_masks(trouble: str | None, outdated: Collection[str]) -> Iterator[Finding]:
-    """Judge the secret of hashed columns: what is wrong with it, and the tables that are hashed under a former one."""
-    yield judged(
+def judge_masks(trouble: str | None) -> Finding:
+    """Judge the secret of hashed columns: what is wrong with it."""
+    return judged(
         "mask_secret",
         Outcome.WARNING,
         good="no table is hashed under another MIRRORGATE_MASK_SECRET than that of this process, if it is set",
         bad=trouble,
         remedy="Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
-    )
-    yield judged(
-        "mask_secret_tables",
-        Outcome.WARNING,
-        good="every table is hashed under the gateway's present secret",
-        bad=f"hashed under a former secret: {', '.join(outdated)}" if outdated else None,
-        remedy="Recreate these tables, and load them again from the source (docs/operations.md).",
     )
 
 

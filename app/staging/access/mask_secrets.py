@@ -1,9 +1,9 @@
-"""The fingerprints of the secret for hashed columns: the gateway's present one, and that of each table.
+"""The fingerprints of the secret for hashed columns: the gateway's, and that of each table.
 
-Invariant: all rows of a generation are hashed under one secret. A trigger of the database gives a table with hashed
-columns the present fingerprint when the first is declared and when it is recreated. Otherwise the table keeps its own,
-also when the masks are removed, because the files keep the hashes. A process with another secret rejects what it would
-hash.
+Invariant: all live tables are hashed under one secret, also those whose masks were removed, because their files keep
+the hashes. A trigger of the database gives a table with hashed columns the gateway's fingerprint when the first is
+declared and when it is recreated. While no table has one, a process can record another secret. A process with another
+secret than the recorded one rejects what it would hash.
 """
 
 import secrets
@@ -13,15 +13,17 @@ import sqlalchemy as sa
 from app.domain.access.mask_secret import SALT_BYTES, HashedTables, MaskSecret
 from app.errors import Code, TemporarilyUnavailable
 
-PIN_FINGERPRINT = sa.text("""
-    UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint WHERE mask_fingerprint IS NULL""")
-"""Record the gateway's first secret."""
+PIN_FINGERPRINT = sa.text("UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint")
+"""Record the gateway's secret."""
 
-SELECT_FINGERPRINT = sa.text("SELECT mask_fingerprint FROM mirrorgate.installation")
-"""Read the fingerprint of the gateway's present secret."""
+SELECT_FINGERPRINT = sa.text("""
+    SELECT mask_fingerprint, EXISTS (
+        SELECT FROM mirrorgate.tables WHERE mask_fingerprint IS NOT NULL AND state <> 'dropped') AS is_bound
+    FROM mirrorgate.installation""")
+"""Read the fingerprint of the gateway's secret; tell whether a live table is hashed under it."""
 
-CHANGE_FINGERPRINT = sa.text("UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint")
-"""Record another secret for new tables and generations."""
+LOCK_FINGERPRINT = sa.text("SELECT FROM mirrorgate.installation FOR UPDATE")
+"""Lock the fingerprint, so that a table that is declared meanwhile is seen by the next statement."""
 
 SELECT_HASHED_TABLES = sa.text("""
     SELECT name, mask_fingerprint FROM mirrorgate.tables
@@ -31,44 +33,30 @@ SELECT_HASHED_TABLES = sa.text("""
 """List the live tables that have hashed columns now."""
 
 
-def record_first_secret(connection: sa.Connection, secret: MaskSecret) -> None:
-    """Record the secret of this process as the gateway's, unless one is recorded.
+def record_secret(connection: sa.Connection, secret: MaskSecret) -> bool:
+    """Record the secret of this process as the gateway's unless tables are hashed under one; return whether it is it.
 
     A process that dies before the commit records nothing.
     """
-    if connection.execute(SELECT_FINGERPRINT).scalar_one() is None:
-        connection.execute(PIN_FINGERPRINT, {"fingerprint": secret.fingerprint(secrets.token_bytes(SALT_BYTES))})
+    connection.execute(LOCK_FINGERPRINT)
+    recorded, is_bound = connection.execute(SELECT_FINGERPRINT).one()
+    if not secret.made(recorded) and not is_bound:
+        recorded = secret.fingerprint(secrets.token_bytes(SALT_BYTES))
+        connection.execute(PIN_FINGERPRINT, {"fingerprint": recorded})
+    return secret.made(recorded)
 
 
 def pin_mask_secret(connection: sa.Connection, secret: MaskSecret) -> None:
     """Record the secret of this process as the gateway's, or require that it is the recorded one.
 
-    A process that dies before the commit records nothing. Raises TemporarilyUnavailable `mask_secret_differs` if
-    another one is recorded.
+    A process that dies before the commit records nothing. Raises TemporarilyUnavailable `mask_secret_differs` if tables
+    are hashed under another one.
     """
-    record_first_secret(connection, secret)
-    if not secret.made(connection.execute(SELECT_FINGERPRINT).scalar_one()):
+    if not record_secret(connection, secret):
         detail = "the gateway's hashed columns have another secret than that of this process"
         raise TemporarilyUnavailable(Code.MASK_SECRET_DIFFERS, detail)
 
 
 def hashed_tables(connection: sa.Connection) -> HashedTables:
     """Return the live tables with hashed columns, and under which secrets."""
-    present = connection.execute(SELECT_FINGERPRINT).scalar_one()
-    rows = connection.execute(SELECT_HASHED_TABLES)
-    return HashedTables(present, {row.name: row.mask_fingerprint for row in rows})
-
-
-def change_mask_secret(connection: sa.Connection, secret: MaskSecret) -> HashedTables:
-    """Make this the secret of hashed columns that are declared from now on, and of tables that are recreated.
-
-    Repeating it changes nothing. Existing tables keep their secret until they are recreated. A process that dies before
-    the commit changes nothing.
-    """
-    before = hashed_tables(connection)
-    if not secret.made(before.present):
-        # A change back takes the fingerprint that tables have: another one of the same secret would outdate them.
-        known = next(filter(secret.made, before.by_name.values()), None)
-        fingerprint = known or secret.fingerprint(secrets.token_bytes(SALT_BYTES))
-        connection.execute(CHANGE_FINGERPRINT, {"fingerprint": fingerprint})
-    return hashed_tables(connection)
+    return HashedTables({row.name: row.mask_fingerprint for row in connection.execute(SELECT_HASHED_TABLES)})

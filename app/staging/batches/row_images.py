@@ -72,10 +72,6 @@ DELETE_ROW_IMAGES: Final = """
     WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
 """Delete the row images of some keys."""
 
-COUNT_ROW_IMAGES = sa.text("""
-    SELECT count(*) FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation""")
-"""Count the row images of a generation."""
-
 DISCARD_ROW_IMAGES = sa.text("""
     DELETE FROM mirrorgate.row_images
     WHERE table_id = :table_id AND generation = :generation AND row_key = ANY(ARRAY(
@@ -212,12 +208,6 @@ def note_touched(connection: sa.Connection, table_id: TableId, generation: Gener
     """
     parameters = {"table_id": table_id, "generation": generation, "keys": [*keys]}
     connection.exec_driver_sql(NOTE_TOUCHED, parameters)
-
-
-def count_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> int:
-    """Return the number of row images of a generation."""
-    count: int = connection.execute(COUNT_ROW_IMAGES, {"table_id": table_id, "generation": generation}).scalar_one()
-    return count
 
 
 def scan_row_images(

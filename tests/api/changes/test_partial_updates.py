@@ -38,9 +38,7 @@ def region_update(key: str, new_key: str | None = None, **changed: str) -> dict[
 
 
 def images(gateway: Gateway, table: str = REGION) -> int:
-    answer = gateway.get(f"/v1/tables/{table}/row-images/count").raise_for_status().json()
-    assert (answer["table"], answer["generation"]) == (table, 1)
-    count: int = answer["count"]
+    count: int = gateway.status(table)["row_images"]["rows"]
     return count
 
 
@@ -93,17 +91,6 @@ def test_the_count_follows_inserts_key_changes_and_deletes(gateway: Gateway) -> 
     delete = region_update("7") | {"opType": "D"}
     assert gateway.arcion(delete).status_code == 202
     assert images(gateway) == 4
-
-
-def test_the_count_of_a_table_that_keeps_none_is_zero_and_of_an_unknown_table_404(
-    gateway: Gateway, client_with: ClientWith
-) -> None:
-    register(gateway, "reject")
-    gateway.arcion(insert(REGION, r_regionkey="1", r_name="x", r_comment="y"))
-    assert images(gateway) == 0
-    problem(gateway.get("/v1/tables/nowhere/row-images/count"), 404, "unknown_table")
-    problem(client_with("read", tables=["x.*"]).get(f"/v1/tables/{REGION}/row-images/count"), 404, "unknown_table")
-    problem(client_with("ingest").get(f"/v1/tables/{REGION}/row-images/count"), 403, "forbidden")
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

@@ -1,7 +1,6 @@
 """Operations on tables over HTTP: what is accepted, what is rejected, and what the audit records."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +8,6 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from app.domain.model.table import Generation
-from app.errors import Code
-from app.staging.tables.quarantine_release import quarantined_by, release_if_still
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
@@ -166,44 +162,10 @@ def quarantined(engine: sa.Engine, name: str, reason: str) -> None:
         assert quarantine_table(connection, current(engine, name).table_id, reason)
 
 
-def test_all_tables_that_stopped_for_one_reason_are_released_at_once_and_named(
-    orders: Gateway, api_engine: sa.Engine, client_with: ClientWith
-) -> None:
-    for name in ("lost", "elsewhere", "foreign"):
-        orders.register(name, COLUMNS, ["id"])
-    for name in ("orders", "lost", "elsewhere"):
-        quarantined(api_engine, name, f"landing_folder_lost: folder {name} is gone")
-    quarantined(api_engine, "foreign", "foreign_file: landing_folder_lost")
-    wanted = {"code": "landing_folder_lost", "reason": "mounted again"}
-    limited = client_with("admin", tables=["lost"])
-    released = limited.post("/v1/releases", json=wanted).json()["released"]
-    assert released == [{"table": "lost", "generation": 1, "state_reason": "landing_folder_lost: folder lost is gone"}]
-    released = orders.post("/v1/releases", json=wanted).json()["released"]
-    assert {entry["table"] for entry in released} == {"orders", "elsewhere"}
-    assert orders.post("/v1/releases", json=wanted).json() == {"released": []}
-    assert {name: orders.status(name)["state"] for name in ("orders", "lost", "foreign")} == {
-        "orders": "active",
-        "lost": "active",
-        "foreign": "quarantined",
-    }
-    [event] = [entry for entry in orders.get("/v1/tables/lost/events").json()["events"] if entry["action"] == "release"]
-    assert event["reason"] == "mounted again"
-
-
-def test_a_table_that_was_recreated_meanwhile_is_not_released_with_the_others(
-    orders: Gateway, api_engine: sa.Engine
-) -> None:
-    quarantined(api_engine, "orders", "landing_folder_lost: gone")
-    with api_engine.begin() as connection:
-        [found] = quarantined_by(connection, Code.LANDING_FOLDER_LOST)
-    earlier = replace(found, generation=Generation(found.generation + 1))  # the table has another one by now
-    with api_engine.begin() as connection:
-        assert not release_if_still(connection, earlier, "operator", "mounted again")
-    assert orders.status("orders")["state"] == "quarantined"
-
-
 def test_the_command_releases_all_tables_of_one_reason_and_says_which(orders: Gateway, api_engine: sa.Engine) -> None:
+    orders.register("foreign", COLUMNS, ["id"])
     quarantined(api_engine, "orders", "landing_folder_lost: gone")
+    quarantined(api_engine, "foreign", "foreign_file: landing_folder_lost")
     arguments = ["tables", "release", "--all", "--code", "landing_folder_lost", "--reason", "mounted again"]
     connection = ["--url", str(orders.base_url), "--key", ADMIN_KEY]
     first, again = (CliRunner().invoke(app, arguments + connection) for _ in range(2))
@@ -211,5 +173,6 @@ def test_the_command_releases_all_tables_of_one_reason_and_says_which(orders: Ga
     assert "orders: released in generation 1; it was landing_folder_lost: gone" in first.output
     assert "1 tables released" in first.output
     assert "0 tables released" in again.output
+    assert (orders.status("orders")["state"], orders.status("foreign")["state"]) == ("active", "quarantined")
     for wrong in (["orders"], ["--code", "landing_folder_lost"], ["--all"], ["--all", "--code", "nonsense"]):
         assert CliRunner().invoke(app, ["tables", "release", "--reason", "x", *wrong, *connection]).exit_code == 2

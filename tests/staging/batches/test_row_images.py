@@ -14,7 +14,7 @@ from app.domain.model.table_options import BinaryEncoding, ColumnOverride, Table
 from app.domain.rows.row_image import StoredImage
 from app.errors import Code
 from app.staging.batches.batch import Batch, StagingRequest, TableMoved
-from app.staging.batches.row_images import count_row_images, discard_row_images, read_row_images, write_row_images
+from app.staging.batches.row_images import discard_row_images, read_row_images, write_row_images
 from app.staging.batches.stage_transaction import stage_requests
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
@@ -22,7 +22,7 @@ from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update
-from tests.support.samples.images import COMPLETE, staged_batches, stored_images, together
+from tests.support.samples.images import COMPLETE, count_row_images, staged_batches, stored_images, together
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 

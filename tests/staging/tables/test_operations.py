@@ -11,7 +11,6 @@ from app.domain.model.table import Epoch, FileNumber, Generation, Table, TableSt
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, InvariantBroken
 from app.staging.batches.batch import TableMoved
-from app.staging.batches.row_images import count_row_images
 from app.staging.tables.drop_completion import FinishedDrop, finish_drop
 from app.staging.tables.events import list_events
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
@@ -23,6 +22,7 @@ from tests.support.gateway_parts import current, finished_drop, inserts, registe
 from tests.support.postgres import sql
 from tests.support.postgres.retention import purge
 from tests.support.rejections import rejected
+from tests.support.samples.images import count_row_images
 from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])

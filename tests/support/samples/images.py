@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.domain.arrow.payload import decode_payload
 from app.domain.model.change import SourceValue
-from app.domain.model.table import Table
+from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.typed_images import typed_images
@@ -75,3 +75,10 @@ def rows_of_images(engine: sa.Engine, table: Table) -> dict[bytes, tuple[Any, ..
     columns = typed_images([image for _, image in found], table.schema, table.options, table.schema.names)
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     return dict(zip((key for key, _ in found), rows, strict=True))
+
+
+def count_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> int:
+    """Return the number of row images of a generation."""
+    query = "SELECT count(*) FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation"
+    count: int = connection.execute(sa.text(query), {"table_id": table_id, "generation": generation}).scalar_one()
+    return count
