@@ -94,9 +94,9 @@ class GatewayClient:
         """Send GET; return the JSON of the answer."""
         return self._call("GET", path, params=parameters)
 
-    def put(self, path: str, content: Any) -> Any:
+    def put(self, path: str, content: Any, **parameters: Any) -> Any:
         """Send PUT with a JSON body; return the JSON of the answer."""
-        return self._call("PUT", path, json=content)
+        return self._call("PUT", path, json=content, params=parameters)
 
     def post(self, path: str, content: Any, *, answer_seconds: float = ANSWER_SECONDS, **parameters: Any) -> Any:
         """Send POST with a JSON body; return the JSON of the answer, which may take `answer_seconds`."""

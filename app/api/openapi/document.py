@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.gateway import Gateway
 from app.api.openapi.message_bodies import COMPONENTS, message_schemas
 from app.api.schemas.common import ProblemModel
-from app.api.schemas.status import RegisteredTableModel, TableModel
+from app.api.schemas.registered_table import RegisteredTableModel
+from app.api.schemas.status import TableModel
 from app.api.server.problem_responses import CHALLENGES
 from app.domain.model.table_options import CHOSEN_AT_CREATION, TableOptions
 

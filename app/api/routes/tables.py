@@ -10,12 +10,14 @@ from app.api.openapi.document import problems
 from app.api.operations.visible_tables import visible_table
 from app.api.routes.paging import MAX_ID, PageLimit
 from app.api.schemas.changes import BatchModel
-from app.api.schemas.status import RegisteredTableModel, TableModel, TablesModel, fabric_model, table_statuses
+from app.api.schemas.registered_table import RegisteredTableModel, registered_table
+from app.api.schemas.status import TableModel, TablesModel, fabric_model, table_statuses
 from app.api.schemas.tables import (
     FileModel,
     FilesModel,
     RegisterTable,
     declared_schema,
+    pointing_at,
     read_options,
 )
 from app.domain.access.mask_secret import check_registered, hashes
@@ -48,7 +50,14 @@ TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.
     },
 )
 def put_table(
-    table: TablePath, wanted: RegisterTable, gateway: GatewayDep, principal: Registrar, response: Response
+    table: TablePath,
+    wanted: RegisterTable,
+    gateway: GatewayDep,
+    principal: Registrar,
+    response: Response,
+    dry_run: Annotated[
+        bool, Query(description="Check everything and answer what would change (`changes`), but change nothing.")
+    ] = False,
 ) -> RegisteredTableModel:
     """Register a new table (201), or update an existing one (200).
 
@@ -62,7 +71,12 @@ def put_table(
     check_sources(options.sources if options is not None else (), principal)
     schema = declared_schema(wanted)
     marker_first = gateway.settings.marker_first
-    with translated_errors(), gateway.engine.begin() as connection:
+    with (
+        translated_errors(),
+        pointing_at(wanted),
+        gateway.engine.connect() as connection,
+        connection.begin() as transaction,
+    ):
         if mask_secret is not None and hashes(options):
             record_secret(connection, mask_secret)
         registration = register_table(
@@ -74,12 +88,11 @@ def put_table(
             check_row_rules(before, registration.table.options, registration.table, principal)
         record_registration(connection, registration, principal.key_id)
         status = table_statuses(connection, [registration.table], gateway.backlog_shares)[0]
-    if registration.outcome is RegistrationOutcome.CREATED:
+        if dry_run:
+            transaction.rollback()
+    if registration.outcome is RegistrationOutcome.CREATED and not dry_run:
         response.status_code = 201
-    stored = registration.table.schema.names
-    spoken_of = {*(schema.names if schema is not None else stored), *registration.table.options.exclude}
-    undeclared = [name for name in stored if name not in spoken_of]
-    return RegisteredTableModel(**dict(status), undeclared_columns=undeclared)
+    return registered_table(status, registration, schema)
 
 
 @router.get(

@@ -308,15 +308,6 @@ class TableModel(Model):
     troubles: list[TroubleModel] = Field(description="What needs attention, the worst first.")
 
 
-class RegisteredTableModel(TableModel):
-    """A table after its registration."""
-
-    undeclared_columns: list[str] = Field(
-        description="Columns of the table that the request left out of its columns. They stay in the files, and are "
-        "NULL in rows that do not give them. To remove one, rebuild or recreate the table without it."
-    )
-
-
 class TablesModel(Model):
     """The tables that the key can see, and the mirrored database."""
 

@@ -1,10 +1,12 @@
-"""Declarations of tables, and answers about their schemas, files and row images.
+"""Declarations of tables, and answers about their schemas and files.
 
 `read_options` and `declared_schema` turn a declaration into the options and the schema of the domain.
 """
 
 import base64
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -16,9 +18,7 @@ from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
 from app.domain.model.names import check_column_name
 from app.domain.model.projection.rejections import bad_option
 from app.domain.model.projection.transforms import MaskMethod
-from app.domain.model.table_options import (
-    TableOptions,
-)
+from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 
@@ -138,6 +138,19 @@ class FilesModel(Model):
     generation: int
     files: list[FileModel]
     next_after: int | None
+
+
+@contextmanager
+def pointing_at(wanted: RegisterTable) -> Iterator[None]:
+    """Give the problems of the columns that a request declares their place in it."""
+    places = {column.name: f"/columns/{index}" for index, column in enumerate(wanted.columns or ())}
+    try:
+        yield
+    except RejectedInput as error:
+        error.problems = tuple(
+            replace(problem, pointer=problem.pointer or places.get(problem.column or "")) for problem in error.problems
+        )
+        raise
 
 
 def read_options(wanted: RegisterTable, mask_secret: MaskSecret | None) -> TableOptions | None:

@@ -10,14 +10,12 @@ import typer
 
 from app.cli.console import ERRORS, say
 from app.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
+from app.cli.tables.manifest_plan import Action, Plan, TablePlan, plan_tables, registration
 from app.client.http import GatewayClient
-from app.client.table_manifest.export import to_manifest
+from app.client.table_manifest.export import PresentTable, to_manifest
 from app.client.table_manifest.manifest import DeclaredTable, read_manifest
-from app.client.table_manifest.plan import Action, Plan, TablePlan, plan_tables, registration
-from app.client.table_manifest.present_table import PresentTable
 from app.client.table_path import table_path
 from app.domain.model.names import TableName
-from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.errors import Code, MirrorgateError, RejectedInput
@@ -41,9 +39,7 @@ def apply_manifest(
 
     Raises typer.Exit with the exit status of `tables apply`, and RejectedInput.
     """
-    declared = _read(file)
-    present, others = present_tables(client, [table.name for table in declared])
-    plan = plan_tables(declared, present, str(file), others)
+    plan = plan_tables(client, _read(file), str(file))
     if not as_json:
         _show(plan)
     if plan_only:
@@ -62,7 +58,7 @@ def apply_manifest(
 def export_manifest(client: GatewayClient, names: Collection[str] | None, *, all_options: bool) -> str:
     """Return tables as YAML that `apply_manifest` finds unchanged. Raises RejectedInput `unknown_table`."""
     wanted = [TableName.parse(name) for name in names] if names else None
-    present, _ = present_tables(client, wanted)
+    present = present_tables(client, wanted)
     for missing in {name.folded for name in wanted or ()} - {TableName.parse(table.name).folded for table in present}:
         raise RejectedInput(Code.UNKNOWN_TABLE, f"there is no table {missing}", remedy="See `mirrorgate tables list`.")
     return to_manifest(present, all_options=all_options)
@@ -77,29 +73,18 @@ def registration_of(file: Path, name: str) -> dict[str, Any]:
     raise RejectedInput(Code.UNKNOWN_TABLE, f"{file} declares no table {name}", remedy="Add it to the file.")
 
 
-def present_tables(
-    client: GatewayClient, names: Collection[TableName] | None = None
-) -> tuple[list[PresentTable], list[str]]:
-    """Return the visible tables of these names (default: all), and the names of the other visible tables."""
+def present_tables(client: GatewayClient, names: Collection[TableName] | None = None) -> list[PresentTable]:
+    """Return the visible tables of these names (default: all)."""
     wanted = None if names is None else {name.folded for name in names}
-    found, others = [], []
-    for status in client.get("/v1/tables")["tables"]:
-        if wanted is None or TableName.parse(status["table"]).folded in wanted:
-            schema = client.get(f"{table_path(status['table'])}/schema")
-            found.append(_present(status, schema))
-        else:
-            others.append(status["table"])
-    return found, others
-
-
-def _present(status: dict[str, Any], schema: dict[str, Any]) -> PresentTable:
-    return PresentTable(
-        status["table"],
-        Generation(status["generation"]),
-        TableState(status["state"]),
-        TableSchema.from_json({**schema, "bare": False}),
-        TableOptions.parse(status["options"]),
-    )
+    return [
+        PresentTable(
+            status["table"],
+            TableSchema.from_json({**client.get(f"{table_path(status['table'])}/schema"), "bare": False}),
+            TableOptions.parse(status["options"]),
+        )
+        for status in client.get("/v1/tables")["tables"]
+        if wanted is None or TableName.parse(status["table"]).folded in wanted
+    ]
 
 
 def _read(file: Path) -> list[DeclaredTable]:

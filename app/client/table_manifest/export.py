@@ -1,13 +1,22 @@
 """Write the tables of a gateway as a manifest that declares them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from app.client.table_manifest.present_table import PresentTable
-from app.domain.model.table_options import DEFAULT_OPTIONS
-from app.domain.model.table_schema import Column
+from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
+from app.domain.model.table_schema import Column, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class PresentTable:
+    """A table as the gateway reports it."""
+
+    name: str
+    schema: TableSchema
+    options: TableOptions
 
 
 def to_manifest(tables: Iterable[PresentTable], *, all_options: bool = False) -> str:

@@ -4,14 +4,14 @@ PyArrow is imported only where the Arrow form is needed: the client plans tables
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, NewType, assert_never
 
 from app.domain.model.names import ROW_MARKER, check_column_name, check_new_column_name
-from app.errors import Code, RejectedInput
+from app.errors import Code, Problem, RejectedInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -235,35 +235,49 @@ def row_marker_field() -> "pa.Field":
     return pa.field(ROW_MARKER, pa.int32(), nullable=False)
 
 
+def _key_problems(current: "TableSchema", wanted: "TableSchema") -> "Iterator[Problem]":
+    if current.key_columns and wanted.key_columns != current.key_columns:
+        now, then = (", ".join(schema.key_columns) for schema in (current, wanted))
+        yield Problem(
+            Code.INCOMPATIBLE_SCHEMA, f"the key is ({now}) and cannot become ({then})", pointer="/key_columns"
+        )
+
+
+def _why_not(column: "Column", new: "Column | None", *, is_key: bool) -> str | None:
+    """Return why a column of a table cannot become another one, or be left out; None if it can."""
+    if new is None:
+        return None if column.nullable else f"column {column.name} is required and cannot be removed"
+    if new.type != column.type:
+        return f"column {column.name} is {column.type} and cannot become {new.type}"
+    if column.nullable and not new.nullable:
+        return f"column {column.name} is nullable and cannot become required"
+    if new.nullable and not column.nullable and is_key:
+        return f"the key column {column.name} is required and cannot become nullable"
+    return None
+
+
 def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
     """Return the schema after `wanted` is registered over `current`; `current` itself if nothing is new.
 
     Nullable columns can be added, at the end. A nullable column that `wanted` omits stays. A required column outside
     the key can become nullable, which changes nothing in the files. A keyless table can get keys once. Files that have
-    a row marker keep it. Raises RejectedInput `incompatible_schema`.
+    a row marker keep it. Raises RejectedInput `incompatible_schema` with everything that does not fit.
     """
-    if current.key_columns and wanted.key_columns != current.key_columns:
-        raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, "the key columns of a table cannot change")
     wanted_by_name = {column.name: column for column in wanted.columns}
+    problems = list(_key_problems(current, wanted))
     kept: list[Column] = []
     for column in current.columns:
         new = wanted_by_name.pop(column.name, None)
-        if new is None and not column.nullable:
-            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} is required and cannot be removed")
-        if new is not None and new.type != column.type:
-            raise RejectedInput(
-                Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} is {column.type} and cannot become {new.type}"
-            )
-        if new is not None and column.nullable and not new.nullable:
-            raise RejectedInput(
-                Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} is nullable and cannot become required"
-            )
-        if new is not None and new.nullable and not column.nullable and column.name in current.key_set:
-            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"the key column {column.name!r} cannot become nullable")
+        detail = _why_not(column, new, is_key=column.name in current.key_set)
+        if detail is not None:
+            problems.append(Problem(Code.INCOMPATIBLE_SCHEMA, detail, column=column.name))
         kept.append(column if new is None else new)
     for column in wanted_by_name.values():
         if not column.nullable:
-            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"new column {column.name!r} must be nullable")
+            detail = f"new column {column.name} must be nullable, because existing rows do not have it"
+            problems.append(Problem(Code.INCOMPATIBLE_SCHEMA, detail, column=column.name))
+    if problems:
+        raise RejectedInput.of(tuple(problems))
     added = tuple(column for column in wanted.columns if column.name in wanted_by_name)
     for column in added:
         check_new_column_name(column.name)

@@ -185,7 +185,7 @@ def _change(
     options.check_change(table.options)
     if table.options.keeps_images and not options.keeps_images:
         _check_no_open_load(connection, counters)
-    declared = table.schema if wanted is None else options.declared(wanted)
+    declared = table.schema if wanted is None else _declared(wanted, options, table.schema)
     bare = table.schema.bare and options.initial_load is InitialLoad.WITHOUT_MARKER
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
@@ -215,6 +215,16 @@ def _change(
     if outcome is RegistrationOutcome.UNCHANGED:
         return Registration(table, outcome)
     return Registration(_must_find(connection, name), outcome, before=table)
+
+
+def _declared(wanted: TableSchema, options: TableOptions, present: TableSchema) -> TableSchema:
+    """Return the columns that a registration asks for. What it lists as the table has it stays.
+
+    An option that overrides a column's type does not change a column that exists.
+    """
+    listed = {column.name: column for column in wanted.columns if column in present.columns}
+    declared = options.declared(wanted)
+    return replace(declared, columns=tuple(listed.get(column.name, column) for column in declared.columns))
 
 
 def _lock(connection: sa.Connection, name: TableName, options: TableOptions) -> tuple[Table, Counters]:

@@ -38,8 +38,8 @@ def region_update(key: str, new_key: str | None = None, **changed: str) -> dict[
 
 
 def images(gateway: Gateway, table: str = REGION) -> int:
-    count: int = gateway.status(table)["row_images"]["rows"]
-    return count
+    kept = gateway.status(table)["row_images"]
+    return 0 if kept is None else int(kept["rows"])
 
 
 def dry_rows(gateway: Gateway, *messages: Any, replicate: bool = False) -> list[dict[str, Any]]:

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.cli.tables.manifest import present_tables
+from app.cli.tables.manifest_plan import Action, plan_tables
 from app.client.http import GatewayClient
 from app.client.table_manifest.export import to_manifest
 from app.client.table_manifest.manifest import read_manifest
-from app.client.table_manifest.plan import Action, plan_tables
 from app.domain.model.names import TableName
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
@@ -106,7 +106,7 @@ def test_what_needs_a_new_folder_is_shown_with_its_command_and_holds_up_everythi
     (tmp_path / "tables.yaml").write_text(ORDERS)
     ended = run("apply", "tables.yaml", "--yes")
     assert ended.status == 1
-    assert "    ! column 'id' is string and cannot become int64\n" in ended.output
+    assert "    ! column id is string and cannot become int64\n" in ended.output
     command = "mirrorgate tables recreate sales.orders --generation 1 --file tables.yaml"
     assert command in ended.output
     assert "error incompatible_schema: nothing was done, because of sales.orders" in ended.errors
@@ -115,25 +115,65 @@ def test_what_needs_a_new_folder_is_shown_with_its_command_and_holds_up_everythi
     assert run(*command.split()[2:], "--no-wait").status == 0
     assert gateway.status("sales.orders")["state"] == "dropping"
     ended = run("apply", "tables.yaml", "--plan")
-    assert (ended.status, "! the table is dropping" in ended.output) == (1, True)
+    assert (ended.status, "! table sales.orders is dropping" in ended.output) == (1, True)
+
+
+def test_columns_that_only_the_table_has_are_rejected_or_kept_for_messages(
+    gateway: Gateway, run: Run, tmp_path: Path
+) -> None:
+    gateway.register("sales.lines", {"number": "int32", "note": "string"}).raise_for_status()
+    (tmp_path / "tables.yaml").write_text(ORDERS.replace("add_as_string", "reject"))
+    ended = run("apply", "tables.yaml", "--plan")
+    assert "    ! column note string is in the table but not in the file\n" in ended.output
+    assert "or to the option `exclude`" in ended.output
+    (tmp_path / "tables.yaml").write_text(ORDERS.replace("int32}", "int32}, {name: x, type: date}"))
+    ended = run("apply", "tables.yaml", "--yes")
+    assert "      column note string is not in the file; messages may add columns\n" in ended.output
+    assert [column["name"] for column in gateway.get("/v1/tables/sales.lines/schema").json()["columns"]] == [
+        "number",
+        "note",
+        "x",
+    ]
+    assert run("apply", "tables.yaml").output.endswith("0 to create, 0 to change, 2 as declared, 0 rejected\n")
+
+
+def test_a_table_with_row_images_is_rebuilt_rather_than_emptied(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+    gateway.register("sales.orders", {"id": "string", "note": "string"}, ["id"], row_images="on").raise_for_status()
+    (tmp_path / "tables.yaml").write_text(ORDERS)
+    ended = run("apply", "tables.yaml", "--plan")
+    assert "Rebuild it, which keeps its rows: mirrorgate tables rebuild sales.orders --generation 1" in ended.output
+
+
+def test_beginning_and_ceasing_to_keep_row_images_is_told(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+    gateway.register("sales.orders", {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
+    keeping = ORDERS.replace("string}\n", "string}\n    options: {row_images: on}\n", 1)
+    (tmp_path / "tables.yaml").write_text(keeping)
+    assert "rows that the table has already need a backfill" in run("apply", "tables.yaml", "--yes").output
+    (tmp_path / "tables.yaml").write_text(ORDERS)
+    ended = run("apply", "tables.yaml", "--plan")
+    assert "    ~ option row_images: on -> off\n      without row_images=on" in ended.output
 
 
 def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gateway, run: Run, tmp_path: Path) -> None:
-    gateway.register("taken", {"id": "int64"})
-    gateway.put("/v1/tables/taken", json={"options": {"sources": ["sales.lines"]}}).raise_for_status()
-    (tmp_path / "tables.yaml").write_text(ORDERS + "  - {name: z, columns: [{name: id, type: date}]}\n")
+    gateway.register("other", {"id": "int64"})
+    takes = ORDERS.replace(
+        "      - {name: note, type: string}",
+        "      - {name: note, type: string}\n    options: {sources: [sales.lines]}",
+    )
+    (tmp_path / "tables.yaml").write_text(takes + "  - {name: z, columns: [{name: id, type: date}]}\n")
     ended = run("apply", "tables.yaml", "--yes")
     assert ended.status == 1
     assert "done: sales.orders\n" in ended.output
     assert "failed at sales.lines; not done: sales.lines, z\nrun the same command again to continue\n" in ended.errors
     assert "error bad_name: sales.lines is a source of another table" in ended.errors
 
-    gateway.put("/v1/tables/taken", json={"options": {"sources": []}}).raise_for_status()
+    gateway.put("/v1/tables/sales.orders", json={"options": {"sources": []}}).raise_for_status()
+    (tmp_path / "tables.yaml").write_text(ORDERS + "  - {name: z, columns: [{name: id, type: date}]}\n")
     ended = run("apply", "tables.yaml", "--yes", "--json")
     assert ended.status == 0
     report = ended.report
     assert (report["done"], report["left"], report["complete"]) == (["sales.lines", "z"], [], True)
-    assert report["not_in_file"] == ["taken"]
+    assert report["not_in_file"] == ["other"]
     assert [table["action"] for table in report["tables"]] == ["nothing", "create", "create"]
 
 
@@ -190,13 +230,12 @@ def test_what_the_gateway_took_is_exported_and_found_unchanged(
     with GatewayClient(api_address, ADMIN_KEY) as client:
         for wanted in (first, second):
             declared = replace(wanted, name=name, options=replace(wanted.options, sources=()))
-            (plan,) = plan_tables([declared], present_tables(client, [name])[0], "f").tables
+            (plan,) = plan_tables(client, [declared], "f").tables
             if plan.request is not None:
                 client.put(f"/v1/tables/{name}", plan.request)
-            there = present_tables(client, [name])[0]
-            assert plan.request is None or plan_tables([declared], there, "f").tables[0].action is Action.NOTHING
-            (exported,) = read_manifest(to_manifest(there), "f")
-            assert plan_tables([exported], there, "f").tables[0].action is Action.NOTHING
+                assert plan_tables(client, [declared], "f").tables[0].action is Action.NOTHING
+            (exported,) = read_manifest(to_manifest(present_tables(client, [name])), "f")
+            assert plan_tables(client, [exported], "f").tables[0].action is Action.NOTHING
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,13 @@
 """Tables of every kind that a gateway can have."""
 
 import unicodedata
-from dataclasses import replace
 from functools import partial
 
 from hypothesis import strategies as st
 
+from app.client.table_manifest.export import PresentTable
 from app.client.table_manifest.manifest import DeclaredTable
-from app.client.table_manifest.present_table import PresentTable
 from app.domain.model.names import TableName, check_new_column_name
-from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import (
     DEFAULT_OPTIONS,
     BinaryEncoding,
@@ -78,16 +76,6 @@ def declared_tables(draw: st.DrawFn, name: str = "s.t") -> DeclaredTable:
 
 
 @st.composite
-def earlier_tables(draw: st.DrawFn, table: DeclaredTable) -> PresentTable:
-    """Draw an earlier form of a table: it can lack columns and the key, and its options differ."""
-    columns = tuple(c for c in table.schema.columns if draw(st.booleans())) or table.schema.columns
-    keys = table.schema.key_columns
-    keyed = set(keys) <= {column.name for column in columns} and draw(st.booleans())
-    schema = TableSchema.declare(columns, keys if keyed else ())
-    return as_registered(replace(table, schema=schema, options=draw(options_for(schema))))
-
-
-@st.composite
 def options_for(draw: st.DrawFn, schema: TableSchema) -> TableOptions:
     keyed = bool(schema.key_columns)
     insert_marker = draw(st.sampled_from(InsertMarker)) if keyed else InsertMarker.INSERT
@@ -123,5 +111,4 @@ def _fit(options: TableOptions, schema: TableSchema) -> bool:
 
 def as_registered(table: DeclaredTable) -> PresentTable:
     """Return a table as the gateway reports it once it is registered."""
-    schema = table.options.declared(table.schema)
-    return PresentTable(str(table.name), Generation(1), TableState.ACTIVE, schema, table.options)
+    return PresentTable(str(table.name), table.options.declared(table.schema), table.options)
