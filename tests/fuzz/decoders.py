@@ -290,7 +290,7 @@ def arrow_stream(body: bytes) -> None:
         except RejectedInput as error:
             rejections.append(error)
         else:
-            staged = decode_payload(encode_payload([rows.batch]), rules.schema.arrow)
+            staged = decode_payload(encode_payload([rows.batch]).message, rules.schema.arrow)
             assert repr(staged.to_pylist()) == repr(rows.batch.to_pylist())
             if OPERATION_COLUMN not in given.schema.names:
                 values, operations = split_operations(given, RowOperation.INSERT)

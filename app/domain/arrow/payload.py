@@ -6,7 +6,7 @@ itself says whether it is compressed, so `decode_payload` reads both forms.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -24,22 +24,26 @@ _READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
 1.3. Encoding 30,000 rows takes 3 ms without them and, on 2 cores, 4 ms with them."""
 
 
-def encode_payload(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Return one message with the rows of all batches in order. The batches have the same schema."""
+class Payload(NamedTuple):
+    """The rows of a block as they are stored."""
+
+    message: bytes
+    decoded_bytes: int
+    """Bytes of the rows once the message is decoded, whatever it is compressed to."""
+
+
+def encode_payload(batches: Sequence[pa.RecordBatch]) -> Payload:
+    """Return the rows of all batches in order. The batches have the same schema."""
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    size = batch.nbytes  # once for all rows: it takes 30 µs for 17 columns (performance notebook)
     if pa.ipc.get_record_batch_size(batch) <= MAX_PLAIN_BYTES:
-        return bytes(batch.serialize())
+        return Payload(bytes(batch.serialize()), size)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
         writer.write_batch(batch)
     stream = sink.getvalue()
     message = stream[batch.schema.serialize().size : stream.size - _END_OF_STREAM]
-    return bytes(message)
-
-
-def decoded_bytes(batches: Sequence[pa.RecordBatch]) -> int:
-    """Return the bytes of rows once their payload is decoded, whatever it is compressed to."""
-    return sum([batch.nbytes for batch in batches])
+    return Payload(bytes(message), size)
 
 
 def decode_payload(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:

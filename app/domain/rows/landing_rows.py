@@ -41,11 +41,18 @@ class LandingRows:
     """What the rows mean for row images, if the table keeps them."""
     repeated_inserts: int = 0
     """Inserts that land as upserts because their key has a row."""
+    typed_bytes: int | None = None
+    """Bytes of the rows as a share of those that were typed together; None if they were typed alone."""
 
     @property
     def rows(self) -> int:
         """The number of rows."""
         return int(self.batch.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the rows. Arrow takes 30 µs to count those of 17 columns (performance notebook)."""
+        return int(self.batch.nbytes) if self.typed_bytes is None else self.typed_bytes
 
 
 def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> LandingRows:
@@ -116,6 +123,7 @@ def _each(
 ) -> Iterator[LandingRows]:
     has_images = rules.options.keeps_images
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns]) if has_images else []
+    size = batch.nbytes
     start = first = 0
     for request, end, has_snapshots in zip(requests, rows.ends, rows.has_snapshots, strict=True):
         key_changes = rows.key_changes_between(start, end, first)
@@ -130,6 +138,7 @@ def _each(
             changes > 0 and not has_snapshots,
             request.source_position,
             images,
+            typed_bytes=size * (end - start) // max(1, batch.num_rows),
         )
         start, first = end, first + changes
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decoded_bytes, encode_payload
+from app.domain.arrow.payload import Payload, encode_payload
 from app.domain.model.table import BatchSequence, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
@@ -87,13 +87,12 @@ class LockedTable:
             Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
         )
 
-    def block(self, payload: bytes | None) -> NewBlock:
+    def block(self, payload: Payload | None) -> NewBlock:
         """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
         table = self.added[0][0].table
         all_rows = [rows for _, rows in self.added]
-        landing = [rows.batch for rows in all_rows]
         if payload is None or not self.are_as_typed:
-            payload = encode_payload(landing)
+            payload = encode_payload([rows.batch for rows in all_rows])
         return NewBlock(
             table.table_id,
             table.generation,
@@ -101,8 +100,7 @@ class LockedTable:
             BatchSequence(self.counters.last_sequence + 1),
             [rows.rows for rows in all_rows],
             [rows.changes for rows in all_rows],
-            payload,
-            decoded_bytes(landing),
+            *payload,
             self.cdc_started,
             all_rows[-1].ends_transaction,
             next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import encode_payload
+from app.domain.arrow.payload import Payload, encode_payload
 from app.domain.loads.load_session import LoadStep
 from app.domain.model.table import TableId
 from app.domain.rows.image_overlay import Layer
@@ -34,7 +34,7 @@ Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedIn
 """The outcome of a request: its batches in the order given, or the reason why it was left out."""
 
 
-def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
+def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, Payload]:
     """Return the payloads that these requests make if all of them are staged as they are.
 
     Encoding needs no lock, so it happens before the transaction. Left out are tables with partial updates to complete
@@ -61,7 +61,7 @@ class StagedGroup:
 
 
 def stage_requests(
-    connection: sa.Connection, requests: Sequence[StagingRequest], payloads: Mapping[BlockKey, bytes]
+    connection: sa.Connection, requests: Sequence[StagingRequest], payloads: Mapping[BlockKey, Payload]
 ) -> StagedGroup:
     """Stage the requests that fit, in the order given; `payloads` are those of `encode_blocks`.
 

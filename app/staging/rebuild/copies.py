@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decoded_bytes, encode_payload
+from app.domain.arrow.payload import encode_payload
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rebuild.rebuilt_rows import RebuiltRows
@@ -167,8 +167,7 @@ def store_part(
         sequence,
         [landing.num_rows],
         [count],
-        encode_payload([landing]),
-        decoded_bytes([landing]),
+        *encode_payload([landing]),
         cdc_started=False,
     )
     try:

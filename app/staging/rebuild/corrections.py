@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decoded_bytes, encode_payload
+from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Operation
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import SchemaVersion
@@ -96,8 +96,7 @@ def _stage(
         sequence,
         [landing.num_rows],
         [batch.num_rows],
-        encode_payload([landing]),
-        decoded_bytes([landing]),
+        *encode_payload([landing]),
         cdc_started=True,
     )
     insert_block(connection, block)

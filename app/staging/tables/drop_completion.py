@@ -13,7 +13,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decoded_bytes, encode_payload
+from app.domain.arrow.payload import encode_payload
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.projection.landing_schema import with_landing
@@ -170,8 +170,7 @@ def _stage_from_images(connection: sa.Connection, old: Generation, table: Table)
         rows = landed(rows, table, Acceptance(first, staged_at))
         payload = encode_payload([rows.batch])
         life = (table.table_id, table.generation, table.schema_version)
-        landed_bytes = decoded_bytes([rows.batch])
-        block = NewBlock(*life, first, [rows.rows], [rows.changes], payload, landed_bytes, cdc_started=False)
+        block = NewBlock(*life, first, [rows.rows], [rows.changes], *payload, cdc_started=False)
         stage_blocks(connection, [block])
         move_row_images(connection, table.table_id, old, table.generation, list(chunk), first)
         total += rows.rows

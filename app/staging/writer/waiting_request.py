@@ -50,7 +50,7 @@ class WaitingRequest:
     @property
     def landed_bytes(self) -> int:
         """Return the most bytes that the rows take as they land."""
-        return sum([batch.rows.batch.nbytes + batch.row_memory for batch in self.content.batches])
+        return sum([batch.rows.nbytes + batch.row_memory for batch in self.content.batches])
 
 
 def parts_of(group: Sequence[WaitingRequest], cause: Exception) -> list[Sequence[WaitingRequest]]:

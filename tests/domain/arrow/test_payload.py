@@ -47,7 +47,7 @@ def same(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
 @pytest.mark.parametrize("rows", [1, 9])
 def test_every_type_survives_with_its_extremes(rows: int, value: int | None) -> None:
     batch = batch_of(rows, value=value)
-    assert same(decode_payload(encode_payload([batch]), SCHEMA.arrow), batch)
+    assert same(decode_payload(encode_payload([batch]).message, SCHEMA.arrow), batch)
 
 
 def compressed(batch: pa.RecordBatch) -> bytes:
@@ -66,41 +66,41 @@ def test_short_payloads_that_were_compressed_are_still_read(rows: int) -> None:
 
 def test_only_a_long_message_is_compressed_and_each_form_is_the_shorter_or_cheaper_one() -> None:
     one = pa.RecordBatch.from_arrays([pa.array(["x"]), pa.array([0], pa.int32())], names=["text", "__rowMarker__"])
-    assert len(encode_payload([one])) < len(compressed(one))
+    assert len(encode_payload([one]).message) < len(compressed(one))
     for repeats in range(1, 400, 7):
         batches = [one] * repeats
         plain = pa.ipc.get_record_batch_size(pa.concat_batches(batches))
-        payload = encode_payload(batches)
+        payload = encode_payload(batches).message
         assert (len(payload) == plain) is (plain <= MAX_PLAIN_BYTES)
         assert same(decode_payload(payload, one.schema), pa.concat_batches(batches))
 
 
 def test_several_batches_become_one_in_their_order() -> None:
     batches = [batch_of(2, value=0), batch_of(1, value=None), batch_of(3, value=1)]
-    decoded = decode_payload(encode_payload(batches), SCHEMA.arrow)
+    decoded = decode_payload(encode_payload(batches).message, SCHEMA.arrow)
     assert same(decoded, pa.concat_batches(batches))
 
 
 def test_a_slice_of_a_batch_is_staged_without_the_rest() -> None:
     batch = pa.concat_batches([batch_of(1, value=value) for value in range(6)])
-    assert same(decode_payload(encode_payload([batch.slice(2, 3)]), SCHEMA.arrow), batch.slice(2, 3))
+    assert same(decode_payload(encode_payload([batch.slice(2, 3)]).message, SCHEMA.arrow), batch.slice(2, 3))
 
 
 def test_equal_batches_have_equal_payloads_and_digests() -> None:
-    one, other = encode_payload([batch_of(5, value=1)]), encode_payload([batch_of(5, value=1)])
+    one, other = encode_payload([batch_of(5, value=1)]).message, encode_payload([batch_of(5, value=1)]).message
     assert payload_digest(one) == payload_digest(other)
-    assert payload_digest(one) != payload_digest(encode_payload([batch_of(5, value=2)]))
+    assert payload_digest(one) != payload_digest(encode_payload([batch_of(5, value=2)]).message)
     assert len(payload_digest(one)) == 32
 
 
 def test_the_schema_is_not_in_the_payload() -> None:
-    payload = encode_payload([batch_of(1, value=None)])
+    payload = encode_payload([batch_of(1, value=None)]).message
     assert b"decimal(38,38)" not in payload
     assert b"__rowMarker__" not in payload
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", bytes(64), encode_payload([batch_of(3, value=0)])[:-100]], ids=["none", "zeros", "truncated"]
+    "payload", [b"", bytes(64), encode_payload([batch_of(3, value=0)]).message[:-100]], ids=["none", "zeros", "truncated"]
 )
 def test_bytes_that_are_no_payload_are_rejected(payload: bytes) -> None:
     with pytest.raises((pa.ArrowInvalid, OSError, EOFError)):

@@ -1,7 +1,7 @@
 """Audit columns: what the gateway knows of each change, as columns of the landing files (decision 0071)."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -65,7 +65,7 @@ class AuditColumns:
     @property
     def named(self) -> dict[AuditValue, str]:
         """The names of the columns that the table has, by what they hold."""
-        return {AuditValue(value): name for value, name in asdict(self).items() if name is not None}
+        return {value: name for value in AuditValue if (name := getattr(self, value)) is not None}
 
     @property
     def columns(self) -> tuple[Column, ...]:
