@@ -32,7 +32,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage
 from app.domain.rows.row_rules import RowRules
 from app.local.embedded import PrivatePostgres
-from app.staging.batches.batch import Batch
+from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.row_images import write_row_images
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
@@ -86,7 +86,7 @@ def stage(engine: sa.Engine, batches: Sequence[Batch]) -> None:
     writer = GroupCommit(engine)
     writer.start()
     for batch in batches:
-        writer.submit([batch]).result()
+        writer.submit(StagingRequest([batch])).result()
     writer.close()
 
 

@@ -6,7 +6,6 @@ staged. It reports all problems of a request together.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,13 +19,12 @@ from app.ingest.parsed_request import ParsedRequest, registered_answer
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.observability.api_metrics import DUPLICATE_CHANGES
-from app.staging.batches.batch import MarkerNeeded, Receipt, TableMoved
+from app.staging.batches.batch import MarkerNeeded, Receipt, StagingRequest, TableMoved
 from app.staging.batches.dead_letter_transaction import dead_letters_full
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
-from app.staging.writer.group_commit import GroupCommit
 
-ReceiptsOf: TypeAlias = Callable[["Future[list[Receipt]]"], Awaitable[list[Receipt]]]
-"""Waits in the event loop for the receipts of a submitted request."""
+Stage: TypeAlias = Callable[[StagingRequest], Awaitable[list[Receipt]]]
+"""Stages a request, and returns its receipts after COMMIT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,7 @@ class ExactPath:
     """Types and stages one request. With a `replay`, it settles that dead letter in the same transaction."""
 
     typer: RequestTyper
-    group_commit: GroupCommit
-    receipts_of: ReceiptsOf
+    stage: Stage
     identity: RequestIdentity | None
     replay: LetterReplay | None = None
     load: LoadStep | None = None
@@ -85,18 +82,11 @@ class ExactPath:
     async def _submit(self, parsed: ParsedRequest, typed: TypedRequest, letters: list[TableLetters]) -> list[Receipt]:
         if not typed.batches and not letters and self.identity is None:
             return []
-        submitted = self.group_commit.submit(
-            typed.batches,
-            self.identity,
-            ignored=parsed.ignored,
-            duplicates=typed.duplicates,
-            letters=letters,
-            replay=self.replay,
-            registered=registered_answer(parsed.registered),
-            load=self.load,
-        )
+        registered = registered_answer(parsed.registered)
+        counts = (parsed.ignored, typed.duplicates)
+        content = StagingRequest(typed.batches, self.identity, *counts, letters, self.replay, registered, self.load)
         try:
-            return await self.receipts_of(submitted)
+            return await self.stage(content)
         except RejectedInput as error:
             if not error.problems or error.code is Code.DEAD_LETTERS_FULL:
                 raise

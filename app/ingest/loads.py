@@ -25,7 +25,7 @@ from app.ingest.parsed_request import Registered, registered_answer
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import present_table
 from app.ingest.table_cache import TableCache
-from app.staging.batches.batch import Batch, MarkerNeeded
+from app.staging.batches.batch import Batch, MarkerNeeded, StagingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class ArrowLoad:
             )
             if registered is not None:
                 done.append(registered)
-            await ingest.check_backlog(batch.table, identity)
+            ingest.check_room(batch.table)
             answer = registered_answer(done[0] if done else None)
             step = None if self.load_id is None else LoadStep(self.load_id)
-            submitted = ingest.group_commit.submit([batch], identity, registered=answer, load=step)
+            content = StagingRequest([batch], identity, registered=answer, load=step)
             try:
-                return IngestResult(await ingest.receipts_of(submitted), registered=answer)
+                return IngestResult(await ingest.stage(content), registered=answer)
             except MarkerNeeded as needed:
                 await asyncio.to_thread(
                     give_marker, needed.table, ingest.table_cache, principal, marker_first=ingest.marker_first

@@ -1,4 +1,4 @@
-"""Hands results from threads to the event loop, several per wake-up.
+"""Hands requests from the event loop to threads, and results back, several at a time.
 
 Waking the loop costs a system call, and asyncio does it once per future. Here, results that arrive together wake it
 once (performance notebook).
@@ -6,20 +6,20 @@ once (performance notebook).
 
 import asyncio
 from collections import deque
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 
 class LoopFuture(Generic[Result]):
-    """A Future that one caller in the event loop waits for; cheaper than one that a thread can wait for."""
+    """A result that one caller in the event loop waits for; cheaper than a Future that a thread can wait for."""
 
     __slots__ = ("_bridge", "_error", "_is_done", "_result", "_waiting")
 
-    def __init__(self, bridge: "LoopBridge") -> None:
+    def __init__(self, bridge: "LoopBridge[Any]") -> None:
         self._bridge = bridge
         self._result: Result
         self._error: BaseException | None = None
@@ -56,27 +56,22 @@ class LoopFuture(Generic[Result]):
         self._bridge.note(self._waiting)
 
 
-class LoopBridge:
-    """Does what `asyncio.wrap_future` does, with one wake-up of the loop for all results that arrive together."""
+class LoopBridge(Generic[Request]):
+    """Wakes the loop once for all results that arrive together, and a thread once for all requests of a loop's turn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[Sequence[Request]], None]) -> None:
+        """Prepare. `hand_over` gives requests to a thread."""
         self.loop = loop
+        self._hand_over = hand_over
+        self._requests: list[Request] = []
         self._done: deque[asyncio.Future[None]] = deque()
         self._is_woken = False
 
-    async def result_of(self, future: "Future[Result]") -> Result:
-        """Return what the future returns or raises. Cancelling the caller cancels the future."""
-        waiter = self.loop.create_future()
-        future.add_done_callback(partial(self._note, waiter))
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            future.cancel()
-            raise
-        return future.result()
-
-    def _note(self, waiter: "asyncio.Future[None]", _: "Future[Result]") -> None:
-        self.note(waiter)
+    def send(self, request: Request) -> None:
+        """Hand a request over at the end of this turn of the loop, in which it is called."""
+        if not self._requests:
+            self.loop.call_soon(self._send_all)
+        self._requests.append(request)
 
     def note(self, waiter: "asyncio.Future[None]") -> None:
         """Wake this waiter, from any thread.
@@ -88,6 +83,10 @@ class LoopBridge:
             self._is_woken = True
             with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
                 self.loop.call_soon_threadsafe(self._wake)
+
+    def _send_all(self) -> None:
+        requests, self._requests = self._requests, []
+        self._hand_over(requests)
 
     def _wake(self) -> None:
         self._is_woken = False

@@ -1,6 +1,6 @@
 """The path of a request from its bytes to receipts, on one page.
 
-    gather     the reader thread takes all waiting bodies, of any size and format        columnar.reader_thread
+    gather     all bodies that wait, of any format: short ones for the staging thread     columnar.reader_thread
     decode     messages, then the images of each table together -> tuples with shapes    formats.*.columnar
     rows       the rules of the landing zone, once per shape -> typed Arrow              domain.rows
     stage      one transaction for all requests that wait, under sequence locks          staging.writer
@@ -14,7 +14,6 @@ changed in between makes the request start again; nothing that this process reme
 """
 
 import asyncio
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,39 +25,22 @@ from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.columnar.decline import Decline, Declined, count_columnar_path, count_exact_path
-from app.ingest.columnar.reader_thread import ColumnarReader
-from app.ingest.columnar.reading import ReadBatches
+from app.ingest.columnar.reader_thread import ColumnarReader, UnreadBody
 from app.ingest.exact_path import ExactPath
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper
 from app.ingest.table_cache import NotCached, TableCache
-from app.observability.tracing import current_trace
-from app.staging.batches.batch import AlreadyStaged, Receipt, TableMoved
+from app.staging.batches.batch import AlreadyStaged, Receipt, StagingRequest, TableMoved
 from app.staging.batches.dead_letters import LetterReplay
 from app.staging.batches.idempotency import read_receipts
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.waiting_request import Waiter
-
-_MAX_GATHER_SECONDS: Final = 0.05
-"""How long short bodies wait for a transaction that may be stuck; later ones are rejected by the staging thread."""
+from app.staging.writer.waiting_request import WaitingRequest
 
 _MAX_LOOKUPS: Final = 16
 """Tables of one request that are looked up before the exact path takes it."""
-
-
-class _Staged(LoopFuture[list[Receipt]]):
-    """The receipts of a request on the columnar path; `ignored` is set before them."""
-
-    __slots__ = ("ignored", "load", "trace")
-
-    def __init__(self, bridge: LoopBridge, load: LoadStep | None) -> None:
-        super().__init__(bridge)
-        self.ignored = 0
-        self.load = load
-        self.trace = current_trace()  # the reader thread runs outside of the request's context
 
 
 @dataclass
@@ -75,11 +57,11 @@ class Ingest:
     """The secret of masked values."""
     table_cache: TableCache = field(init=False)
     _columnar_reader: ColumnarReader = field(init=False)
-    _bridge: LoopBridge | None = field(init=False, default=None)
+    _bridge: LoopBridge[UnreadBody] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.table_cache = TableCache(self.engine.begin, mask_secret=self.mask_secret)
-        self._columnar_reader = ColumnarReader(self.table_cache, self._stage, self._gather)
+        self._columnar_reader = ColumnarReader(self.table_cache, self.group_commit, self.check_room)
 
     def close(self) -> None:
         """Stop the reader thread after the requests that it has. Call it when no more requests arrive."""
@@ -107,24 +89,16 @@ class Ingest:
             raise RejectedInput.of((Problem(Code.OUT_OF_ORDER, detail, 0),))
         return result.receipts[0]
 
-    async def receipts_of(self, submitted: "Future[list[Receipt]]") -> list[Receipt]:
-        """Wait in the event loop for the receipts of a request that was submitted to the group commit."""
-        return await self._running_bridge().result_of(submitted)
-
-    async def check_backlog(self, table: Table, identity: RequestIdentity | None) -> None:
-        """Raise TemporarilyUnavailable `backlog_full` if the table can take no more changes now.
-
-        A repeated request needs no room: for one, this raises AlreadyStaged.
-        """
-        try:
-            self._check_backlog(table)
-        except TemporarilyUnavailable:
-            await self.check_not_staged(identity)
-            raise
+    async def stage(self, content: StagingRequest) -> list[Receipt]:
+        """Stage a typed request, and return its receipts after COMMIT. Raises what `GroupCommit.submit` says."""
+        waiter: LoopFuture[list[Receipt]] = LoopFuture(self._running_bridge())
+        self.group_commit.stage(WaitingRequest(content, waiter))
+        return await waiter.result()
 
     def check_room(self, table: Table) -> None:
         """Raise TemporarilyUnavailable `backlog_full` if the table can take no more changes now."""
-        self._check_backlog(table)
+        if self.backlog is not None:
+            self.backlog.check(table)
 
     async def check_not_staged(self, identity: RequestIdentity | None) -> None:
         """Raise AlreadyStaged if the request was accepted before, so that a repeat is not read on the exact path.
@@ -161,12 +135,12 @@ class Ingest:
         """Read and stage a request together with those that wait. Raises Declined."""
         if reader.columnar is None:
             raise Declined(Decline.NO_COLUMNAR_READER)
-        request = reader.columnar(principal)
+        request, bridge = reader.columnar(principal), self._running_bridge()
         for _ in range(_MAX_LOOKUPS):
-            staged = _Staged(self._running_bridge(), load)
-            self._columnar_reader.submit(request, identity, staged)
+            body = UnreadBody(self._columnar_reader, request, LoopFuture(bridge), identity, load)
+            bridge.send(body)
             try:
-                return IngestResult(await staged.result(), staged.ignored)
+                return IngestResult(await body.waiter.result(), body.ignored)
             except NotCached as unknown:  # the reader thread never waits for a query
                 if await asyncio.to_thread(unknown.look_up) is None:
                     break
@@ -186,31 +160,14 @@ class Ingest:
     ) -> ExactPath:
         in_load = load is not None
         typer = RequestTyper(
-            self.table_cache, principal, self.marker_first, self._check_backlog, in_load, reader.limits.reserve
+            self.table_cache, principal, self.marker_first, self.check_room, in_load, reader.limits.reserve
         )
-        return ExactPath(typer, self.group_commit, self.receipts_of, identity, replay, load)
+        return ExactPath(typer, self.stage, identity, replay, load)
 
-    def _stage(self, waiter: Waiter, batches: ReadBatches, identity: RequestIdentity | None) -> None:
-        for batch in batches:
-            self._check_backlog(batch.table)
-        trace = load = None
-        if isinstance(waiter, _Staged):
-            waiter.ignored = batches.ignored
-            trace, load = waiter.trace, waiter.load
-        self.group_commit.submit_to(waiter, batches, identity, ignored=batches.ignored, load=load, trace=trace)
-
-    def _gather(self) -> None:
-        """Wait for the staging thread: a request that is read earlier is staged no sooner, but in a smaller group."""
-        self.group_commit.wait_until_it_rests(_MAX_GATHER_SECONDS)
-
-    def _check_backlog(self, table: Table) -> None:
-        if self.backlog is not None:
-            self.backlog.check(table)
-
-    def _running_bridge(self) -> LoopBridge:
+    def _running_bridge(self) -> LoopBridge[UnreadBody]:
         loop = asyncio.get_running_loop()
         if self._bridge is None or self._bridge.loop is not loop:
-            self._bridge = LoopBridge(loop)
+            self._bridge = LoopBridge(loop, self._columnar_reader.submit)
         return self._bridge
 
     def _stored_receipt(self, identity: RequestIdentity) -> StoredReceipt | None:

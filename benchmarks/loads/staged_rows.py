@@ -15,7 +15,7 @@ from app.domain.model.table import Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.landing_rows import LandingRows
-from app.staging.batches.batch import Batch
+from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.tables.operations import set_publishing
 from app.staging.tables.registration import register_table
 from app.staging.writer.group_commit import GroupCommit
@@ -61,7 +61,7 @@ def stage_rows(engine: sa.Engine, table: Table, rows: int, *, per_batch: int = P
         for first in range(FIRST_KEY, FIRST_KEY + rows, per_batch):
             count = min(per_batch, FIRST_KEY + rows - first)
             batch = Batch(table, LandingRows(row_batch(table.schema.arrow, first, count), count, starts_cdc=True))
-            waiting.append(writer.submit([batch]))  # type: ignore[arg-type]  # only waited for
+            waiting.append(writer.submit(StagingRequest([batch])))  # type: ignore[arg-type]  # only waited for
             if len(waiting) >= _IN_FLIGHT:
                 waiting.popleft().result()
         for future in waiting:

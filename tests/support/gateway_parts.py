@@ -15,7 +15,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
-from app.staging.batches.batch import Batch, Receipt
+from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.tables.drop_completion import FinishedDrop, finish_drop
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.registration import register_table
@@ -88,7 +88,7 @@ def stage(engine: sa.Engine, *requests: Sequence[Batch]) -> list[Receipt]:
     writer.start()
     try:
         for request in requests:
-            receipts += writer.submit(request).result(timeout=30)
+            receipts += writer.submit(StagingRequest(request)).result(timeout=30)
     finally:
         writer.close()
     return receipts

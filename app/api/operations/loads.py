@@ -18,7 +18,7 @@ from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadSt
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.ingest import give_marker
-from app.staging.batches.batch import Batch, TableMoved
+from app.staging.batches.batch import Batch, StagingRequest, TableMoved
 from app.staging.connection.database import translated_errors
 from app.staging.loads.sessions import (
     abort_load,
@@ -111,6 +111,6 @@ class LoadOperation:
         ingest.check_room(table)
         step = LoadStep(load.load_id, removes=True, scanned_through=page.scanned_through)
         try:
-            ingest.group_commit.submit([Batch(table, page.rows)], load=step).result()
+            ingest.group_commit.submit(StagingRequest([Batch(table, page.rows)], load=step)).result()
         except TableMoved:
             return  # the next round reads the table as it is then

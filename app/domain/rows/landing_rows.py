@@ -1,7 +1,7 @@
 """Changes of one table -> landing rows: an Arrow record batch with the row marker as its last column."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import eq
 
@@ -41,7 +41,7 @@ class LandingRows:
     """What the rows mean for row images, if the table keeps them."""
     repeated_inserts: int = 0
     """Inserts that land as upserts because their key has a row."""
-    typed_bytes: int | None = None
+    typed_bytes: int | None = field(default=None, compare=False)
     """Bytes of the rows as a share of those that were typed together; None if they were typed alone."""
 
     @property

@@ -1,51 +1,70 @@
-"""The reader thread: reads what waits together, and hands each request to the group commit.
+"""Reads bodies on the columnar path: short ones in the staging thread, long ones in the reader thread beside it.
 
-Two bodies that share an interpreter take longer in parallel than in sequence, and more memory (docs/decisions/0035).
+Short bodies wait unread for their transaction, and those that wait together are read together. A long one is read
+while another transaction runs. Two bodies that share an interpreter take longer in parallel than in sequence, and more
+memory (docs/decisions/0035).
 Invariant: nothing here waits for Postgres, so no body holds up the others.
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Final, TypeAlias
+from typing import Final
 
+from app.domain.loads.load_session import LoadStep
 from app.domain.model.request_identity import RequestIdentity
-from app.ingest.columnar.reading import ColumnarRequest, Outcome, ReadBatches, read_together
+from app.domain.model.table import Table
+from app.errors import TemporarilyUnavailable
+from app.ingest.columnar.reading import ColumnarRequest, Outcome, read_together
+from app.ingest.loop_bridge import LoopFuture
 from app.ingest.table_cache import TableCache
-from app.staging.writer.waiting_request import Waiter
-
-Stage: TypeAlias = Callable[[Waiter, ReadBatches, RequestIdentity | None], None]
+from app.observability.tracing import TraceParent, current_trace
+from app.staging.batches.batch import Receipt, StagingRequest
+from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.request_queue import MAX_BYTES_TOGETHER
+from app.staging.writer.waiting_request import WaitingRequest
 
 MAX_SHORT_BYTES: Final = 2**16
-"""Bytes of a body that waits until the staging thread rests. A longer one is better read beside a transaction."""
-
-MAX_BYTES_TOGETHER: Final = 2**20
-"""Bytes of the bodies that are read together; a longer body is read alone."""
+"""Bytes of a body that waits for its transaction unread. A longer one is better read beside a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+@dataclass(slots=True, eq=False)
+class UnreadBody:
+    """A request that is read with others. Its waiter gets the receipts, or Declined, NotCached or an error."""
+
+    reader: "ColumnarReader"
     request: ColumnarRequest
-    identity: RequestIdentity | None
-    waiter: Waiter
+    waiter: LoopFuture[list[Receipt]]
+    identity: RequestIdentity | None = None
+    load: LoadStep | None = None
+    submitted_at: float = field(default_factory=time.monotonic)
+    trace: TraceParent | None = field(default_factory=current_trace)
+    ignored: int = 0
+    """Messages that change no row; known before the receipts."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the body."""
+        return len(self.request.body)
+
+    def read(self, together: "Sequence[UnreadBody]", /) -> list[WaitingRequest]:
+        """Return what is to be staged of these bodies, this one among them; the waiters of the others get why not."""
+        return self.reader.read(together)
 
 
 class ColumnarReader:
-    """Reads the waiting bodies, up to MAX_BYTES_TOGETHER at a time.
+    """Reads bodies of all formats, those that wait together at once, up to MAX_BYTES_TOGETHER."""
 
-    A short body first waits in `gather`, so that those that arrive meanwhile are read with it. Typed requests go to
-    `stage`, which must not wait. A waiter gets what that gives it: its receipts after COMMIT. If
-    the caller has to do something else, it gets Declined or NotCached, or what `stage` raises.
-    """
-
-    def __init__(self, table_cache: TableCache, stage: Stage, gather: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, table_cache: TableCache, group_commit: GroupCommit, check_room: Callable[[Table], None]) -> None:
+        """Start the thread. `check_room` raises TemporarilyUnavailable for a table that can take no more changes."""
         self._table_cache = table_cache
-        self._gather = gather
-        self._stage = stage
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._next: _Waiting | None = None
-        """A request that no longer fitted into the last group."""
+        self._group_commit = group_commit
+        self._check_room = check_room
+        self._queue: SimpleQueue[UnreadBody | None] = SimpleQueue()
+        self._next: UnreadBody | None = None
+        """A body that no longer fitted into the last group."""
         self._thread = threading.Thread(target=self._run, name="columnar-reader", daemon=True)
         self._thread.start()
 
@@ -54,22 +73,57 @@ class ColumnarReader:
         self._queue.put(None)
         self._thread.join()
 
-    def submit(self, request: ColumnarRequest, identity: RequestIdentity | None, waiter: Waiter) -> None:
-        """Queue a request to be read and staged."""
-        self._queue.put(_Waiting(request, identity, waiter))
+    def submit(self, bodies: Sequence[UnreadBody]) -> None:
+        """Read bodies and stage them; their waiters get what `GroupCommit.submit` gives, also where it raises."""
+        short = [body for body in bodies if body.size <= MAX_SHORT_BYTES]
+        try:
+            self._group_commit.read_and_stage(short)
+        except TemporarilyUnavailable as error:
+            for body in short:
+                body.waiter.set_exception(error)
+        for body in bodies:
+            if body.size > MAX_SHORT_BYTES:
+                self._queue.put(body)
+
+    def read(self, bodies: Sequence[UnreadBody]) -> list[WaitingRequest]:
+        """Return what is to be staged of bodies; the waiters of the others get why not."""
+        waiting = [body for body in bodies if body.waiter.set_running_or_notify_cancel()]
+        if not waiting:
+            return []
+        try:
+            outcomes: Sequence[Outcome | BaseException] = read_together(
+                [body.request for body in waiting], self._table_cache
+            )
+        except Exception as error:  # noqa: BLE001  # any error must reach the waiting callers
+            outcomes = [error] * len(waiting)
+        read = []
+        for body, outcome in zip(waiting, outcomes, strict=True):
+            try:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                for batch in outcome:
+                    self._check_room(batch.table)
+            except Exception as error:  # noqa: BLE001  # the same
+                body.waiter.set_exception(error)
+            else:
+                body.ignored = outcome.ignored
+                content = StagingRequest(outcome, body.identity, outcome.ignored, load=body.load)
+                read.append(WaitingRequest(content, body.waiter, body.submitted_at, body.trace))
+        return read
 
     def _run(self) -> None:
         while (first := self._next or self._queue.get()) is not None:
             self._next = None
-            if len(first.request.body) <= MAX_SHORT_BYTES:
-                self._gather()
-            group = [waiting for waiting in self._group(first) if waiting.waiter.set_running_or_notify_cancel()]
-            if group:
-                self._read(group)
+            read = self.read(self._group(first))
+            try:
+                self._group_commit.stage(*read)
+            except TemporarilyUnavailable as error:
+                for request in read:
+                    request.waiter.set_exception(error)
 
-    def _group(self, first: _Waiting) -> list[_Waiting]:
-        """Return a request and those that wait behind it, up to MAX_BYTES_TOGETHER."""
-        group, size = [first], len(first.request.body)
+    def _group(self, first: UnreadBody) -> list[UnreadBody]:
+        """Return a body and those that wait behind it, up to MAX_BYTES_TOGETHER."""
+        group, size = [first], first.size
         while size < MAX_BYTES_TOGETHER:
             try:
                 following = self._queue.get_nowait()
@@ -78,23 +132,9 @@ class ColumnarReader:
             if following is None:  # `close` was called, and nothing is submitted after it
                 self._queue.put(None)
                 break
-            size += len(following.request.body)
+            size += following.size
             if size > MAX_BYTES_TOGETHER:
                 self._next = following
                 break
             group.append(following)
         return group
-
-    def _read(self, group: Sequence[_Waiting]) -> None:
-        outcomes: Sequence[Outcome | BaseException]
-        try:
-            outcomes = read_together([waiting.request for waiting in group], self._table_cache)
-        except Exception as error:  # noqa: BLE001  # any error must reach the waiting callers
-            outcomes = [error] * len(group)
-        for waiting, outcome in zip(group, outcomes, strict=True):
-            try:
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                self._stage(waiting.waiter, outcome, waiting.identity)
-            except Exception as error:  # noqa: BLE001  # the same
-                waiting.waiter.set_exception(error)

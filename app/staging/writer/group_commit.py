@@ -1,8 +1,8 @@
 """Group commit: requests that arrive while a transaction runs share the next one (decision 0001).
 
-One thread with its own connection takes all waiting requests, locks their tables in one order, takes the sequences,
-inserts one staged block per table and commits once. A request is staged as a whole or not at all, and gets its
-receipts only after COMMIT.
+One thread with its own connection reads the short bodies that wait, takes all waiting requests, locks their tables in
+one order, takes the sequences, inserts one staged block per table and commits once. A request is staged as a whole or
+not at all, and gets its receipts only after COMMIT.
 
 A bad request does not fail the others: a group that fails because of something in it is split and staged in parts.
 No request waits forever for Postgres: one that has waited too long for its transaction is rejected, and a transaction
@@ -11,27 +11,23 @@ that takes too long is given up together with its connection.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final
 
 import sqlalchemy as sa
 import structlog
 
-from app.domain.loads.load_session import LoadStep
-from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS
-from app.observability.tracing import TraceParent, current_trace
-from app.staging.batches.batch import Batch, Receipt, StagingRequest
-from app.staging.batches.dead_letters import LetterReplay, TableLetters
+from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.connection.bounded_connection import answer_within
 from app.staging.connection.database_errors import error_for_caller
 from app.staging.connection.persistent_connection import PersistentConnection
 from app.staging.writer.group_transaction import GroupTransaction
 from app.staging.writer.request_queue import Query, RequestQueue
 from app.staging.writer.state import WriterRecord, WriterState
-from app.staging.writer.waiting_request import Waiter, WaitingRequest, parts_of
+from app.staging.writer.waiting_request import UnreadRequest, WaitingRequest, parts_of
 
 log = structlog.get_logger()
 
@@ -59,9 +55,6 @@ class GroupCommit:
         self._watch = watch
         self._record = WriterRecord()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
-        self._rests = threading.Event()
-        """Set while nothing is being staged or queried."""
-        self._rests.set()
         self._ended = threading.Event()
         self._timeouts = threading.Thread(target=self._reject_expired, name="group-commit-timeouts", daemon=True)
 
@@ -82,63 +75,29 @@ class GroupCommit:
         self._ended.set()
         self._timeouts.join()
 
-    def submit(
-        self,
-        batches: Sequence[Batch],
-        identity: RequestIdentity | None = None,
-        *,
-        ignored: int = 0,
-        duplicates: int = 0,
-        letters: Sequence[TableLetters] = (),
-        replay: LetterReplay | None = None,
-        registered: Sequence[Mapping[str, str]] = (),
-        load: LoadStep | None = None,
-    ) -> "Future[list[Receipt]]":
-        """Stage a request; the future returns one receipt per batch that lands, in the order given. See StagingRequest.
+    def submit(self, content: StagingRequest) -> "Future[list[Receipt]]":
+        """Stage a request for a thread; the future returns one receipt per batch that lands, in the order given.
 
-        The future raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable if nothing (or, for
+        It raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable if nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
         """
         future: Future[list[Receipt]] = Future()
-        counts = {"ignored": ignored, "duplicates": duplicates}
-        self.submit_to(
-            future,
-            batches,
-            identity,
-            **counts,
-            letters=letters,
-            replay=replay,
-            registered=registered,
-            load=load,
-            trace=current_trace(),
-        )
+        self.stage(WaitingRequest(content, future))
         return future
 
-    def submit_to(
-        self,
-        waiter: Waiter,
-        batches: Sequence[Batch],
-        identity: RequestIdentity | None = None,
-        *,
-        ignored: int = 0,
-        duplicates: int = 0,
-        letters: Sequence[TableLetters] = (),
-        replay: LetterReplay | None = None,
-        registered: Sequence[Mapping[str, str]] = (),
-        load: LoadStep | None = None,
-        trace: TraceParent | None = None,
-    ) -> None:
-        """Stage a request and give the waiter what the future of `submit` gets, without a Future's cost.
+    def stage(self, *requests: WaitingRequest) -> None:
+        """Stage requests; their waiters get what the future of `submit` gets, without a Future's cost.
 
-        `trace` is the context of the request. Raises TemporarilyUnavailable `shutting_down` after `close`; the waiter
-        then gets nothing.
+        Raises TemporarilyUnavailable `shutting_down` after `close`; the waiters then get nothing.
         """
-        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay, registered, load)
-        self._queue.put(WaitingRequest(content, waiter, time.monotonic(), trace))
+        self._queue.put(*requests)
 
-    def wait_until_it_rests(self, seconds: float) -> None:
-        """Return when nothing is being staged, at the latest after some seconds."""
-        self._rests.wait(seconds)
+    def read_and_stage(self, requests: Sequence[UnreadRequest]) -> None:
+        """Read requests in the staging thread, together with all that wait then, and stage them in the same group.
+
+        Raises TemporarilyUnavailable `shutting_down` after `close`.
+        """
+        self._queue.put_unread(requests)
 
     def submit_query(self, query: Query) -> "Future[None]":
         """Run a query on the staging thread's own connection, between two groups.
@@ -149,8 +108,8 @@ class GroupCommit:
 
     def _run(self) -> None:
         while self._queue.wait_for_work():
-            self._rests.clear()
             self._run_queries()
+            self._queue.read_waiting()
             if group := self._queue.take_group():
                 began = time.monotonic()
                 self._record.begin(began)
@@ -158,7 +117,6 @@ class GroupCommit:
                 self._record.end()
                 GROUP_REQUESTS.observe(len(group))
                 GROUP_SECONDS.observe(time.monotonic() - began)
-            self._rests.set()
         self._connection.close()
 
     def _run_queries(self) -> None:

@@ -1,12 +1,13 @@
 """Requests that wait for the staging thread, and the rule that splits a group of them after a failure."""
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, Self
 
 from app.domain.model.table import TableId
 from app.errors import Code, TemporarilyUnavailable
-from app.observability.tracing import TraceParent
+from app.observability.tracing import TraceParent, current_trace
 from app.staging.batches.batch import Receipt, StagingRequest
 
 
@@ -32,9 +33,9 @@ class WaitingRequest:
 
     content: StagingRequest
     waiter: Waiter
-    submitted_at: float
+    submitted_at: float = field(default_factory=time.monotonic)
     """Monotonic, in seconds."""
-    trace: TraceParent | None = None
+    trace: TraceParent | None = field(default_factory=current_trace)
     """The context of the request's span, if that is recorded."""
 
     @property
@@ -51,6 +52,28 @@ class WaitingRequest:
     def landed_bytes(self) -> int:
         """Return the most bytes that the rows take as they land."""
         return sum([batch.rows.nbytes + batch.row_memory for batch in self.content.batches])
+
+
+class UnreadRequest(Protocol):
+    """A request whose body the staging thread reads, together with those that wait beside it."""
+
+    @property
+    def waiter(self) -> Waiter:
+        """The receiver of the outcome."""
+
+    @property
+    def submitted_at(self) -> float:
+        """The time of the submission, monotonic, in seconds."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the body."""
+
+    def read(self, together: Sequence[Self], /) -> list[WaitingRequest]:
+        """Return what is to be staged of these requests, this one among them. The waiters of the others get why not.
+
+        It never raises, and waits for nothing.
+        """
 
 
 def parts_of(group: Sequence[WaitingRequest], cause: Exception) -> list[Sequence[WaitingRequest]]:

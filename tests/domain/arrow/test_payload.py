@@ -100,7 +100,9 @@ def test_the_schema_is_not_in_the_payload() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", bytes(64), encode_payload([batch_of(3, value=0)]).message[:-100]], ids=["none", "zeros", "truncated"]
+    "payload",
+    [b"", bytes(64), encode_payload([batch_of(3, value=0)]).message[:-100]],
+    ids=["none", "zeros", "truncated"],
 )
 def test_bytes_that_are_no_payload_are_rejected(payload: bytes) -> None:
     with pytest.raises((pa.ArrowInvalid, OSError, EOFError)):

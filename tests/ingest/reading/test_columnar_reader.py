@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.source_name import SourceName
-from app.errors import Code, RejectedInput
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest import arcion_json
 from app.ingest.columnar import reader_thread
 from app.ingest.columnar.arcion import ArcionRequest
 from app.ingest.columnar.decline import Decline, Declined
-from app.ingest.columnar.reader_thread import MAX_BYTES_TOGETHER, MAX_SHORT_BYTES, ColumnarReader
+from app.ingest.columnar.reader_thread import MAX_SHORT_BYTES, ColumnarReader, UnreadBody
 from app.ingest.columnar.reading import ColumnarRequest, Outcome, read_together
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Receipt
+from app.staging.writer.request_queue import MAX_BYTES_TOGETHER
 from tests.formats.arcion.test_columnar import messages, partial_updates
 from tests.fuzz.decoders import TABLE
 from tests.support.ingest_harness import ADMIN, IngestHarness
@@ -97,6 +98,9 @@ def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(harness
     assert [landed[sequence] for sequence in sequences] == expected
 
 
+LONG = MAX_SHORT_BYTES + 1
+
+
 class _Recorded:
     """Stands for the reading itself: notes what is read together, and holds the first until it is let go."""
 
@@ -108,7 +112,7 @@ class _Recorded:
         self.groups.append([len(one.body) for one in requests])
         self.began.set()
         assert self.may_go.wait(WAIT_SECONDS)
-        if len(requests[0].body) == 1:
+        if len(requests[0].body) in {1, LONG + 1}:
             raise MemoryError
         return [Declined(Decline.BODY)] * len(requests)
 
@@ -120,19 +124,23 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> _Recorded:
     return recorded
 
 
-def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], gone: int | None = None) -> list[object]:
+def read_sizes(
+    harness: IngestHarness, recorded: _Recorded, first: int, sizes: list[int], gone: int | None = None
+) -> list[object]:
     """Return the results of bodies of these sizes that wait behind another; the caller of one can be `gone`."""
 
     async def read() -> list[object]:
-        ingest, bridge = harness.ingest, LoopBridge(asyncio.get_running_loop())
-        reader = ColumnarReader(ingest.table_cache, ingest.group_commit.submit_to)
+        ingest = harness.ingest
+        reader = ColumnarReader(ingest.table_cache, ingest.group_commit, ingest.check_room)
+        bridge = LoopBridge(asyncio.get_running_loop(), reader.submit)
 
         def submitted(size: int) -> "asyncio.Task[list[Receipt]]":
             waiter: LoopFuture[list[Receipt]] = LoopFuture(bridge)
-            reader.submit(ArcionRequest(bytes(size), None, False, UNLIMITED, ADMIN), None, waiter)
+            body = UnreadBody(reader, ArcionRequest(bytes(size), None, False, UNLIMITED, ADMIN), waiter)
+            bridge.send(body)
             return asyncio.ensure_future(waiter.result())
 
-        first = submitted(0)
+        ahead = submitted(first)
         assert await asyncio.to_thread(recorded.began.wait, WAIT_SECONDS)
         waiting = [submitted(size) for size in sizes]
         await asyncio.sleep(0)
@@ -140,54 +148,59 @@ def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], go
             waiting[gone].cancel()
             await asyncio.sleep(0)
         recorded.may_go.set()
-        outcomes = (await asyncio.gather(first, *waiting, return_exceptions=True))[1:]
+        outcomes = (await asyncio.gather(ahead, *waiting, return_exceptions=True))[1:]
         reader.close()
         return outcomes
 
     return asyncio.run(asyncio.wait_for(read(), WAIT_SECONDS))
 
 
-def test_what_waits_is_read_together_up_to_a_size(harness: IngestHarness, recorded: _Recorded) -> None:
+def test_long_bodies_that_wait_are_read_together_up_to_a_size(harness: IngestHarness, recorded: _Recorded) -> None:
     part = MAX_BYTES_TOGETHER // 2
-    read_sizes(harness, recorded, [part, part, part, 2 * MAX_BYTES_TOGETHER, 10, 20])
-    assert recorded.groups == [[0], [part, part], [part], [2 * MAX_BYTES_TOGETHER], [10, 20]]
+    read_sizes(harness, recorded, LONG, [part, part, part, 2 * MAX_BYTES_TOGETHER, LONG, LONG + 2])
+    assert recorded.groups == [[LONG], [part, part], [part], [2 * MAX_BYTES_TOGETHER], [LONG, LONG + 2]]
 
 
-def test_a_body_whose_caller_has_gone_is_not_read(harness: IngestHarness, recorded: _Recorded) -> None:
-    outcomes = read_sizes(harness, recorded, [10, 20, 30], gone=1)
-    assert recorded.groups == [[0], [10, 30]]
+def test_short_bodies_that_wait_for_a_transaction_are_read_together_up_to_a_size(
+    harness: IngestHarness, recorded: _Recorded
+) -> None:
+    many = [MAX_SHORT_BYTES] * (MAX_BYTES_TOGETHER // MAX_SHORT_BYTES)
+    read_sizes(harness, recorded, 0, [*many, 10, 20])
+    assert recorded.groups == [[0], many, [10, 20]]
+
+
+@pytest.mark.parametrize("size", [10, LONG])
+def test_a_body_whose_caller_has_gone_is_not_read(harness: IngestHarness, recorded: _Recorded, size: int) -> None:
+    outcomes = read_sizes(harness, recorded, size, [size, size + 10, size + 20], gone=1)
+    assert recorded.groups == [[size], [size, size + 20]]
     assert [type(outcome) for outcome in outcomes] == [Declined, asyncio.CancelledError, Declined]
 
 
-def test_a_fault_reaches_all_who_wait_and_the_next_are_read(harness: IngestHarness, recorded: _Recorded) -> None:
-    outcomes = read_sizes(harness, recorded, [1, 2, MAX_BYTES_TOGETHER])
-    assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError, Declined]
-
-
-@pytest.mark.parametrize(("size", "groups"), [(10, [[10, 20, 30]]), (MAX_SHORT_BYTES + 1, [[MAX_SHORT_BYTES + 1]])])
-def test_short_bodies_wait_for_the_staging_thread_and_a_long_one_does_not(
-    harness: IngestHarness, recorded: _Recorded, size: int, groups: list[list[int]]
+@pytest.mark.parametrize(("size", "others"), [(1, MAX_SHORT_BYTES), (LONG + 1, MAX_BYTES_TOGETHER)])
+def test_a_fault_reaches_all_who_wait_and_the_next_are_read(
+    harness: IngestHarness, recorded: _Recorded, size: int, others: int
 ) -> None:
-    gathers, may_read = Event(), Event()
-    recorded.may_go.set()
+    full = [others] * (MAX_BYTES_TOGETHER // others)
+    outcomes = read_sizes(harness, recorded, size - 1, [size, size + 1, *full])
+    assert [type(outcome) for outcome in outcomes[:2]] == [MemoryError, MemoryError]
+    assert type(outcomes[-1]) is Declined
 
-    def gather() -> None:
-        gathers.set()
-        assert may_read.wait(WAIT_SECONDS)
 
-    async def read() -> None:
-        reader = ColumnarReader(harness.ingest.table_cache, harness.ingest.group_commit.submit_to, gather)
-        waiters: list[LoopFuture[list[Receipt]]] = []
-        for each in [size, 20, 30] if size == 10 else [size]:
-            waiters.append(LoopFuture(LoopBridge(asyncio.get_running_loop())))
-            reader.submit(ArcionRequest(bytes(each), None, False, UNLIMITED, ADMIN), None, waiters[-1])
-            if each == 10:
-                assert await asyncio.to_thread(gathers.wait, WAIT_SECONDS)
-        may_read.set()
-        for waiter in waiters:
-            with pytest.raises(Declined):
-                await waiter.result()
+@pytest.mark.parametrize("size", [10, LONG])
+def test_a_body_that_comes_after_the_writer_has_closed_is_told_so(harness: IngestHarness, size: int) -> None:
+    async def late() -> None:
+        ingest = harness.ingest
+        ingest.group_commit.close()
+        reader = ColumnarReader(ingest.table_cache, ingest.group_commit, ingest.check_room)
+        bridge = LoopBridge(asyncio.get_running_loop(), reader.submit)
+        waiter: LoopFuture[list[Receipt]] = LoopFuture(bridge)
+        body = json.dumps([arcion("tpch.t", None, {"id": "1", "name": "a", "note": "n" * size})]).encode()
+        bridge.send(UnreadBody(reader, ArcionRequest(body, None, False, UNLIMITED, ADMIN), waiter))
+        with pytest.raises(TemporarilyUnavailable) as error:
+            await waiter.result()
+        assert error.value.code is Code.SHUTTING_DOWN
         reader.close()
 
-    asyncio.run(asyncio.wait_for(read(), WAIT_SECONDS))
-    assert (recorded.groups, gathers.is_set()) == (groups, size == 10)
+    harness.put("tpch.t", TABLE)
+    harness.ingest.table_cache.route(SourceName.parse("tpch.t"))
+    asyncio.run(asyncio.wait_for(late(), WAIT_SECONDS))

@@ -14,7 +14,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code
 from app.ingest.replicate.source_cache import FoundSource, SourceCache
 from app.ingest.table_cache import NotCached
-from app.staging.batches.batch import Batch, SchemaIdTables, TableMoved
+from app.staging.batches.batch import Batch, SchemaIdTables, StagingRequest, TableMoved
 from tests.support.ingest_harness import ADMIN, IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -55,7 +55,9 @@ def cache(harness: IngestHarness, other_harness: IngestHarness) -> SourceCache:
 def stage(harness: IngestHarness, source: FoundSource) -> None:
     change = Change(0, Operation.INSERT, None, {"id": 1, "name": "a"}, "", "/data")
     rows = landing_rows([change], source.table.schema)
-    harness.ingest.group_commit.submit([Batch(source.table, rows, found_by=source.found_by)], None).result()
+    harness.ingest.group_commit.submit(
+        StagingRequest([Batch(source.table, rows, found_by=source.found_by)], None)
+    ).result()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
-from app.staging.batches.batch import AlreadyStaged, Batch, Receipt
+from app.staging.batches.batch import AlreadyStaged, Batch, Receipt, StagingRequest
 from app.staging.batches.idempotency import find_producer, purge_receipts
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, typed
@@ -37,7 +37,7 @@ def batch(table: Table, number: int) -> list[Batch]:
 def send(engine: sa.Engine, *requests: tuple[Sequence[Batch], RequestIdentity]) -> list["Future[list[Receipt]]"]:
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
-    futures = [writer.submit(batches, identity) for batches, identity in requests]
+    futures = [writer.submit(StagingRequest(batches, identity)) for batches, identity in requests]
     writer.start()
     writer.close()
     return futures
@@ -147,7 +147,7 @@ def test_twins_in_two_processes_are_staged_once(engine: sa.Engine, same_table: b
         for number in range(rounds):
             meeting.wait(timeout=30)
             table = tables[0 if same_table else process]
-            future = writers[process].submit(batch(table, number), key(f"k{number}", "same"))
+            future = writers[process].submit(StagingRequest(batch(table, number), key(f"k{number}", "same")))
             future.exception(timeout=30)
             outcomes.append(outcome(future))
         return outcomes
@@ -171,7 +171,9 @@ def test_producers_over_the_same_tables_in_any_order_do_not_block_each_other(eng
         order = tables if thread % 2 else tables[::-1]
         for number in range(1, 16):
             batches = [typed(table, inserts([{"id": number}])) for table in order]
-            future = writers[thread % 2].submit(batches, numbered(number, f"{number}", f"producer {thread % 4}"))
+            future = writers[thread % 2].submit(
+                StagingRequest(batches, numbered(number, f"{number}", f"producer {thread % 4}"))
+            )
             assert outcome_is_known(future)
 
     with ThreadPoolExecutor(8) as threads:

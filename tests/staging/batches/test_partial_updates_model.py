@@ -19,7 +19,7 @@ from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion.column_conversion import convert
 from app.domain.rows.row_image import WIDTH, by_position, known_values
 from app.errors import Code, RejectedInput
-from app.staging.batches.batch import Batch, Receipt, TableMoved
+from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import registered, stage, typed
@@ -280,7 +280,7 @@ def test_two_processes_that_update_different_columns_of_the_same_rows_never_undo
         writer.start()
         futures = []
         for number in range(1, ROUNDS + 1):
-            futures.append(writer.submit(_everywhere(table, column, number)))
+            futures.append(writer.submit(StagingRequest(_everywhere(table, column, number))))
             if number % 3 == 0:  # let the other process in between: three requests wait together at most
                 futures[-1].result(timeout=60)
         writer.close()

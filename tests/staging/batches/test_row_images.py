@@ -75,8 +75,8 @@ def test_requests_that_complete_too_much_together_are_staged_apart(
     stage(engine, [typed(table, [insert({"id": 1, "name": "x" * 1_000, "total": 1})])])
     twice = [update(None, {"id": 1, "total": number}, number) for number in range(2)]
     group_commit = GroupCommit(engine)
-    futures = [group_commit.submit([typed(table, twice)]) for _ in range(3)]
-    too_large = group_commit.submit([typed(table, [*twice, update(None, {"id": 1, "total": 3}, 2)])])
+    futures = [group_commit.submit(StagingRequest([typed(table, twice)])) for _ in range(3)]
+    too_large = group_commit.submit(StagingRequest([typed(table, [*twice, update(None, {"id": 1, "total": 3}, 2)])]))
     group_commit.start()
     group_commit.close()
     assert [future.result()[0].sequence for future in futures] == [2, 3, 4]
@@ -177,7 +177,7 @@ def test_a_batch_that_waited_for_the_lock_is_completed_from_what_was_committed_m
     writer.start()
     with engine.connect() as connection, connection.begin() as transaction:
         stage_requests(connection, [StagingRequest(named(table, "Eve"))], {})
-        future = writer.submit(priced(table, 7))
+        future = writer.submit(StagingRequest(priced(table, 7)))
         wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
         transaction.commit()
     assert future.result(timeout=30)[0].sequence == 3
@@ -194,7 +194,7 @@ def test_a_deletion_committed_meanwhile_rejects_the_update_that_waited(
     writer.start()
     with engine.connect() as connection, connection.begin() as transaction:
         stage_requests(connection, [StagingRequest([typed(table, [delete({"id": 1})])])], {})
-        future = writer.submit(priced(table, 7))
+        future = writer.submit(StagingRequest(priced(table, 7)))
         wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
         transaction.commit()
     with rejected() as rejection:

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation
+from app.staging.batches.batch import StagingRequest
 from app.staging.batches.staged_blocks import BatchStatus, find_batch, pending_blocks, read_payloads
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, typed
@@ -80,7 +81,7 @@ def test_each_batch_of_a_block_is_found_by_its_own_sequence(engine: sa.Engine) -
     table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
     writer = GroupCommit(engine)
     for size in (1, 2, 3):
-        writer.submit([typed(table, inserts([{"id": key} for key in range(size)]))])
+        writer.submit(StagingRequest([typed(table, inserts([{"id": key} for key in range(size)]))]))
     writer.start()
     writer.close()
     with engine.begin() as connection:

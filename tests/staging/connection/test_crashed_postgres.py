@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.batches.batch import StagingRequest
 from app.staging.batches.commit_verification import SELECT_STATUS, current_transaction_id
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
@@ -68,7 +69,7 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     sa.event.listen(engine, "commit", wait_for_the_crash)
     writer = GroupCommit(engine)
     writer.start()
-    lost = writer.submit([typed(table, inserts([{"id": 1}]))])
+    lost = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))]))
     assert staged.wait(timeout=30)
     crash(server, other)
     [later] = stage(other, [typed(current(other, "t"), inserts([{"id": 2}]))])

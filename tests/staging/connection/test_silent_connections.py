@@ -93,23 +93,23 @@ def test_all_statements_of_a_block_share_its_time(through_proxy: sa.Engine) -> N
 def test_a_silent_connection_of_the_writer_is_replaced_and_its_request_rejected(
     proxy: SwallowingProxy, writer: GroupCommit, table: Table
 ) -> None:
-    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
+    writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
     proxy.swallow()
     with pytest.raises(TemporarilyUnavailable) as rejection:
-        writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+        writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
     assert rejection.value.code == Code.DATABASE_UNAVAILABLE
-    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
     assert receipt.sequence == 2
 
 
 def test_an_idle_silent_connection_of_the_writer_costs_no_request(
     proxy: SwallowingProxy, writer: GroupCommit, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
+    writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
     monkeypatch.setattr(persistent_connection, "PING_AFTER", -1.0)
     monkeypatch.setattr(persistent_connection, "PING_SECONDS", 0.1)
     proxy.swallow()
-    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
     assert receipt.sequence == 2
 
 
@@ -119,14 +119,14 @@ def test_while_every_connection_is_silent_each_request_is_answered(
     proxy.swallow_new = True
     proxy.swallow()
     started = time.monotonic()
-    futures = [writer.submit([typed(table, inserts([{"id": key}]))]) for key in range(3)]
+    futures = [writer.submit(StagingRequest([typed(table, inserts([{"id": key}]))])) for key in range(3)]
     for future in futures:
         with pytest.raises(TemporarilyUnavailable):
             future.result(timeout=WITHIN)
     assert time.monotonic() - started < WITHIN
     assert writer.state().failure is not None
     proxy.swallow_new = False
-    [receipt] = writer.submit([typed(table, inserts([{"id": 9}]))]).result(timeout=WITHIN)
+    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 9}]))])).result(timeout=WITHIN)
     assert receipt.sequence == 1
     assert writer.state().failure is None
 
@@ -144,10 +144,10 @@ def test_a_request_that_waits_too_long_to_be_begun_is_rejected(
     monkeypatch.setattr("app.staging.writer.group_transaction.encode_blocks", slow)
     writer = GroupCommit(engine, deadline_seconds=0.2)
     writer.start()
-    first = writer.submit([typed(table, inserts([{"id": 1}]))])
+    first = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))]))
     assert begun.wait(WITHIN)
     with pytest.raises(TemporarilyUnavailable) as rejection:
-        writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+        writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
     assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     goes_on.set()
     assert [receipt.sequence for receipt in first.result(timeout=WITHIN)] == [
@@ -164,8 +164,8 @@ def test_a_commit_that_is_swallowed_is_told_as_not_done(
 
     sa.event.listen(through_proxy, "commit", swallow)
     with pytest.raises(TemporarilyUnavailable):
-        writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
+        writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
     sa.event.remove(through_proxy, "commit", swallow)
-    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
     assert receipt.sequence == 1
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 1

@@ -10,7 +10,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, InvariantBroken
-from app.staging.batches.batch import TableMoved
+from app.staging.batches.batch import StagingRequest, TableMoved
 from app.staging.tables.drop_completion import FinishedDrop, finish_drop
 from app.staging.tables.events import list_events
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
@@ -248,7 +248,7 @@ def test_a_batch_typed_before_a_recreation_is_typed_again(engine: sa.Engine) -> 
     finished_drop(engine, begin(engine, RECREATE))
     writer = GroupCommit(engine)
     writer.start()
-    future = writer.submit([batch])
+    future = writer.submit(StagingRequest([batch]))
     writer.close()
     assert isinstance(future.exception(), TableMoved)
     with engine.begin() as connection:

@@ -12,9 +12,10 @@ from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.batches.batch import Batch, Receipt, TableMoved
+from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.waiting_request import WaitingRequest
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import update
@@ -32,7 +33,7 @@ def batch(table: Table, *keys: int) -> Batch:
 def together(engine: sa.Engine, *requests: Sequence[Batch]) -> list["Future[list[Receipt]]"]:
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
-    futures = [writer.submit(request) for request in requests]
+    futures = [writer.submit(StagingRequest(request)) for request in requests]
     writer.start()
     writer.close()
     return futures
@@ -103,7 +104,7 @@ def test_many_threads_and_two_processes_leave_no_gap_and_no_double(engine: sa.En
         sent: list[tuple[int, int]] = []
         for number in range(25):
             key = thread * 100 + number
-            [receipt] = writers[thread % 2].submit([batch(table, key)]).result(timeout=60)
+            [receipt] = writers[thread % 2].submit(StagingRequest([batch(table, key)])).result(timeout=60)
             sent.append((receipt.sequence, key))
         return sent
 
@@ -125,7 +126,7 @@ def test_requests_over_the_same_tables_in_any_order_do_not_block_each_other(engi
     def send(thread: int) -> None:
         order = tables if thread % 2 else tables[::-1]
         for number in range(10):
-            writers[thread % 2].submit([batch(table, number) for table in order]).result(timeout=60)
+            writers[thread % 2].submit(StagingRequest([batch(table, number) for table in order])).result(timeout=60)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(send, range(4)))
@@ -200,10 +201,10 @@ def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_
     later: list[Future[list[Receipt]]] = []
 
     def submit_one(_: object) -> None:
-        later.append(writer.submit([batch(table, 100)]))
+        later.append(writer.submit(StagingRequest([batch(table, 100)])))
 
     writer = GroupCommit(engine)
-    futures = [writer.submit([batch(table, key)]) for key in range(32)]
+    futures = [writer.submit(StagingRequest([batch(table, key)])) for key in range(32)]
     futures[-1].add_done_callback(submit_one)
     writer.start()
     wait_until(lambda: bool(later) and later[0].done(), within=30, what="the later one is staged")
@@ -216,7 +217,7 @@ def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:
     table, staged = registered(engine, "t", IDS), Event()
     writer = GroupCommit(engine, staged=staged)
     writer.start()
-    writer.submit([batch(table, 1)]).result(timeout=30)
+    writer.submit(StagingRequest([batch(table, 1)])).result(timeout=30)
     assert staged.is_set()
     writer.close()
 
@@ -224,12 +225,12 @@ def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:
 def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engine) -> None:
     table = registered(engine, "t", IDS)
     writer = GroupCommit(engine)
-    waiting = writer.submit([batch(table, 1)])
+    waiting = writer.submit(StagingRequest([batch(table, 1)]))
     writer.start()
     writer.close()
     assert sequences(waiting.result()) == [1]
     with pytest.raises(TemporarilyUnavailable) as rejection:
-        writer.submit([batch(table, 2)])
+        writer.submit(StagingRequest([batch(table, 2)]))
     assert rejection.value.code == Code.SHUTTING_DOWN
 
 
@@ -239,7 +240,7 @@ def test_a_caller_that_has_gone_takes_no_number_and_disturbs_no_other(
 ) -> None:
     table = registered(engine, "t", IDS)
     writer = GroupCommit(engine)
-    futures = [writer.submit([batch(table, key)]) for key in (1, 2)]
+    futures = [writer.submit(StagingRequest([batch(table, key)])) for key in (1, 2)]
     waits = caller_waits(futures)
     for future in futures:
         assert future is waits or future.cancel()
@@ -252,7 +253,7 @@ def test_a_caller_that_has_gone_takes_no_number_and_disturbs_no_other(
 def test_a_writer_whose_callers_have_all_gone_still_stops(engine: sa.Engine) -> None:
     table = registered(engine, "t", IDS)
     writer = GroupCommit(engine)
-    assert writer.submit([batch(table, 1)]).cancel()
+    assert writer.submit(StagingRequest([batch(table, 1)])).cancel()
     writer.start()
     writer.close()
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 0
@@ -261,24 +262,10 @@ def test_a_writer_whose_callers_have_all_gone_still_stops(engine: sa.Engine) -> 
 def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Engine, writer: GroupCommit) -> None:
     table = registered(engine, "t", IDS)
     with sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE"):
-        future = writer.submit([batch(table, 1)])
+        future = writer.submit(StagingRequest([batch(table, 1)]))
         wait_until(future.running, within=30, what="the transaction has begun")
         assert not future.cancel()
     assert sequences(future.result(timeout=30)) == [1]
-
-
-def test_a_thread_can_wait_until_no_group_is_being_staged(engine: sa.Engine, writer: GroupCommit) -> None:
-    table = registered(engine, "t", IDS)
-    writer.wait_until_it_rests(30)
-    with ThreadPoolExecutor(1) as pool:
-        with sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE"):
-            future = writer.submit([batch(table, 1)])
-            wait_until(future.running, within=30, what="the transaction has begun")
-            rests = pool.submit(writer.wait_until_it_rests, 30)
-            writer.wait_until_it_rests(0.01)
-            assert not rests.done()
-        rests.result()
-    assert future.done()
 
 
 class Caller:
@@ -305,14 +292,14 @@ def test_a_waiter_of_the_callers_own_gets_the_receipts_and_errors_that_a_future_
     registered(engine, "moved", WIDER)
     writer = GroupCommit(engine)
     good, bad = Caller(), Caller()
-    writer.submit_to(good, [batch(table, 1)])
-    writer.submit_to(bad, [batch(moved, 1)])
+    writer.stage(WaitingRequest(StagingRequest([batch(table, 1)]), good))
+    writer.stage(WaitingRequest(StagingRequest([batch(moved, 1)]), bad))
     writer.start()
     writer.close()
     assert good.outcome == [Receipt("t", table.generation, BatchSequence(1), changes=1, rows=1)]
     assert isinstance(bad.outcome, TableMoved)
     with pytest.raises(TemporarilyUnavailable):
-        writer.submit_to(Caller(), [batch(table, 2)])
+        writer.stage(WaitingRequest(StagingRequest([batch(table, 2)]), Caller()))
 
 
 def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,13 +94,13 @@ def test_a_database_that_does_not_answer_is_told_so(table: Table) -> None:
 def test_the_writer_outlives_a_lost_connection(engine: sa.Engine, other: sa.Engine, table: Table) -> None:
     writer = GroupCommit(engine)
     writer.start()
-    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=30)
+    writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=30)
     sql.run(
         other,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
         "AND pid <> pg_backend_pid() AND backend_type = 'client backend'",
     )
-    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=30)
+    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=30)
     assert receipt.sequence == 2
     writer.close()
 
@@ -157,7 +157,7 @@ def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine
 def group_of(engine: sa.Engine, *requests: list[Batch]) -> "list[Future[list[Receipt]]]":
     """Let requests wait before the writer starts, so that they share a transaction; wait until all are done."""
     writer = GroupCommit(engine)
-    futures = [writer.submit(request) for request in requests]
+    futures = [writer.submit(StagingRequest(request)) for request in requests]
     writer.start()
     writer.close()
     return futures
@@ -201,8 +201,8 @@ def test_a_fault_of_ours_over_one_request_fails_it_alone(
 
     monkeypatch.setattr("app.staging.writer.group_transaction.encode_blocks", encode)
     writer = GroupCommit(engine)
-    bad = writer.submit([typed(table, inserts([{"id": 1}]))], ignored=1)
-    good = writer.submit([typed(table, inserts([{"id": 2}]))])
+    bad = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))], ignored=1))
+    good = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))]))
     writer.start()
     writer.close()
     assert [receipt.sequence for receipt in good.result()] == [1]

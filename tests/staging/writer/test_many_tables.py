@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, Table
-from app.staging.batches.batch import Batch, Receipt, TableMoved
+from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.retention.payload_partitions import attach_next_partition, open_next_partition
 from app.staging.writer.group_commit import GroupCommit
@@ -41,7 +41,7 @@ def batch(table: Table, *keys: int, position: str | None = None) -> Batch:
 def together(engine: sa.Engine, requests: Sequence[Sequence[Batch]]) -> list["Future[list[Receipt]]"]:
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
-    futures = [writer.submit(request) for request in requests]
+    futures = [writer.submit(StagingRequest(request)) for request in requests]
     writer.start()
     writer.close()
     return futures

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Table
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.batches.batch import StagingRequest
 from app.staging.connection.database import open_engine
 from app.staging.writer import writer_probe
 from app.staging.writer.group_commit import GroupCommit
@@ -68,14 +69,14 @@ def test_a_database_without_space_shows_after_the_first_failure_and_until_a_comm
     sql.run(engine, NO_SPACE)
     try:
         with pytest.raises(TemporarilyUnavailable) as rejection:
-            writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=10)
+            writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=10)
     finally:
         sql.run(engine, "DROP FUNCTION public.no_space() CASCADE")
     assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     state, trouble = WriterProbe(writer).check(5)
     assert trouble is None
     assert "disk space" in str(state.failure)
-    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=10)
+    writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=10)
     assert writer.state().failure is None
 
 

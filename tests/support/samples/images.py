@@ -12,7 +12,7 @@ from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.typed_images import typed_images
-from app.staging.batches.batch import Batch, Receipt
+from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.postgres import sql
@@ -23,7 +23,7 @@ COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
 def together(engine: sa.Engine, *requests: Sequence[Batch]) -> "list[Future[list[Receipt]]]":
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
-    futures = [writer.submit(request) for request in requests]
+    futures = [writer.submit(StagingRequest(request)) for request in requests]
     writer.start()
     writer.close()
     return futures
