@@ -24,18 +24,21 @@ from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad, RowsOfStream
 from app.ingest.moved_tables import give_marker
 from app.ingest.pipeline import Ingest
-from app.ingest.readers import BodyReader, arcion_csv, arcion_json, debezium_json, replicate_json, rows_csv, rows_json
+from app.ingest.readers import ArcionCsv, ArcionJson, BodyReader, DebeziumJson, ReplicateJson, RowsCsv, RowsJson
 from app.ingest.replay import Replays
 
 __all__ = [
     "MAX_OPERATIONS",
     "MAX_OPERATION_CHARACTERS",
+    "ArcionCsv",
+    "ArcionJson",
     "ArrowLoad",
     "BacklogWatch",
     "BodyReader",
     "CsvDialect",
     "CsvLayout",
     "CsvMode",
+    "DebeziumJson",
     "DebeziumReading",
     "DecimalForm",
     "Declaration",
@@ -45,15 +48,15 @@ __all__ = [
     "MessageForm",
     "Nanoseconds",
     "Replays",
+    "ReplicateJson",
     "RowOperation",
+    "RowsCsv",
+    "RowsJson",
     "RowsLayout",
     "RowsOfStream",
     "TableFrom",
     "Tombstones",
     "WrongLayout",
-    "arcion_csv",
-    "arcion_json",
-    "debezium_json",
     "explained",
     "give_marker",
     "parse_declaration",
@@ -62,7 +65,4 @@ __all__ = [
     "perform_dry_run",
     "perform_stream_dry_run",
     "read_layout",
-    "replicate_json",
-    "rows_csv",
-    "rows_json",
 ]

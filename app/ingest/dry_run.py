@@ -86,7 +86,7 @@ async def perform_dry_run(
     """
 
     def typed(table_cache: TableCache) -> tuple[ParsedRequest, TypedRequest]:
-        parsed = reader.read(table_cache, principal, marker_first)
+        parsed = reader.exact(table_cache, principal, marker_first)
         return parsed, RequestTyper(table_cache, principal, marker_first, reserve=reader.limits.reserve).type_request(
             parsed
         )

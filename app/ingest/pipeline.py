@@ -1,6 +1,6 @@
 """The path of a request from its bytes to receipts, on one page.
 
-    gather     all bodies that wait, of any format: short ones for the staging thread     columnar.reader_thread
+    gather     all bodies that wait, of any format: short ones for the staging thread     reader_thread
     decode     messages, then the images of each table together -> tuples with shapes    formats.*.columnar
     rows       the rules of the landing zone, once per shape -> typed Arrow              domain.rows
     stage      one transaction for all requests that wait, under sequence locks          staging.writer
@@ -24,11 +24,11 @@ from app.domain.model.request_identity import RequestIdentity, StoredReceipt, re
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
-from app.ingest.columnar.decline import Decline, Declined, count_columnar_path, count_exact_path
-from app.ingest.columnar.reader_thread import ColumnarReader, UnreadBody
+from app.ingest.columnar import Asked, Decline, Declined, count_columnar_path, count_exact_path
 from app.ingest.exact_path import ExactPath
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
+from app.ingest.reader_thread import ColumnarReader, UnreadBody
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper
 from app.ingest.table_cache import NotCached, TableCache
@@ -133,9 +133,9 @@ class Ingest:
         self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None, load: LoadStep | None
     ) -> IngestResult:
         """Read and stage a request together with those that wait. Raises Declined."""
-        if reader.columnar is None:
+        if not reader.is_columnar:
             raise Declined(Decline.NO_COLUMNAR_READER)
-        request, bridge = reader.columnar(principal), self._running_bridge()
+        request, bridge = Asked(reader, principal), self._running_bridge()
         for _ in range(_MAX_LOOKUPS):
             body = UnreadBody(self._columnar_reader, request, LoopFuture(bridge), identity, load)
             bridge.send(body)

@@ -15,7 +15,7 @@ from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table
 from app.errors import RejectedInput
 from app.ingest.pipeline import Ingest
-from app.ingest.readers import kept_message
+from app.ingest.readers import KeptMessage
 from app.staging.batches.batch import Receipt
 from app.staging.batches.dead_letter_transaction import NO_LONGER_WAITING, require_waiting, unknown_letter
 from app.staging.batches.dead_letters import LetterReplay, find_letter, next_waiting, read_message, renew_errors
@@ -47,7 +47,7 @@ class Replays:
     ) -> Receipt:
         """Accept the message of a waiting letter, or the `correction` in its place."""
         written = await asyncio.to_thread(self._waiting, name, letter_id)
-        reader = kept_message(written, written.content if correction is None else correction, name)
+        reader = KeptMessage(written.content if correction is None else correction, written, name)
         replay = LetterReplay(letter_id, principal.key_id, corrected=correction is not None)
         try:
             return await self.ingest.replay(reader, principal, replay)

@@ -15,7 +15,7 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import TableState
 from app.errors import MirrorgateError
-from app.ingest import IngestResult, arcion_json, replicate_json
+from app.ingest import ArcionJson, IngestResult, ReplicateJson
 from app.staging.tables.operations import begin_drop, request_flush, set_publishing
 from demo.workload import Post, stock_metadata
 from tests.chaos.checks.consumer_view import LocalConsumer
@@ -55,7 +55,7 @@ class Simulation:
                 wanted = registration(table)
                 options = {"seed_file": seed_files} | wanted.get("options", {})
                 self.harness.put(table.name, schema_of(table.columns, wanted["key_columns"]), **options)
-        self.harness.accept(replicate_json(stock_metadata()))
+        self.harness.accept(ReplicateJson(stock_metadata()))
 
     def run(self, steps: int) -> None:
         """Take so many steps of chaos, then calm down and see that everything adds up."""
@@ -134,7 +134,7 @@ class Simulation:
         return True
 
     def _accept(self, post: Post) -> IngestResult:
-        decode = arcion_json if post.source_format == "arcion" else replicate_json
+        decode: type[ArcionJson | ReplicateJson] = ArcionJson if post.source_format == "arcion" else ReplicateJson
         return self.harness.accept(decode(post.body), ADMIN)
 
     def _recreate(self) -> None:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 
 from app.api import application
-from app.ingest import debezium_json
+from app.ingest import DebeziumJson
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY
 from tests.support.documents import blocks
@@ -92,5 +92,5 @@ def test_a_longer_history_sent_in_parts_leaves_the_table_of_its_source(engine: s
     lines = generated(*arguments).splitlines()
     with open_harness(engine) as harness:
         for start in range(0, len(lines), 7):
-            harness.accept(debezium_json(b"\n".join(lines[start : start + 7])))
+            harness.accept(DebeziumJson(b"\n".join(lines[start : start + 7])))
         assert mirrored(harness.rows("public.orders")) == final_rows(*arguments)

@@ -8,7 +8,6 @@ import msgspec
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
-from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
@@ -21,9 +20,8 @@ from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceHistory, SourceVersion
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.versions import VersionResolver, table_of
-from app.ingest.columnar.arcion import ArcionRequest
-from app.ingest.columnar.reading import ColumnarRequest
-from app.ingest.columnar.replicate import ReplicateBody
+from app.ingest.columnar import Asked, ColumnarBody
+from app.ingest.readers import ArcionJson, ReplicateJson
 from app.ingest.replicate.source_cache import CachedSource, SourceCache
 from app.ingest.table_cache import TableCache
 from tests.fuzz import arcion_bodies, replicate_bodies
@@ -58,7 +56,7 @@ class Reader(Protocol):
     def message(self, table: str, dice: Dice) -> str:
         """Return a random message for a table."""
 
-    def request(self, body: bytes) -> ColumnarRequest:
+    def request(self, body: bytes) -> Asked[ColumnarBody]:
         """Return the request that the columnar path reads."""
 
     def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
@@ -80,9 +78,9 @@ class ArcionReader:
         self.message = arcion_bodies.arcion_message
         self._ids = {source: table.table_id for source, table in tables.items()}
 
-    def request(self, body: bytes) -> ColumnarRequest:
+    def request(self, body: bytes) -> Asked[ColumnarBody]:
         """Return the request that the columnar path reads."""
-        return ArcionRequest(body, None, False, UNLIMITED, ANYONE)
+        return Asked(ArcionJson(body), ANYONE)
 
     def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
         """Return what the exact path decodes, by table. Raises RejectedInput."""
@@ -136,9 +134,9 @@ class ReplicateReader:
         self.rules[table.table_id] = RowRules.of(table)
         self._known[table.name] = (table.table_id, SourceHistory((version,)) if version else None)
 
-    def request(self, body: bytes) -> ColumnarRequest:
+    def request(self, body: bytes) -> Asked[ColumnarBody]:
         """Return the request that the columnar path reads."""
-        return ReplicateBody(body, None, None, UNLIMITED, ANYONE)
+        return Asked(ReplicateJson(body), ANYONE)
 
     def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
         """Return what the exact path decodes, by table.

@@ -7,7 +7,6 @@ from typing import Final, Never
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
-from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
@@ -20,7 +19,8 @@ from app.formats.debezium.messages import RecordReader
 from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.records import Record, decode_debezium, row_schema
 from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
-from app.ingest.columnar.debezium import DebeziumRequest
+from app.ingest.columnar import Asked, ColumnarBody
+from app.ingest.readers import DebeziumJson
 from app.ingest.table_cache import TableCache
 from tests.fuzz import debezium_bodies
 
@@ -43,9 +43,9 @@ class DebeziumReader:
         self.cache = TableCache(_no_database, dict(self._by_source))
         self.rules = {table.table_id: RowRules.of(table) for table in self._by_source.values()}
 
-    def request(self, body: bytes) -> DebeziumRequest:
+    def request(self, body: bytes) -> Asked[ColumnarBody]:
         """Return the request that the columnar path reads."""
-        return DebeziumRequest(body, None, _READING, UNLIMITED, _ANYONE)
+        return Asked(DebeziumJson(body, None, _READING), _ANYONE)
 
     def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
         """Return what the exact path decodes, by table. Raises RejectedInput, also if a schema needs another table."""

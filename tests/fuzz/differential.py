@@ -27,8 +27,8 @@ from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_image import ImageRows
 from app.domain.rows.row_rules import RowRules
 from app.errors import RejectedInput
-from app.ingest.columnar.decline import Declined
-from app.ingest.columnar.reading import ColumnarRequest, OpenedBody, Outcome, read_together
+from app.formats.not_columnar import NotColumnar
+from app.ingest.columnar import Asked, ColumnarBody, Declined, OpenedBody, Outcome, read_together
 from app.ingest.table_cache import TableCache
 from tests.fuzz.bodies import random_bodies
 from tests.fuzz.columnar_readers import READERS, Reader
@@ -183,22 +183,22 @@ def _cut_images(images: ImageRows, start: int, end: int) -> ImageRows:
     return ImageRows(images.keys[start:end], images.images[start:end], incomplete, inserts)
 
 
-def _is_decoded(request: ColumnarRequest, cache: TableCache) -> bool:
+def _is_decoded(request: Asked[ColumnarBody], cache: TableCache) -> bool:
     """Tell whether the columnar path finds the tables of a body and can read its images, alone."""
     try:
-        [opened] = type(request).open([request], cache)
+        [opened] = type(request.body).columnar([request], cache)
         if not isinstance(opened, OpenedBody):
             return False
         for part in opened.parts:
             part.reader.read([part.content])
-    except Declined:
+    except (Declined, NotColumnar, ValueError, RecursionError):
         return False
     except Exception as error:
-        raise Difference(request.body, f"the columnar path fails: {error!r}") from error
+        raise Difference(request.body.body, f"the columnar path fails: {error!r}") from error
     return True
 
 
-def _outcomes(reader: Reader, requests: Sequence[ColumnarRequest]) -> list[Outcome]:
+def _outcomes(reader: Reader, requests: Sequence[Asked[ColumnarBody]]) -> list[Outcome]:
     if not requests:
         return []
     try:
@@ -207,7 +207,7 @@ def _outcomes(reader: Reader, requests: Sequence[ColumnarRequest]) -> list[Outco
         if len(requests) > 1:
             for request in requests:
                 _outcomes(reader, [request])
-        body = b"\n".join(request.body for request in requests)
+        body = b"\n".join(request.body.body for request in requests)
         raise Difference(body, f"the columnar path fails: {error!r}") from error
 
 

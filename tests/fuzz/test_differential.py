@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from app.domain.model.change import Change
-from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.table import TableId
 from app.errors import Code, RejectedInput
-from app.ingest.columnar.arcion import ArcionRequest
-from app.ingest.columnar.reading import ColumnarRequest, Opened
+from app.ingest.columnar import Asked, ColumnarBody, Opened
+from app.ingest.readers import ArcionJson
 from app.ingest.table_cache import TableCache
 from tests.fuzz.bodies import random_bodies
 from tests.fuzz.columnar_readers import ANYONE, READERS, ArcionReader
@@ -63,14 +63,14 @@ def test_a_body_that_only_the_columnar_path_takes_is_found_and_shrunk() -> None:
 
 
 def test_a_failure_of_the_columnar_path_is_a_difference() -> None:
-    class Request(ArcionRequest):
-        @staticmethod
-        def open(requests: Sequence[ArcionRequest], table_cache: TableCache) -> list[Opened]:
+    class Body(ArcionJson):
+        @classmethod
+        def columnar(cls, asked: Sequence[Asked[Any]], table_cache: TableCache, /) -> list[Opened]:
             raise ZeroDivisionError
 
     class Failing(ArcionReader):
-        def request(self, body: bytes) -> ColumnarRequest:
-            return Request(body, None, False, UNLIMITED, ANYONE)
+        def request(self, body: bytes) -> Asked[ColumnarBody]:
+            return Asked(Body(body), ANYONE)
 
     with pytest.raises(Difference, match="the columnar path fails: ZeroDivisionError"):
         _compare_many(Failing())

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from app.ingest import BodyReader, arcion_csv, arcion_json, replicate_json
+from app.ingest import ArcionCsv, ArcionJson, BodyReader, ReplicateJson
 from app.ingest.dry_run import DryRunResult
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
@@ -31,11 +31,11 @@ def contents(engine: sa.Engine) -> list[Any]:
 
 
 def json_of(*messages: Message) -> BodyReader:
-    return arcion_json(json.dumps(messages).encode())
+    return ArcionJson(json.dumps(messages).encode())
 
 
 def replicate_of(*messages: Message, table: str | None = None) -> BodyReader:
-    return replicate_json(json.dumps(messages).encode(), TableName.parse(table) if table else None)
+    return ReplicateJson(json.dumps(messages).encode(), TableName.parse(table) if table else None)
 
 
 def shown(result: DryRunResult) -> list[list[Any]]:
@@ -49,8 +49,8 @@ def shown(result: DryRunResult) -> list[list[Any]]:
             json_of(arcion("t", None, ADA), arcion("t", ADA, ADA | {"id": "2"}), arcion("t", ADA)),
             [[0, 1, "Ada"], [2, 1, None], [0, 2, "Ada"], [2, 1, None]],
         ),
-        (arcion_csv(b"1,Ada\n2,NULL\n", TableName.parse("t"), SNAPSHOT), [[0, 1, "Ada"], [0, 2, None]]),
-        (arcion_csv(b"1,1,3,Bob,Ada,3,U,{},{}\n", TableName.parse("t"), REALTIME), [[1, 1, "Bob"]]),
+        (ArcionCsv(b"1,Ada\n2,NULL\n", TableName.parse("t"), SNAPSHOT), [[0, 1, "Ada"], [0, 2, None]]),
+        (ArcionCsv(b"1,1,3,Bob,Ada,3,U,{},{}\n", TableName.parse("t"), REALTIME), [[1, 1, "Bob"]]),
         (replicate_of(data("UPDATE", ADA, {"id": 1}), data("DELETE", ADA), table="t"), [[1, 1, "Ada"], [2, 1, None]]),
     ],
     ids=["json", "csv snapshot", "csv realtime", "replicate"],
@@ -97,8 +97,8 @@ def test_a_partial_update_is_shown_complete_and_its_image_stays(harness: IngestH
         json_of(arcion("t", None, ADA | {"id": "x"}), arcion("t", None, ADA | {"odd": "x"})),
         json_of(arcion("nowhere", None, ADA)),
         json_of(arcion("c", {"id": "1"}, {"id": "1"})),
-        arcion_csv(b"1,Ada\nx,Bob\n", TableName.parse("t"), SNAPSHOT),
-        arcion_csv(b"1,Ada\n", TableName.parse("nowhere"), SNAPSHOT),
+        ArcionCsv(b"1,Ada\nx,Bob\n", TableName.parse("t"), SNAPSHOT),
+        ArcionCsv(b"1,Ada\n", TableName.parse("nowhere"), SNAPSHOT),
         replicate_of(data("INSERT", ADA, schema_id="none")),
         replicate_of(metadata("t", {"id": "STRING"})),
         replicate_of(data("REFRESH", ADA), table="started"),

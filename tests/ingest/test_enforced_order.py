@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import sqlalchemy as sa
 
 from app.errors import Code
-from app.ingest import replicate_json
+from app.ingest import ReplicateJson
 from app.observability.api_metrics import DUPLICATE_CHANGES
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
@@ -137,6 +137,6 @@ def test_a_dry_run_counts_duplicates_and_moves_nothing(harness: IngestHarness) -
     )
     name = harness.table("t").name
     for _ in range(2):
-        result = harness.dry_run(replicate_json(body, name))
+        result = harness.dry_run(ReplicateJson(body, name))
         assert (result.duplicates, result.tables[0].rows) == (1, [{"id": 2, "__rowMarker__": 0}])
     assert positions(harness, "t") == {"": 1}

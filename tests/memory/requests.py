@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from app.formats.rows.csv import RowsLayout
 from app.ingest import (
+    ArcionJson,
     ArrowLoad,
     CsvDialect,
+    DebeziumJson,
+    ReplicateJson,
     RowOperation,
+    RowsCsv,
+    RowsJson,
     RowsOfStream,
-    arcion_json,
-    debezium_json,
-    replicate_json,
-    rows_csv,
-    rows_json,
 )
 from tests.memory.multiple import Request, named
 from tests.support.samples.arrow_streams import stream
@@ -99,16 +99,16 @@ class Shape:
     def _reader(self, body: bytes, limits: Any) -> Any:
         match self.format:
             case "rows" | "empty rows":
-                return rows_json(body, named("t"), RowOperation.INSERT, limits=limits)
+                return RowsJson(body, named("t"), RowOperation.INSERT, limits=limits)
             case "csv":
                 layout = RowsLayout(RowOperation.INSERT, CsvDialect())
-                return rows_csv(body, named("t"), layout, limits=limits)
+                return RowsCsv(body, named("t"), layout, limits=limits)
             case "arcion":
-                return arcion_json(body, named("t"), override=True, limits=limits)
+                return ArcionJson(body, named("t"), override=True, limits=limits)
             case "debezium":
-                return debezium_json(body, named("t"), limits=limits)
+                return DebeziumJson(body, named("t"), limits=limits)
             case "replicate":
-                return replicate_json(body, named("t"), limits=limits)
+                return ReplicateJson(body, named("t"), limits=limits)
             case "arrow":
                 return ArrowLoad(named("t"), body, limits)
         return ArrowLoad(named("t"), body, limits, RowsOfStream(RowOperation.UPSERT))

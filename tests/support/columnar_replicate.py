@@ -10,7 +10,8 @@ from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_layout import RowRules
 from app.domain.rows.shaped_changes import ShapedChanges, Values
 from app.errors import RejectedInput
-from app.formats.replicate.columnar import Address, decode_data_messages
+from app.formats.not_columnar import NotColumnar
+from app.formats.replicate.columnar import Address, DataColumns, decode_data_messages
 from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceHistory, SourceVersion
 from app.formats.replicate.messages import decode_replicate
@@ -44,8 +45,16 @@ def read_columnar(body: bytes, version: SourceVersion | None, rules: RowRules) -
             told |= dict.fromkeys(indexes, (_source(address), address.schema_id))
         except RejectedInput:
             return None
-    read = ImageReader(rules.schema.names, frozenset(rules.options.exclude), version).read([columns])
+    read = read_or_none(ImageReader(rules.schema.names, frozenset(rules.options.exclude), version), [columns])
     return None if read is None else (read[0], [told[index] for index in range(len(columns.data))])
+
+
+def read_or_none(reader: ImageReader, parts: Sequence[DataColumns]) -> list[ShapedChanges] | None:
+    """Return the changes of each part, or None where the exact path has to read one."""
+    try:
+        return reader.read(parts)
+    except NotColumnar:
+        return None
 
 
 def check_agreement(body: bytes, version: SourceVersion | None, rules: RowRules) -> bool:

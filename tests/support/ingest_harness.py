@@ -18,18 +18,18 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion.csv import CsvLayout
 from app.ingest import (
+    ArcionCsv,
+    ArcionJson,
     ArrowLoad,
     BodyReader,
+    DebeziumJson,
     DebeziumReading,
     Ingest,
     IngestResult,
+    ReplicateJson,
     RowOperation,
-    arcion_csv,
-    arcion_json,
-    debezium_json,
+    RowsJson,
     perform_dry_run,
-    replicate_json,
-    rows_json,
 )
 from app.ingest.dry_run import DryRunResult
 from app.staging.access.mask_secrets import pin_mask_secret
@@ -66,24 +66,24 @@ class IngestHarness:
         return current(self.engine, name)
 
     def arcion(self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any) -> IngestResult:
-        return self.accept(arcion_json(_json(messages), named(table), **others), key)
+        return self.accept(ArcionJson(_json(messages), named(table), **others), key)
 
     def csv(self, text: str, table: str, layout: CsvLayout, **others: Any) -> IngestResult:
-        return self.accept(arcion_csv(text.encode(), TableName.parse(table), layout, **others))
+        return self.accept(ArcionCsv(text.encode(), TableName.parse(table), layout, **others))
 
     def replicate(
         self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any
     ) -> IngestResult:
-        return self.accept(replicate_json(_json(messages), named(table), **others), key)
+        return self.accept(ReplicateJson(_json(messages), named(table), **others), key)
 
     def debezium(
         self, *messages: Any, table: str | None = None, key: Principal = ADMIN, keep: bool = False, **reading: Any
     ) -> IngestResult:
-        reader = debezium_json(_json(messages), named(table), DebeziumReading(**reading), keep_rejected=keep)
+        reader = DebeziumJson(_json(messages), named(table), DebeziumReading(**reading), keep_rejected=keep)
         return self.accept(reader, key)
 
     def plain_rows(self, table: str, *rows: Any, **others: Any) -> IngestResult:
-        return self.accept(rows_json(_json(rows), TableName.parse(table), RowOperation.UPSERT, **others))
+        return self.accept(RowsJson(_json(rows), TableName.parse(table), RowOperation.UPSERT, **others))
 
     def accept(self, reader: BodyReader, key: Principal = ADMIN) -> IngestResult:
         return asyncio.run(self.ingest.accept(reader, key))

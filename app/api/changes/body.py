@@ -1,7 +1,6 @@
 """Reads and decompresses the body of a request, within its limits of bytes and memory."""
 
 import asyncio
-from dataclasses import replace
 from typing import Final
 
 from fastapi import Request
@@ -68,7 +67,7 @@ def limits_of(exchange: Exchange, settings: Settings, limits: InputLimits, body:
     def reserve_answer(size: int) -> None:
         exchange.reservation.reserve(held + size)
 
-    return replace(limits, reserve=reserve, reserve_answer=reserve_answer)
+    return InputLimits(limits.messages, limits.value_bytes, reserve, reserve_answer)
 
 
 async def _expanded(exchange: Exchange, settings: Settings, body: bytes, encoding: str, limit: int) -> bytes:

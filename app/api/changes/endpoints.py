@@ -94,7 +94,7 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
             return Answer(200, msgspec.json.encode(preview))
         return await gateway.ingest.accept(reader, principal, identity, named.load_id)
     except RejectedInput as error:
-        raise await asyncio.to_thread(reader.explained, error, body) from None
+        raise await asyncio.to_thread(reader.explained, error) from None
 
 
 async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:

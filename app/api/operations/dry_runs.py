@@ -52,4 +52,4 @@ async def try_messages(
             mask_secret=gateway.ingest.mask_secret,
         )
     except RejectedInput as error:
-        raise await asyncio.to_thread(reader.explained, error, body) from None
+        raise await asyncio.to_thread(reader.explained, error) from None

@@ -20,7 +20,7 @@ from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.shaped_changes import ChangeFacts, Shape, ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.arcion.address import AddressResolver, TableAddress
-from app.formats.arcion.exists_flags import MAX_CACHED_BYTES, MessageLayout, MessageLayouts, NotColumnar
+from app.formats.arcion.exists_flags import MAX_CACHED_BYTES, MessageLayout, MessageLayouts
 from app.formats.arcion.messages import position_of, time_of
 from app.formats.arcion.native_images import is_native, native_images
 from app.formats.json.decoder import MessageDecoder, exact_fraction
@@ -29,6 +29,7 @@ from app.formats.json.image_decoder import Given, ImageDecoder
 from app.formats.json.nested_values import count_brackets
 from app.formats.json.quote_accounting import are_opaque, count_quotes, is_all_read
 from app.formats.json.texts import has_suspicious_escape
+from app.formats.not_columnar import NotColumnar
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _ANY: Final = msgspec.json.Decoder(float_hook=exact_fraction)

@@ -13,6 +13,7 @@ from app.domain.rows.shaped_changes import Shape
 from app.formats.arcion.messages import ALL_AFTER, FLAGS, OPERATIONS
 from app.formats.json.quote_accounting import is_all_read
 from app.formats.json.texts import has_suspicious_escape
+from app.formats.not_columnar import NotColumnar
 
 _EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
 _MAX_CACHED: Final = 1_024
@@ -22,10 +23,6 @@ MAX_CACHED_BYTES: Final = 2**12
 _BEFORE, _AFTER = 2, 1
 _FORBIDDEN: Final = {Operation.INSERT: _BEFORE, Operation.DELETE: _AFTER}
 """The flag that must not be the only one: an insert has no image before, a delete none after."""
-
-
-class NotColumnar(Exception):
-    """The columnar path cannot read something; the exact path has to."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

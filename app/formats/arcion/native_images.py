@@ -12,9 +12,9 @@ from msgspec import UNSET, Raw
 
 from app.domain.model.change import Operation
 from app.domain.rows.shaped_changes import Shape, Values
-from app.formats.arcion.exists_flags import NotColumnar
 from app.formats.arcion.messages import OPERATIONS
 from app.formats.json.image_decoder import Given, ImageDecoder
+from app.formats.not_columnar import NotColumnar
 
 _MAX_TABLES: Final = 1_024
 _MAX_SHAPES: Final = 256

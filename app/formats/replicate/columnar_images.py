@@ -26,6 +26,7 @@ from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
 from app.formats.json.quote_accounting import is_all_decoded
+from app.formats.not_columnar import NotColumnar
 from app.formats.replicate.columnar import DataColumns, is_uniform
 from app.formats.replicate.data_messages import OPERATIONS, is_false, source_time
 from app.formats.replicate.forms.envelope import HeaderPointers, Id, Text
@@ -68,12 +69,12 @@ class ImageReader:
         self._full, self._partial = _decoder(_image(self._names, Any)), _decoder(_image(self._names, Any, UNSET))
         self._shapes: dict[_Key, Shape] = {}
 
-    def read(self, parts: Sequence[DataColumns]) -> list[ShapedChanges] | None:
-        """Return the changes of each part, which are read together; None if a message is unusual."""
+    def read(self, parts: Sequence[DataColumns]) -> list[ShapedChanges]:
+        """Return the changes of each part, which are read together. Raises NotColumnar if a message is unusual."""
         columns = parts[0] if len(parts) == 1 else DataColumns._make(map(_joined, zip(*parts, strict=True)))
         images = self._images([*columns.data, *columns.before_data])
         if images is None:
-            return None
+            raise NotColumnar
         rows, given = images
         count = len(columns.data)
         after, before, after_given, before_given = rows[:count], rows[count:], given[:count], given[count:]
@@ -85,7 +86,7 @@ class ImageReader:
                     after[index], after_given[index] = (None, None) if other == (row, names) else other
         shapes = self._shapes_of(columns, before_given, after_given)
         if shapes is None:
-            return None
+            raise NotColumnar
         return [
             ShapedChanges(
                 shapes[start:end],

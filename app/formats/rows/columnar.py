@@ -2,8 +2,8 @@
 
 The table is known before the body is read, so msgspec decodes a body straight into a type made of its columns.
 
-Invariant: the changes equal those of `decode_rows`, or NotPlain is raised. Quote accounting proves that every key and
-text was decoded; what is unusual is not read.
+Invariant: the changes equal those of `decode_rows`, or NotColumnar is raised. Quote accounting proves that every key
+and text was decoded; what is unusual is not read.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
+from app.formats.not_columnar import NotColumnar
 from app.formats.rows.operations import OPERATION_COLUMN, written_operation
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
@@ -30,10 +31,6 @@ _SCALAR: Final = str | int | bool | None
 _OPERATION_FIELD: Final = ("operation", str | UnsetType | None, UNSET)
 _MAX_SHAPES: Final = 256
 """Shapes of a table that are kept, and shapes of rows that are read together; more take the exact path."""
-
-
-class NotPlain(Exception):
-    """The columnar path cannot read something; the exact path has to."""
 
 
 class RowsBody(NamedTuple):
@@ -65,14 +62,14 @@ class RowShapes:
     def shaped(
         self, rows: Sequence[Values], operations: Sequence[Operation | None], given: Sequence[frozenset[str]]
     ) -> ShapedChanges:
-        """Return the changes of rows in the order of the table's columns. Raises NotPlain for an unknown operation."""
+        """Return the changes of rows, in the order of the columns. Raises NotColumnar for an unknown operation."""
         if operations.count(operations[0]) == len(rows) and given.count(given[0]) == len(rows):
             shapes = [self._shape(operations[0], given[0])] * len(rows)
         else:
             keys = [*zip(operations, given, strict=True)]
             distinct = {*keys}
             if len(distinct) > _MAX_SHAPES:
-                raise NotPlain
+                raise NotColumnar
             shape_of = {key: self._shape(*key) for key in distinct}
             shapes = [*map(shape_of.__getitem__, keys)]
         are_deletes = [shape.before is not None for shape in shapes]
@@ -84,7 +81,7 @@ class RowShapes:
 
     def _shape(self, operation: Operation | None, given: frozenset[str]) -> Shape:
         if operation is None:
-            raise NotPlain
+            raise NotColumnar
         shape = self._shapes.get((operation, given))
         if shape is None:
             if len(self._shapes) >= _MAX_SHAPES:
@@ -108,14 +105,14 @@ class RowReader:
         self._shapes = RowShapes()
 
     def read(self, parts: Sequence[RowsBody]) -> list[ShapedChanges]:
-        """Return the changes of each part. Raises NotPlain."""
+        """Return the changes of each part. Raises NotColumnar."""
         return [self._read(*part) for part in parts]
 
     def _read(self, body: bytes, operation: Operation, max_rows: int, is_plain: bool) -> ShapedChanges:
         has_operations = is_plain and OPERATION_COLUMN.encode() in body
         rows, is_full = self._decoded(body, has_operations)
         if len(rows) > max_rows:
-            raise NotPlain
+            raise NotColumnar
         operations: Sequence[Operation | None] = [operation] * len(rows)
         if has_operations:
             written = [None if row[-1] is UNSET else row[-1] for row in rows]
@@ -136,19 +133,19 @@ class RowReader:
         for decoder in self._decoders[has_operations]:
             if found := decoder.decoder.decode_well_formed(kept):
                 return self._checked(body, found, decoder), decoder.is_full
-        raise NotPlain
+        raise NotColumnar
 
     def _checked(self, body: bytes, found: Sequence[msgspec.Struct], decoder: "_Decoder") -> list[tuple[Any, ...]]:
         """Return the values of decoded rows if the body has nothing else."""
         rows = [*map(astuple, found)]
         if not decoder.is_scalar and not _CONTAINERS.isdisjoint(map(type, chain.from_iterable(rows))):
-            raise NotPlain
+            raise NotColumnar
         try:
             written_again = _ENCODER.encode(found) if body.startswith(b"[") else _ENCODER.encode_lines(found)
         except DECODE_ERRORS:
-            raise NotPlain from None
+            raise NotColumnar from None
         if has_suspicious_escape(body) or not is_all_decoded(body, written_again):
-            raise NotPlain
+            raise NotColumnar
         return rows
 
     def _decoders_of(self, has_operations: bool) -> Sequence[_Decoder]:

@@ -1,8 +1,8 @@
 """Columnar reading of plain rows as CSV: lines are split at once, and each column is read as a whole.
 
 A line with quotes is read by the grammar of the exact path, if it is one complete record. Invariant: the changes equal
-those of `decode_csv_rows`, or NotPlain is raised: for a record of several lines, a wrong number of fields, an unknown
-column or operation, and whatever else has to be rejected.
+those of `decode_csv_rows`, or NotColumnar is raised: for a record of several lines, a wrong number of fields, an
+unknown column or operation, and whatever else has to be rejected.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,8 @@ from app.domain.model.change import Operation, SourceValue
 from app.domain.rows.shaped_changes import ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.csv.records import MAX_FIELDS, CsvDialect, read_records
-from app.formats.rows.columnar import NotPlain, RowShapes
+from app.formats.not_columnar import NotColumnar
+from app.formats.rows.columnar import RowShapes
 from app.formats.rows.operations import OPERATION_COLUMN, written_operation
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -39,7 +40,7 @@ class CsvReader:
         self._shapes = RowShapes()
 
     def read(self, parts: Sequence[CsvBody]) -> list[ShapedChanges]:
-        """Return the changes of each part. Raises NotPlain."""
+        """Return the changes of each part. Raises NotColumnar."""
         return [self._read(*part) for part in parts]
 
     def _read(self, body: bytes, dialect: CsvDialect, operation: Operation, max_rows: int) -> ShapedChanges:
@@ -47,7 +48,7 @@ class CsvReader:
         given = {name.strip(): values for name, values in zip(header, by_column, strict=True)}
         written = given.pop(OPERATION_COLUMN, None)
         if len(given) + (written is not None) < len(header) or not given.keys() <= {*self._names}:
-            raise NotPlain
+            raise NotColumnar
         height = len(by_column[0])
         operations: Sequence[Operation | None] = [operation] * height
         if written is not None:
@@ -66,24 +67,24 @@ class CsvReader:
 
 
 def _columns(body: bytes, dialect: CsvDialect, max_rows: int) -> tuple[Sequence[str], Sequence[Sequence[Field]]]:
-    """Return the header, and the fields by column. Raises NotPlain."""
+    """Return the header, and the fields by column. Raises NotColumnar."""
     has_returns = b"\r" in body
     if b"\0" in body or (has_returns and body.count(b"\r") != body.count(b"\r\n")):
-        raise NotPlain
+        raise NotColumnar
     text = _text(body.removeprefix(_BYTE_ORDER_MARK))
     first, *others = (text.replace("\r\n", "\n") if has_returns else text).split("\n")
     header = [name or "" for name in _fields(first, dialect)]
     if not first or len(others) > max_rows or len(header) >= MAX_FIELDS:
-        raise NotPlain
+        raise NotColumnar
     lines = [line for line in others if line]
     if dialect.quote in text:
         records = [_fields(line, dialect) for line in lines]
         if {*map(len, records)} != {len(header)}:
-            raise NotPlain
+            raise NotColumnar
         return header, [*zip(*records, strict=True)]
     split = [line.split(dialect.delimiter) for line in lines]
     if {*map(len, split)} != {len(header)}:
-        raise NotPlain
+        raise NotColumnar
     nulls = dialect.nulls(empty_is_null=True)
     return header, [_with_nulls(column, nulls) for column in zip(*split, strict=True)]
 
@@ -92,19 +93,19 @@ def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise NotPlain from None
+        raise NotColumnar from None
 
 
 def _fields(line: str, dialect: CsvDialect) -> Sequence[Field]:
-    """Return the fields of a line. Raises NotPlain if it has quotes and is not one complete record."""
+    """Return the fields of a line. Raises NotColumnar if it has quotes and is not one complete record."""
     if dialect.quote not in line:
         return _with_nulls(line.split(dialect.delimiter), dialect.nulls(empty_is_null=True))
     try:
         [record] = read_records(line.encode(), dialect, empty_is_null=True)
     except RejectedInput:
-        raise NotPlain from None
+        raise NotColumnar from None
     if record.backslashed is not None:
-        raise NotPlain
+        raise NotColumnar
     return record.values
 
 

@@ -1,11 +1,13 @@
-"""The reader of a body, and what the readers of several formats need.
+"""The reader of a body, which a format extends, and what the readers of several formats need.
 
-With `keep_rejected`, rejected messages are set aside; they become dead letters if their table accepts them.
+A format reads a body in two ways that give the same rows (app/ingest/pipeline.py): `columnar` reads several bodies
+together, and declines what is unusual; `exact` reads any body message by message, and tells what is wrong with each.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
@@ -16,37 +18,76 @@ from app.domain.model.table import Table
 from app.errors import RejectedInput
 from app.formats.foreign_forms import Form, explained
 from app.formats.json.decoder import raw_messages
-from app.ingest.columnar.reading import ColumnarRequest
+from app.formats.rows.declaration import Declaration
+from app.ingest.columnar import Asked, Decline, Declined, Opened, eligible_table
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.table_cache import TableCache
 
-Columnar: TypeAlias = Callable[[Principal], ColumnarRequest]
-"""Makes the request for the reader thread."""
-
 
 @dataclass(frozen=True, slots=True)
-class BodyReader:
-    """Reads one body into a ParsedRequest.
+class BodyReader(ABC):
+    """A body with what its request says about it."""
 
-    CSV needs the columns of its table; metadata messages of Replicate register and change tables.
-    """
-
-    read: Callable[[TableCache, Principal, bool], ParsedRequest]
-    source_format: str
-    """The format's name in metrics: one of LetterFormat."""
-    columnar: Columnar | None = None
-    """Returns the request for the reader thread, if the format has a columnar decoder."""
-    limits: InputLimits = UNLIMITED
+    source_format: ClassVar[LetterFormat]
+    """The format's name in metrics."""
+    body: bytes
+    limits: InputLimits = field(default=UNLIMITED, kw_only=True)
     """The limits of the request."""
-    has_layout: bool = False
-    """True if messages have a custom form, which may look like another format's."""
+    keep_rejected: bool = field(default=False, kw_only=True)
+    """Set rejected messages aside; they become dead letters if their table accepts them."""
 
-    def explained(self, error: RejectedInput, body: bytes) -> RejectedInput:
-        """Return the rejection of a body, which names the right endpoint if the body is of another form."""
+    @property
+    def is_columnar(self) -> bool:
+        """False if only the exact path can read the body, whatever is in it."""
+        return True
+
+    @property
+    def has_layout(self) -> bool:
+        """True if messages have a custom form, which may look like another format's."""
+        return False
+
+    @classmethod
+    def columnar(cls, asked: Sequence[Asked[Any]], table_cache: TableCache, /) -> list[Opened]:
+        """Decode the messages of several bodies of this format, and find their tables."""
+        return [Declined(Decline.NO_COLUMNAR_READER)] * len(asked)
+
+    @abstractmethod
+    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        """Return the changes of the body. Metadata messages of Replicate register and change tables.
+
+        Raises RejectedInput.
+        """
+
+    @property
+    def max_value_bytes(self) -> int | None:
+        """The limit of one value if the body is large enough to exceed it."""
+        return self.limits.value_bytes if len(self.body) > self.limits.value_bytes else None
+
+    def explained(self, error: RejectedInput) -> RejectedInput:
+        """Return the rejection of the body, which names the right endpoint if the body is of another form."""
         if self.has_layout:
             return error
         own, _, csv = self.source_format.partition("_")
-        return explained(error, body, Form(own), is_csv=bool(csv))
+        return explained(error, self.body, Form(own), is_csv=bool(csv))
+
+    def written_json(self, reading: Mapping[str, Any], indexes: Collection[int]) -> dict[int, WrittenMessage]:
+        """Return the messages at the indexes as they are written in a JSON body; `reading` says how they were read."""
+        messages = raw_messages(self.body)
+        return {index: WrittenMessage(self.source_format, messages[index], dict(reading)) for index in indexes}
+
+    def table_without_change(
+        self, name: TableName, principal: Principal, table_cache: TableCache, declared: Declaration | None = None
+    ) -> Table:
+        """Return the table of a body of rows for the columnar path.
+
+        Raises Declined if a value can be too long, or if the table must change first, and what `eligible_table` raises.
+        """
+        if self.max_value_bytes is not None:
+            raise Declined(Decline.BODY)
+        table = eligible_table(SourceName.address(name), None, table_cache, principal)
+        if declared is not None and not declared.is_met_by(table.schema):
+            raise Declined(Decline.TABLE)
+        return table
 
 
 def present_table(table: TableName, table_cache: TableCache, principal: Principal) -> Table:
@@ -57,16 +98,3 @@ def present_table(table: TableName, table_cache: TableCache, principal: Principa
         withheld = table_cache.withheld(source, principal)
         raise unknown_table(table, withheld=withheld)
     return found
-
-
-def written_json(
-    body: bytes, letter_format: LetterFormat, reading: dict[str, Any], indexes: Collection[int]
-) -> dict[int, WrittenMessage]:
-    """Return the messages at the indexes as they are written in a JSON body."""
-    messages = raw_messages(body)
-    return {index: WrittenMessage(letter_format, messages[index], reading) for index in indexes}
-
-
-def max_value_bytes(body: bytes, limits: InputLimits) -> int | None:
-    """Return the limit of one value if the body is large enough to exceed it."""
-    return limits.value_bytes if len(body) > limits.value_bytes else None

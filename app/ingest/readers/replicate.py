@@ -1,59 +1,145 @@
-"""The reader of Replicate bodies, and of one kept Replicate message."""
+"""Replicate bodies, and one kept Replicate message."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Final, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
-from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
+from app.domain.model.table import TableId
+from app.domain.model.table_options import SourceOrder
 from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.json.decoder import raw_messages
+from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages, is_keyed
 from app.formats.replicate.forms.layouts import Layout, read_layout
 from app.formats.replicate.forms.message_form import STANDARD, MessageForm
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
-from app.ingest.columnar.replicate import ReplicateBody
+from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, opened_or_why
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
-from app.ingest.readers.body_reader import BodyReader, max_value_bytes
+from app.ingest.readers.body_reader import BodyReader
+from app.ingest.replicate.source_cache import FoundSource, SourceCache
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache
 from app.staging.connection.database import translated_errors
 from app.staging.tables.layouts import find_layout
 
+_SCHEMA_ID: Final = re.compile(rb'"messageSchemaId"[ \t\r\n]*:[ \t\r\n]*"([^"\\]+)"')
+_MAX_HEAD: Final = 1_024
+"""Bytes at the start of a body, which have a schema id if its messages have an envelope."""
 
-def replicate_json(
-    body: bytes,
-    table: TableName | None = None,
-    *,
-    partition: str | None = None,
-    form: MessageForm = STANDARD,
-    layout: str | None = None,
-    limits: InputLimits = UNLIMITED,
-    keep_rejected: bool = False,
-) -> BodyReader:
-    """Read a Replicate body, and register the tables that its metadata messages declare.
+_Found: TypeAlias = dict[tuple[Address, TableName | None, int], FoundSource]
+"""The sources of requests that are read together, by what told them: an address, `?table=` and a caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicateJson(BodyReader):
+    """A Replicate body. Its metadata messages register tables, and take the exact path.
 
     `partition` names the partition of the task's topic that all messages of the body were read from. `form` says how to
     read messages that differ from Replicate's default format; `layout` is the name of a stored layout for it.
     """
 
-    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
-        read_as = form if layout is None else replace(form, layout=_stored_layout(layout, table_cache))
-        request = decode_replicate(body, limits, read_as, keep_rejected=keep_rejected)
-        tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=keep_rejected)
-        written = partial(_written_replicate, body, tables, request, table, read_as) if keep_rejected else None
-        limit = max_value_bytes(body, limits)
-        sources = _settled(tables, request, table, partition)
-        ignored = request.ignored + tables.repeated
-        return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
+    source_format: ClassVar = LetterFormat.REPLICATE
+    table: TableName | None = None
+    partition: str | None = field(default=None, kw_only=True)
+    form: MessageForm = field(default=STANDARD, kw_only=True)
+    layout: str | None = field(default=None, kw_only=True)
 
-    is_columnar = layout is None and form.layout is None and form.table_from is None
-    columnar = partial(ReplicateBody, body, table, form.keyed, limits) if is_columnar else None
-    return BodyReader(decode, LetterFormat.REPLICATE, columnar, limits, has_layout=layout is not None)
+    @property
+    def is_columnar(self) -> bool:
+        """False for messages of a custom form."""
+        return self.layout is None and self.form.layout is None and self.form.table_from is None
+
+    @property
+    def has_layout(self) -> bool:
+        """True if a stored layout says how messages are read."""
+        return self.layout is not None
+
+    @classmethod
+    def columnar(cls, asked: "Sequence[Asked[ReplicateJson]]", table_cache: TableCache, /) -> list[Opened]:
+        """Decode the messages of all bodies together, and find their tables."""
+        image_types = [body._image_type(table_cache) for body, _ in asked]
+        bodies = [body.body if body.form.keyed in {None, is_keyed(body.body)} else b"" for body, _ in asked]
+        found: _Found = {}
+        return [
+            opened_or_why(body._by_table, principal, found, decoded, table_cache)
+            for (body, principal), decoded in zip(asked, decode_data_messages(bodies, image_types), strict=True)
+        ]
+
+    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+        """Decode message by message."""
+        form = self.form if self.layout is None else replace(self.form, layout=_stored_layout(self.layout, table_cache))
+        request = decode_replicate(self.body, self.limits, form, keep_rejected=self.keep_rejected)
+        tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=self.keep_rejected)
+        sources = _settled(tables, request, self.table, self.partition)
+        ignored = request.ignored + tables.repeated
+        written = partial(self._written, tables, request, form) if self.keep_rejected else None
+        return ParsedRequest(sources, ignored, written=written, max_value_bytes=self.max_value_bytes)
+
+    def _image_type(self, table_cache: TableCache) -> Any:
+        """Return the type of the images that follow the first schema id, which is usually that of all messages.
+
+        None if images with all of its columns would have more of them than the body has bytes: its images have few.
+        """
+        found = _SCHEMA_ID.search(self.body, 0, _MAX_HEAD)
+        image_type = table_cache.image_types.get(found[1].decode(errors="replace")) if found else None
+        if image_type is None:
+            return None
+        columns = len(image_type.__args__[0].__struct_fields__)
+        return image_type if columns * self.body.count(b'"data"') <= len(self.body) else None
+
+    def _by_table(
+        self, principal: Principal, sources: _Found, decoded: DataBody | None, table_cache: TableCache
+    ) -> OpenedBody:
+        if decoded is None or self.max_value_bytes is not None or len(decoded.columns.data) > self.limits.messages:
+            raise Declined(Decline.BODY)
+        columns, addresses = decoded
+        found: dict[TableId, tuple[FoundSource, list[int]]] = {}
+        for address, indexes in addresses.items():
+            asked = (address, self.table, id(principal))
+            source = sources.get(asked) or sources.setdefault(asked, self._find(address, principal, table_cache))
+            known, at = found.get(source.table.table_id, (source, []))
+            found[source.table.table_id] = (known if known.found_by else source, [*at, *indexes])
+        return OpenedBody(
+            [
+                self._part(source, columns if len(found) == 1 else columns.at(sorted(indexes)))
+                for source, indexes in found.values()
+            ]
+        )
+
+    def _find(self, address: Address, principal: Principal, table_cache: TableCache) -> FoundSource:
+        """Return the source of messages with this address. Raises Declined or NotCached."""
+        try:
+            own = SourceName.of(None, address.schema, address.table) if address.table else None
+        except RejectedInput:
+            raise Declined(Decline.TABLE) from None
+        requested = SourceName.address(self.table) if self.table else None
+        found = SourceCache(table_cache).find(requested, own, address.schema_id, principal)
+        if found is None or not found.table.state.accepts_changes or found.table.schema.can_need_marker:
+            raise Declined(Decline.TABLE)
+        if found.table.options.source_order is not SourceOrder.ARRIVAL:
+            raise Declined(Decline.TABLE)
+        return found
+
+    def _part(self, found: FoundSource, columns: DataColumns) -> TablePart:
+        if found.source.reader is None:
+            raise Declined(Decline.TABLE)
+        return TablePart(found.table, found.source.reader, columns, len(columns.operations), found.found_by)
+
+    def _written(
+        self, tables: ReplicateTables, request: ReplicateRequest, form: MessageForm, indexes: Collection[int]
+    ) -> dict[int, WrittenMessage]:
+        messages = raw_messages(self.body)
+        reading: dict[str, Any] = {} if form == STANDARD else {"form": form.to_json()}
+        return {
+            index: WrittenMessage(LetterFormat.REPLICATE, messages[index], reading | {"version": version})
+            for index, version in tables.written_under(request, self.table, indexes).items()
+        }
 
 
 def _stored_layout(name: str, table_cache: TableCache) -> Layout:
@@ -93,19 +179,3 @@ def _settled(
     return sources + [
         SourceChanges(SourceName.address(name), rejected=[rejected]) for name, rejected in tables.rejected
     ]
-
-
-def _written_replicate(
-    body: bytes,
-    tables: ReplicateTables,
-    request: ReplicateRequest,
-    table: TableName | None,
-    form: MessageForm,
-    indexes: Collection[int],
-) -> dict[int, WrittenMessage]:
-    messages = raw_messages(body)
-    reading: dict[str, Any] = {} if form == STANDARD else {"form": form.to_json()}
-    return {
-        index: WrittenMessage(LetterFormat.REPLICATE, messages[index], reading | {"version": version})
-        for index, version in tables.written_under(request, table, indexes).items()
-    }

@@ -13,7 +13,8 @@ from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
-from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
+from app.formats.not_columnar import NotColumnar
+from app.formats.rows.columnar import RowReader, RowsBody
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
@@ -36,7 +37,7 @@ def exact(body: bytes) -> LandingRows:
 def columnar(body: bytes) -> LandingRows | None:
     try:
         changes = RowReader(RULES.schema.names).read([RowsBody(body, Operation.SNAPSHOT, 100, is_plain=False)])
-    except (NotPlain, ValueError):
+    except (NotColumnar, ValueError):
         return None
     rows = landing_rows_of_shaped(changes, RULES)
     return rows and rows[0]

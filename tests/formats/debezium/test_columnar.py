@@ -20,13 +20,14 @@ from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_reading import ValueReading
 from app.formats.debezium.columnar.events import EventBody, decode_events
 from app.formats.debezium.columnar.images import EventReader
-from app.formats.debezium.columnar.schemas import NotPlain, cut_schemas
+from app.formats.debezium.columnar.schemas import cut_schemas
 from app.formats.debezium.columnar.values import reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField, read_schema
 from app.formats.debezium.events import Form, form_of, may_be_event, unwrap
 from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.values import field_reader
 from app.formats.json.keyed import is_record
+from app.formats.not_columnar import NotColumnar
 from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
 from tests.support.samples.schemas import schema_of
 
@@ -116,7 +117,7 @@ def test_a_time_that_may_be_minus_zero_is_left_to_the_exact_path() -> None:
     facts = decode_events(plain, None).parts[0].columns.facts()
     assert facts is not None
     assert facts.times == [0]
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotColumnar):
         decode_events(plain.replace(b'"__source_ts_us":0', b'"__source_ts_us":-0'), None)
 
 
@@ -131,7 +132,7 @@ def test_an_added_field_that_is_no_scalar_is_left_to_the_exact_path(added: Any) 
         return EventReader(table, None, DebeziumReading(), part.added).read([part.columns])
 
     assert len(read("x")[0].shapes) == 1
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotColumnar):
         read(added)
 
 
@@ -178,7 +179,7 @@ ODD_BODIES = {
 
 @pytest.mark.parametrize("odd", ODD_BODIES.values(), ids=ODD_BODIES)
 def test_an_unusual_body_is_declined(odd: bytes) -> None:
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotColumnar):
         decode_events(odd, None)
 
 
@@ -196,7 +197,7 @@ def test_no_written_number_makes_up_for_a_schema_in_an_image(number: int) -> Non
         body({"schema": number, "payload": ROW_WITH_SCHEMA | {"__table": "t"}}),
         body({"schema": number, "payload": None}, {"schema": None, "payload": changed}),
     ):
-        with pytest.raises(NotPlain):
+        with pytest.raises(NotColumnar):
             decode_events(written, None)
 
 
@@ -205,7 +206,7 @@ def test_the_parameter_keyed_settles_what_an_element_is(*, is_keyed: bool, keyed
     element = keyed({"id": 1}, PLAIN) if is_keyed else PLAIN
     assert decoded(element).parts
     assert decoded(element, keyed=is_keyed).parts
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotColumnar):
         decoded(element, keyed=keyed_parameter)
 
 

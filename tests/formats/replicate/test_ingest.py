@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code
-from app.ingest import Ingest, IngestResult, replicate_json
+from app.ingest import Ingest, IngestResult, ReplicateJson
 from app.staging.tables.registry import find_table
 from app.staging.tables.replicate_sources import replicate_metadata
 from app.staging.writer.group_commit import GroupCommit
@@ -34,7 +34,7 @@ def ingest(engine: sa.Engine) -> Iterator[Ingest]:
 
 def post(ingest: Ingest, messages: Any, principal: Principal = ADMIN, table: str | None = None) -> IngestResult:
     name = TableName.parse(table) if table else None
-    return asyncio.run(ingest.accept(replicate_json(json.dumps(messages).encode(), name), principal))
+    return asyncio.run(ingest.accept(ReplicateJson(json.dumps(messages).encode(), name), principal))
 
 
 def sample(name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from app.domain.model import dead_letter
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.ingest import IngestResult, arcion_json
+from app.ingest import ArcionJson, IngestResult
 from app.staging.batches import dead_letter_transaction
 from tests.ingest.routing.test_moving_tables import interrupt
 from tests.support.ingest_harness import ADMIN, IngestHarness, named
@@ -41,7 +41,7 @@ def keeping(harness: IngestHarness) -> IngestHarness:
 
 def named_request(harness: IngestHarness, *sent: Any, name: str = "k", number: int = 0) -> IngestResult:
     identity = RequestIdentity("test", name, b"x" * 32, number)
-    decode = arcion_json(json.dumps(sent).encode(), keep_rejected=True)
+    decode = ArcionJson(json.dumps(sent).encode(), keep_rejected=True)
     return asyncio.run(harness.ingest.accept(decode, ADMIN, identity))
 
 
@@ -49,7 +49,7 @@ def test_a_rejected_message_is_kept_as_it_was_written_and_the_others_land(keepin
     body = b"\xef\xbb\xbf [ %b,\n  %b , %b]\n" % tuple(
         json.dumps(message, indent=number).encode() for number, message in enumerate([GOOD, BAD, GOOD])
     )
-    accepted = keeping.accept(arcion_json(body, keep_rejected=True))
+    accepted = keeping.accept(ArcionJson(body, keep_rejected=True))
     assert (accepted.dead_letters, [receipt.changes for receipt in accepted.receipts]) == (1, [2])
     assert keeping.landed("t", "id", "n") == [[0, 1, 1], [0, 1, 1]]
     assert messages(keeping.engine) == [json.dumps(BAD, indent=1).encode()]
@@ -279,6 +279,6 @@ def test_the_option_does_not_go_with_an_enforced_order(harness: IngestHarness) -
 
 def test_an_override_is_kept_with_the_message(keeping: IngestHarness) -> None:
     elsewhere = arcion("elsewhere", None, {"id": "2", "n": "x"})
-    decode = arcion_json(json.dumps([elsewhere]).encode(), named("t"), override=True, keep_rejected=True)
+    decode = ArcionJson(json.dumps([elsewhere]).encode(), named("t"), override=True, keep_rejected=True)
     assert keeping.accept(decode).dead_letters == 1
     assert sql.value(keeping.engine, "SELECT reading ->> 'override' FROM mirrorgate.dead_letters") == "true"

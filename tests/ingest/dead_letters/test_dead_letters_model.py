@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.ingest import BodyReader, arcion_csv, arcion_json, replicate_json
+from app.ingest import ArcionCsv, ArcionJson, BodyReader, ReplicateJson
 from app.staging.connection.database import open_engine
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres.dead_letters import letters, messages
@@ -95,15 +95,15 @@ class Format(NamedTuple):
 
 
 def read_arcion(parts: Sequence[bytes], table: str, **others: Any) -> BodyReader:
-    return arcion_json(b"[" + b" , ".join(parts) + b"]", TableName.parse(table), override=True, **others)
+    return ArcionJson(b"[" + b" , ".join(parts) + b"]", TableName.parse(table), override=True, **others)
 
 
 def read_replicate(parts: Sequence[bytes], table: str, **others: Any) -> BodyReader:
-    return replicate_json(b"\n".join(parts), TableName.parse(table), **others)
+    return ReplicateJson(b"\n".join(parts), TableName.parse(table), **others)
 
 
 def read_csv(parts: Sequence[bytes], table: str, **others: Any) -> BodyReader:
-    return arcion_csv(b"".join(parts), TableName.parse(table), CSV, **others)
+    return ArcionCsv(b"".join(parts), TableName.parse(table), CSV, **others)
 
 
 FORMATS: Final = {

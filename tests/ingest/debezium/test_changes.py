@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.errors import Code
 from app.formats.debezium.reading import Tombstones
-from app.ingest import debezium_json
+from app.ingest import DebeziumJson
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event, keyed, with_schema
@@ -263,9 +263,9 @@ def test_values_keep_their_place_in_rejections_of_records_with_schemas(orders: I
 
 def test_a_null_line_counts_as_an_element_in_front_of_a_wrong_one(orders: IngestHarness) -> None:
     good = json.dumps(event("c", "public.orders", after={"id": 1, "note": "a"}))
-    assert orders.accept(debezium_json(f"{good}null{good}".encode())).ignored == 1
+    assert orders.accept(DebeziumJson(f"{good}null{good}".encode())).ignored == 1
     with rejected() as rejection:
-        orders.accept(debezium_json(f"{good}\nnull\n{{1}}".encode()))
+        orders.accept(DebeziumJson(f"{good}\nnull\n{{1}}".encode()))
     assert rejection.places[0][:2] == (Code.MALFORMED_JSON, 2)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.domain.model.table_options import TimestampUnit
 from app.formats.debezium.reading import DebeziumReading, DecimalForm
-from app.ingest import debezium_json
+from app.ingest import DebeziumJson
 from tests.project.facts import REPOSITORY
 from tests.support.ingest_harness import IngestHarness
 
@@ -35,7 +35,7 @@ def types(harness: IngestHarness, table: str) -> dict[str, str]:
 
 
 def test_a_history_of_postgres(harness: IngestHarness) -> None:
-    result = harness.accept(debezium_json(body("postgresql")))
+    result = harness.accept(DebeziumJson(body("postgresql")))
     assert result.ignored == 1
     assert types(harness, "public.items") == {
         "id": "int32",
@@ -92,7 +92,7 @@ def test_a_history_of_postgres(harness: IngestHarness) -> None:
 
 
 def test_a_history_of_mysql(harness: IngestHarness) -> None:
-    harness.accept(debezium_json(body("mysql")))
+    harness.accept(DebeziumJson(body("mysql")))
     rows = harness.rows("inventory.products")
     assert [row["__rowMarker__"] for row in rows] == [INSERT, UPDATE, DELETE, INSERT]
     first = rows[0]
@@ -103,7 +103,7 @@ def test_a_history_of_mysql(harness: IngestHarness) -> None:
 
 
 def test_a_history_of_sql_server(harness: IngestHarness) -> None:
-    harness.accept(debezium_json(body("sqlserver")))
+    harness.accept(DebeziumJson(body("sqlserver")))
     rows = harness.rows("dbo.OrderLines")
     assert harness.table("dbo.OrderLines").schema.key_columns == ("OrderID", "Line")
     assert [row["__rowMarker__"] for row in rows] == [INSERT, UPDATE, DELETE, INSERT]
@@ -113,7 +113,7 @@ def test_a_history_of_sql_server(harness: IngestHarness) -> None:
 
 def test_a_history_of_oracle(harness: IngestHarness) -> None:
     first, second, _ = body("oracle").splitlines()
-    harness.accept(debezium_json(first))
+    harness.accept(DebeziumJson(first))
     assert types(harness, "DEBEZIUM.EMPLOYEES") == {
         "ID": "decimal(38,0)",
         "AMOUNT": "float64",
@@ -126,7 +126,7 @@ def test_a_history_of_oracle(harness: IngestHarness) -> None:
         "SPAN": "int64",
         "NOTE": "string",
     }
-    harness.accept(debezium_json(second))
+    harness.accept(DebeziumJson(second))
     rows = harness.rows("DEBEZIUM.EMPLOYEES")
     assert [(row["AMOUNT"], row["FREE"], row["NARROW"], row["TEXT"], row["NOTE"]) for row in rows] == [
         (61.0, "123.45", Decimal("1.234"), Decimal("17.50"), "long"),
@@ -144,11 +144,11 @@ def test_a_history_of_oracle(harness: IngestHarness) -> None:
 def test_the_same_history_without_schemas_lands_the_same_where_the_types_agree(
     harness: IngestHarness, connector: str, table: str, unit: TimestampUnit
 ) -> None:
-    harness.accept(debezium_json(body(connector)))
+    harness.accept(DebeziumJson(body(connector)))
     before = harness.rows(table)
     harness.put(table, reload="upsert", binary_encoding="base64")
     reading = DebeziumReading(timestamps=(("*", unit),), decimals=DecimalForm.BASE64)
-    harness.accept(debezium_json(without_schemas(body(connector)), reading=reading))
+    harness.accept(DebeziumJson(without_schemas(body(connector)), reading=reading))
     after: list[dict[str, Any]] = harness.rows(table)[len(before) :]
     differing = {
         name for old, new in zip(before, after, strict=True) for name in old if repr(old[name]) != repr(new[name])

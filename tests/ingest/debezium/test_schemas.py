@@ -196,9 +196,9 @@ def test_fields_of_a_transformation_are_no_columns(harness: IngestHarness) -> No
 def test_a_dry_run_registers_nothing(harness: IngestHarness) -> None:
     import json
 
-    from app.ingest import debezium_json
+    from app.ingest import DebeziumJson
 
-    preview = harness.dry_run(debezium_json(json.dumps(created({"id": 1, "note": "a"})).encode()))
+    preview = harness.dry_run(DebeziumJson(json.dumps(created({"id": 1, "note": "a"})).encode()))
     assert preview.tables[0].rows == [{"id": 1, "note": "a", "__rowMarker__": 0}]
     with rejected() as rejection:
         harness.debezium(event("c", "public.t", after={"id": 1, "note": "a"}))

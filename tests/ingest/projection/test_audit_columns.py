@@ -9,7 +9,7 @@ from app.domain.model.names import TableName
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.formats.rows.csv import RowsLayout
-from app.ingest import RowOperation, rows_csv, rows_json
+from app.ingest import RowOperation, RowsCsv, RowsJson
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event
@@ -127,7 +127,7 @@ def test_a_history_has_an_inserted_row_for_every_change(harness: IngestHarness) 
 
 def test_a_dry_run_shows_the_rows_of_the_files(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA, history="append_only", audit_columns={"operation": "_op"})
-    reader = rows_json(b'{"id": 1, "name": "Ada"}', TableName.parse("t"), RowOperation.INSERT)
+    reader = RowsJson(b'{"id": 1, "name": "Ada"}', TableName.parse("t"), RowOperation.INSERT)
     [table] = harness.dry_run(reader).tables
     assert table.rows == [ADA | {"_op": "insert"}]
 
@@ -137,7 +137,7 @@ def test_rows_with_operations_land_alike(harness: IngestHarness, mode: str) -> N
     harness.put("t", SCHEMA, audit_columns={"operation": "_op"})
     name, operation = TableName.parse("t"), RowOperation.INSERT
     if mode == "csv":
-        harness.accept(rows_csv(b"id,name\n1,Ada\n", name, RowsLayout(operation)))
+        harness.accept(RowsCsv(b"id,name\n1,Ada\n", name, RowsLayout(operation)))
     else:
-        harness.accept(rows_json(b'[{"id": 1, "name": "Ada"}]', name, operation))
+        harness.accept(RowsJson(b'[{"id": 1, "name": "Ada"}]', name, operation))
     assert harness.landed("t", "id", "name", "_op") == [[0, 1, "Ada", "insert"]]

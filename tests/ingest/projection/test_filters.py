@@ -19,7 +19,7 @@ from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.projection.filtering import filtered
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code
-from app.ingest import RowOperation, perform_dry_run, rows_json
+from app.ingest import RowOperation, RowsJson, perform_dry_run
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -87,7 +87,7 @@ def test_a_dry_run_shows_what_lands_and_hides_what_the_caller_may_not_read(harne
     harness.put("t", SCHEMA, filter=ROME, partial_updates="complete")
     harness.arcion(arcion("t", None, texts(row(2, "Rome", total="2.50"))))
     body = json.dumps([{"__op__": "update", "id": 2, "city": "Rome"}]).encode()
-    reader = rows_json(body, TableName.parse("t"), RowOperation.INSERT)
+    reader = RowsJson(body, TableName.parse("t"), RowOperation.INSERT)
     assert [one["id"] for one in harness.dry_run(reader).tables[0].rows] == [2]
     writer = Principal("writer", frozenset({Right.INGEST}), ("*",))
     [table] = asyncio.run(perform_dry_run(harness.engine, reader, writer, marker_first=False, mask_secret=None)).tables

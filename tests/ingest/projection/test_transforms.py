@@ -14,7 +14,7 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from app.ingest import ArrowLoad, RowOperation, replicate_json, rows_json
+from app.ingest import ArrowLoad, ReplicateJson, RowOperation, RowsJson
 from app.ingest.dry_run import WithheldColumns
 from app.staging.tables.registration import RegistrationOutcome
 from tests.support.gateway_parts import next_generation
@@ -150,9 +150,9 @@ def test_a_rejection_does_not_tell_a_masked_value(harness: IngestHarness) -> Non
 def test_a_dry_run_shows_masked_values_to_those_who_may_read(harness: IngestHarness, options: dict[str, Any]) -> None:
     harness.put("t", SCHEMA, **OPTIONS, **options)
     harness.arcion(arcion("t", None, TEXTS))
-    inserts = rows_json(json.dumps([ROW, ROW | {"id": 2}]).encode(), TableName.parse("t"), RowOperation.UPSERT)
+    inserts = RowsJson(json.dumps([ROW, ROW | {"id": 2}]).encode(), TableName.parse("t"), RowOperation.UPSERT)
     update = json.dumps([data("UPDATE", {"id": 1, "city": "Paris"})]).encode()
-    partial = replicate_json(update, TableName.parse("t")) if options else inserts
+    partial = ReplicateJson(update, TableName.parse("t")) if options else inserts
     sender = Principal("sender", frozenset({Right.INGEST}), ("*",))
     of_others = Principal("reader", frozenset({Right.INGEST}), ("*",), (Grant(frozenset({Right.READ}), ("u",)),))
     hidden = ["born", "mail", "town"]

@@ -11,16 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.ingest import arcion_json
-from app.ingest.columnar import reader_thread
-from app.ingest.columnar.arcion import ArcionRequest
-from app.ingest.columnar.decline import Decline, Declined
-from app.ingest.columnar.reader_thread import MAX_SHORT_BYTES, ColumnarReader, UnreadBody
-from app.ingest.columnar.reading import ColumnarRequest, Outcome, read_together
+from app.ingest import ArcionJson, reader_thread
+from app.ingest.columnar import Asked, ColumnarBody, Decline, Declined, Outcome, read_together
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
+from app.ingest.reader_thread import MAX_SHORT_BYTES, ColumnarReader, UnreadBody
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Receipt
 from app.staging.writer.request_queue import MAX_BYTES_TOGETHER
@@ -32,8 +28,8 @@ from tests.support.samples.messages import arcion
 WAIT_SECONDS = 60
 
 
-def request(*of_body: Any) -> ArcionRequest:
-    return ArcionRequest(json.dumps(of_body).encode(), None, False, UNLIMITED, ADMIN)
+def request(*of_body: Any) -> Asked[ColumnarBody]:
+    return Asked(ArcionJson(json.dumps(of_body).encode()), ADMIN)
 
 
 @pytest.fixture
@@ -82,7 +78,7 @@ def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(harness
     async def post_all() -> list[Any]:
         bodies = [json.dumps([arcion("t", None, row)]).encode() for row in rows]
         return await asyncio.gather(
-            *(harness.ingest.accept(arcion_json(body), ADMIN) for body in bodies), return_exceptions=True
+            *(harness.ingest.accept(ArcionJson(body), ADMIN) for body in bodies), return_exceptions=True
         )
 
     answers = asyncio.run(post_all())
@@ -108,11 +104,11 @@ class _Recorded:
         self.began, self.may_go = Event(), Event()
         self.groups: list[list[int]] = []
 
-    def __call__(self, requests: Sequence[ColumnarRequest], _: TableCache) -> list[Outcome]:
-        self.groups.append([len(one.body) for one in requests])
+    def __call__(self, requests: Sequence[Asked[ColumnarBody]], _: TableCache) -> list[Outcome]:
+        self.groups.append([len(one.body.body) for one in requests])
         self.began.set()
         assert self.may_go.wait(WAIT_SECONDS)
-        if len(requests[0].body) in {1, LONG + 1}:
+        if len(requests[0].body.body) in {1, LONG + 1}:
             raise MemoryError
         return [Declined(Decline.BODY)] * len(requests)
 
@@ -136,7 +132,7 @@ def read_sizes(
 
         def submitted(size: int) -> "asyncio.Task[list[Receipt]]":
             waiter: LoopFuture[list[Receipt]] = LoopFuture(bridge)
-            body = UnreadBody(reader, ArcionRequest(bytes(size), None, False, UNLIMITED, ADMIN), waiter)
+            body = UnreadBody(reader, Asked(ArcionJson(bytes(size)), ADMIN), waiter)
             bridge.send(body)
             return asyncio.ensure_future(waiter.result())
 
@@ -195,7 +191,7 @@ def test_a_body_that_comes_after_the_writer_has_closed_is_told_so(harness: Inges
         bridge = LoopBridge(asyncio.get_running_loop(), reader.submit)
         waiter: LoopFuture[list[Receipt]] = LoopFuture(bridge)
         body = json.dumps([arcion("tpch.t", None, {"id": "1", "name": "a", "note": "n" * size})]).encode()
-        bridge.send(UnreadBody(reader, ArcionRequest(body, None, False, UNLIMITED, ADMIN), waiter))
+        bridge.send(UnreadBody(reader, Asked(ArcionJson(body), ADMIN), waiter))
         with pytest.raises(TemporarilyUnavailable) as error:
             await waiter.result()
         assert error.value.code is Code.SHUTTING_DOWN

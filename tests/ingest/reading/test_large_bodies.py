@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import Code, RejectedInput
-from app.ingest import arcion_json
+from app.ingest import ArcionJson
 from app.ingest.request_typing import RequestTyper
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import waiting
@@ -123,12 +123,18 @@ NAMES: Final = st.sampled_from(["Ada", "", "Bob", "Zoë"])
 TOTALS: Final = st.sampled_from(["1", "2.50", "null"])
 
 
+class _ExactOnly(ArcionJson):
+    @property
+    def is_columnar(self) -> bool:
+        return False
+
+
 def outcome(harness: IngestHarness, table: str, sent: Sequence[Message], *, exact: bool = False) -> Any:
     """Return the answer to a request, which the exact path can be forced to read."""
     body = json.dumps([message | {"tableName": {"name": table}} for message in sent]).encode()
-    reader = arcion_json(body)
+    reader = (_ExactOnly if exact else ArcionJson)(body)
     try:
-        accepted = harness.accept(replace(reader, columnar=None) if exact else reader)
+        accepted = harness.accept(reader)
         return [(receipt.sequence, receipt.changes) for receipt in accepted.receipts]
     except RejectedInput as rejection:
         return [replace(problem, table=None) for problem in rejection.problems]

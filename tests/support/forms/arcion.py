@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from app.domain.model.change import Change
-from app.domain.model.input_limits import UNLIMITED
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
-from app.ingest.columnar.arcion import ArcionRequest
+from app.ingest.columnar import Asked, ColumnarBody
+from app.ingest.readers import ArcionJson
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns
 from tests.support.forms.source_histories import Event, Row, SourceTable, as_text
 from tests.support.samples.messages import Message, arcion
@@ -86,8 +86,8 @@ def _read(_: SourceTable, body: bytes) -> Sequence[Change]:
     return [entry.change for entry in decode_arcion(body)]
 
 
-def _request(body: bytes) -> ArcionRequest:
-    return ArcionRequest(body, None, False, UNLIMITED, ANYONE)
+def _request(body: bytes) -> Asked[ColumnarBody]:
+    return Asked(ArcionJson(body), ANYONE)
 
 
 def quoted(value: Any) -> str:

@@ -16,7 +16,7 @@ from app.domain.rows.row_rules import RowRules
 from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.messages import decode_replicate
-from app.ingest.columnar.reading import read_together
+from app.ingest.columnar import read_together
 from app.ingest.replicate.source_cache import CachedSource, SourceCache
 from app.ingest.table_cache import TableCache
 from tests.support.forms.form import NAME, Events, Form, schema

@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.domain.model.change import Change
-from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import BinaryEncoding, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion
@@ -20,7 +19,8 @@ from app.formats.debezium.messages import RecordReader
 from app.formats.debezium.reading import PLAIN_READING, DebeziumReading
 from app.formats.debezium.records import decode_debezium
 from app.formats.debezium.unavailable import DEFAULT_PLACEHOLDER
-from app.ingest.columnar.debezium import DebeziumRequest
+from app.ingest.columnar import Asked, ColumnarBody
+from app.ingest.readers import DebeziumJson
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, schema, split_key_changes
 from tests.support.forms.source_histories import Event, Row, SourceTable
 from tests.support.samples.debezium import Field, Message, event, flat_with_schema, key_with_schema, keyed, with_schema
@@ -150,8 +150,8 @@ def _form(
         reader = RecordReader(Table(*place, schema(table), OPTIONS), reading)
         return [reader.change(record) for record in decode_debezium(body, reading).records]
 
-    def request(body: bytes) -> DebeziumRequest:
-        return DebeziumRequest(body, None, reading, UNLIMITED, ANYONE)
+    def request(body: bytes) -> Asked[ColumnarBody]:
+        return Asked(DebeziumJson(body, None, reading), ANYONE)
 
     return Form(write, read, request, is_partial=is_partial, splits_key_changes=True)
 

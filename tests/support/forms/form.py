@@ -10,7 +10,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_rules import RowRules
-from app.ingest.columnar.reading import ColumnarRequest
+from app.ingest.columnar import Asked, ColumnarBody
 from tests.support.forms.source_histories import Event, SourceTable
 from tests.support.samples.schemas import schema_of
 
@@ -29,7 +29,7 @@ class Form:
     """Return the body."""
     read: Callable[[SourceTable, bytes], Sequence[Change]]
     """Return its changes as the exact path decodes them."""
-    request: Callable[[bytes], ColumnarRequest] | None = None
+    request: Callable[[bytes], Asked[ColumnarBody]] | None = None
     """Return the request of the columnar path, if the form has one that needs nothing but the table."""
     is_partial: bool = False
     """True if a change does not give all columns, so that only row images make whole rows of it."""

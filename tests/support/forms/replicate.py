@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from app.domain.model.change import Change
-from app.domain.model.input_limits import UNLIMITED
 from app.formats.replicate.forms.key_records import with_key
 from app.formats.replicate.forms.layouts import read_layout
 from app.formats.replicate.forms.message_form import STANDARD, MessageForm
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.versions import VersionResolver
-from app.ingest.columnar.replicate import ReplicateBody
+from app.ingest.columnar import Asked, ColumnarBody
+from app.ingest.readers import ReplicateJson
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns
 from tests.support.forms.source_histories import TYPES, Event, Row, SourceTable, as_json
 from tests.support.samples.messages import Message, data, metadata
@@ -109,8 +109,8 @@ def _read_custom(table: SourceTable, body: bytes) -> Sequence[Change]:
     return _read(table, body, MessageForm(layout=_LAYOUT))
 
 
-def _request(body: bytes) -> ReplicateBody:
-    return ReplicateBody(body, None, None, UNLIMITED, ANYONE)
+def _request(body: bytes) -> Asked[ColumnarBody]:
+    return Asked(ReplicateJson(body), ANYONE)
 
 
 ENVELOPED: Final = Form(_writer(_enveloped), _read, _request)

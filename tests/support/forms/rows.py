@@ -12,8 +12,6 @@ import msgspec
 import pyarrow as pa
 
 from app.domain.model.change import Change
-from app.domain.model.input_limits import UNLIMITED
-from app.domain.model.source_name import SourceName
 from app.domain.rows.from_arrow.changed_rows import changed_rows
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowRules
@@ -22,7 +20,8 @@ from app.formats.rows.arrow import split_operations
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
-from app.ingest.columnar.rows import RowsRequest
+from app.ingest.columnar import Asked, ColumnarBody
+from app.ingest.readers import RowsJson
 from tests.support.forms.arcion import quoted, trimmed_columns
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, schema, split_key_changes
 from tests.support.forms.source_histories import Event, SourceTable, as_json
@@ -74,8 +73,8 @@ def _read_json(table: SourceTable, body: bytes) -> Sequence[Change]:
     return decode_rows(body, RowOperation.UPSERT, table.types.keys()).changes
 
 
-def _request(body: bytes) -> RowsRequest:
-    return RowsRequest(body, SourceName.address(NAME), RowOperation.UPSERT, UNLIMITED, ANYONE)
+def _request(body: bytes) -> Asked[ColumnarBody]:
+    return Asked(RowsJson(body, NAME, RowOperation.UPSERT), ANYONE)
 
 
 def _write_csv(table: SourceTable, events: Events) -> bytes:

@@ -18,7 +18,7 @@ from app.api.changes.parameters.common import (
 from app.api.server.request_parameters import read_parameters
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
-from app.ingest import CsvLayout, CsvMode, arcion_csv, arcion_json
+from app.ingest import ArcionCsv, ArcionJson, CsvLayout, CsvMode
 
 
 class OverrideParameters(ChangeParameters):
@@ -68,7 +68,7 @@ def arcion_query(query: bytes) -> ChangeQuery:
     is_snapshot = read_parameters(CsvParameters, "query", values).mode is CsvMode.SNAPSHOT
     if is_snapshot and not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "mode=snapshot needs `table`, because a row does not name its table")
-    reader_of = partial(arcion_json, table=given_table(given), override=given.override, snapshot_rows=is_snapshot)
+    reader_of = partial(ArcionJson, table=given_table(given), override=given.override, snapshot_rows=is_snapshot)
     return ChangeQuery(given, reader_of)
 
 
@@ -80,4 +80,4 @@ def csv_query(query: bytes) -> ChangeQuery:
     if not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires the parameter `table`")
     layout = read_parameters(CsvParameters, "query", values).layout
-    return ChangeQuery(given, partial(arcion_csv, table=TableName.parse(given.table), layout=layout))
+    return ChangeQuery(given, partial(ArcionCsv, table=TableName.parse(given.table), layout=layout))

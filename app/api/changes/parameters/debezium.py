@@ -14,7 +14,7 @@ from app.api.changes.parameters.common import (
     query_values,
 )
 from app.api.server.request_parameters import read_parameters
-from app.ingest import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, debezium_json, parse_units
+from app.ingest import DebeziumJson, DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
 
 
 class DebeziumParameters(ChangeParameters):
@@ -85,4 +85,4 @@ _NAMES: Final = frozenset(DebeziumParameters.model_fields)
 def debezium_query(query: bytes) -> ChangeQuery:
     """Read the query of a Debezium body. Raises what `arcion_query` raises."""
     given = read_parameters(DebeziumParameters, "query", query_values(query, _NAMES))
-    return ChangeQuery(given, partial(debezium_json, table=given_table(given), reading=given.reading))
+    return ChangeQuery(given, partial(DebeziumJson, table=given_table(given), reading=given.reading))

@@ -8,7 +8,7 @@ from pydantic import Field
 from app.api.changes.parameters.common import ChangeParameters, ChangeQuery, cached, given_table, query_values
 from app.api.server.request_parameters import read_parameters
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
-from app.ingest import MessageForm, TableFrom, replicate_json
+from app.ingest import MessageForm, ReplicateJson, TableFrom
 
 
 class ReplicateParameters(ChangeParameters):
@@ -58,6 +58,6 @@ def replicate_query(query: bytes) -> ChangeQuery:
     given = read_parameters(ReplicateParameters, "query", query_values(query, _NAMES))
     form = MessageForm(given.keyed, None, TableFrom.parse(given.table_from) if given.table_from else None)
     reader_of = partial(
-        replicate_json, table=given_table(given), partition=given.partition, form=form, layout=given.layout
+        ReplicateJson, table=given_table(given), partition=given.partition, form=form, layout=given.layout
     )
     return ChangeQuery(given, reader_of)

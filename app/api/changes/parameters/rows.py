@@ -22,12 +22,12 @@ from app.errors import Code, RejectedInput
 from app.ingest import (
     Declaration,
     RowOperation,
+    RowsCsv,
+    RowsJson,
     RowsLayout,
     RowsOfStream,
     parse_declaration,
     parse_names,
-    rows_csv,
-    rows_json,
 )
 
 
@@ -114,7 +114,7 @@ def rows_query(query: bytes) -> ChangeQuery:
     _check_no_stream(values)
     given = read_parameters(RowsParameters, "query", values)
     table, declared = given.required_table, given.declared
-    return ChangeQuery(given, partial(rows_json, table=table, operation=given.op, declared=declared))
+    return ChangeQuery(given, partial(RowsJson, table=table, operation=given.op, declared=declared))
 
 
 @cached
@@ -125,7 +125,7 @@ def rows_csv_query(query: bytes) -> ChangeQuery:
     given = read_parameters(RowsParameters, "query", values)
     layout = RowsLayout(given.op, read_parameters(CsvDialectParameters, "query", values).dialect.checked())
     table, declared = given.required_table, given.declared
-    return ChangeQuery(given, partial(rows_csv, table=table, layout=layout, declared=declared))
+    return ChangeQuery(given, partial(RowsCsv, table=table, layout=layout, declared=declared))
 
 
 def _check_no_stream(values: Mapping[str, str]) -> None:

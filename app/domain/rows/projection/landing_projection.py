@@ -38,7 +38,8 @@ class Acceptance:
 
 def needs_acceptance(table: Table) -> bool:
     """Tell whether landing files say where or when a batch is accepted, which its sequence lock decides."""
-    return not _OF_ACCEPTANCE.isdisjoint(table.options.audit_columns.named)
+    audit = table.options.audit_columns
+    return audit.accepted_at is not None or audit.row_order is not None
 
 
 def landed(rows: LandingRows, table: Table, acceptance: Acceptance | None) -> LandingRows:

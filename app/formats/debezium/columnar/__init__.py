@@ -4,5 +4,5 @@
 finds the table of each envelope, `rows` that of each flattened row. `images` decodes the images of one table, whose
 columns `values` reads or types (docs/decisions/0047).
 
-Invariant: the changes equal those of the exact path, or NotPlain is raised. It never rejects.
+Invariant: the changes equal those of the exact path, or NotColumnar is raised. It never rejects.
 """

@@ -19,7 +19,7 @@ from app.domain.model.change import Operation
 from app.domain.model.source_name import SourceName
 from app.domain.rows.shaped_changes import ChangeFacts
 from app.formats.debezium.columnar.rows import added_fields, read_rows, row_members
-from app.formats.debezium.columnar.schemas import CutBody, NotPlain, cut_schemas
+from app.formats.debezium.columnar.schemas import CutBody, cut_schemas
 from app.formats.debezium.columnar.sources import block_members, facts_of, last_position, tables_of
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.events import IGNORED_SCHEMAS
@@ -28,6 +28,7 @@ from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
+from app.formats.not_columnar import NotColumnar
 
 Value = TypeVar("Value")
 
@@ -153,20 +154,20 @@ class _Changes(NamedTuple):
 
 
 def decode_events(body: bytes, keyed: bool | None) -> EventBody:
-    """Return the events of a body; `keyed` is the parameter of the request. Raises NotPlain."""
+    """Return the events of a body; `keyed` is the parameter of the request. Raises NotColumnar."""
     cut = cut_schemas(body)
     if any(schema.meaning.endswith(IGNORED_SCHEMAS) for schema in cut.schemas):
-        raise NotPlain
+        raise NotColumnar
     elements, form = _decoded(cut.content, keyed)
     written_again = _ENCODER.encode(elements) if cut.content.startswith(b"[") else _ENCODER.encode_lines(elements)
     if not is_all_decoded(cut.content, written_again):
-        raise NotPlain
+        raise NotColumnar
     events: list[Any] = elements
     key_names: list[tuple[str, ...] | None] = [None] * len(elements)
     numbers = 0
     if form.is_keyed:
         if None in elements:
-            raise NotPlain
+            raise NotColumnar
         key_names, numbers = _key_names([element.key for element in elements], cut)
         events = [element.value for element in elements]
     schemas: list[int | None] = [None] * len(events)
@@ -174,12 +175,12 @@ def decode_events(body: bytes, keyed: bool | None) -> EventBody:
         schemas = [None if event is None else event.schema for event in events]
         events = [None if event is None else event.payload for event in events]
     if numbers + cut.count(schemas) != cut.cuts:
-        raise NotPlain  # a schema is in another place
+        raise NotColumnar  # a schema is in another place
     if form.is_flattened:
         events = [None if event == _NULL else event for event in events]
     found = [at for at, event in enumerate(events) if event is not None]
     if not found:
-        raise NotPlain
+        raise NotColumnar
     if len(found) < len(events):
         events, schemas = [events[at] for at in found], [schemas[at] for at in found]
         key_names = [key_names[at] for at in found]
@@ -209,28 +210,28 @@ def _decoded(content: bytes, keyed: bool | None) -> tuple[list[Any], _Form]:
     for form in _FORMS:
         if keyed in {None, form.is_keyed} and (elements := form.decoder.decode_well_formed(content)):
             return elements, form
-    raise NotPlain
+    raise NotColumnar
 
 
 def _key_names(written: Sequence[Raw], cut: CutBody) -> tuple[list[tuple[str, ...] | None], int]:
     """Return the columns that each key names, and how many keys have a schema."""
     document = b"[" + b",".join(written) + b"]"
     if has_suspicious_escape(document):
-        raise NotPlain
+        raise NotColumnar
     has_schema = b'"payload"' in document
     try:
         keys: list[Any] = (_KEYS_WITH_SCHEMA if has_schema else _KEYS).decode(document)
     except DECODE_ERRORS:
-        raise NotPlain from None
+        raise NotColumnar from None
     if not is_all_decoded(document, _ENCODER.encode(keys)):
-        raise NotPlain
+        raise NotColumnar
     numbers = 0
     if has_schema:
         numbers = cut.count([key.schema for key in keys])
         keys = [key.payload for key in keys]
     names = [() if key is None else tuple(key) for key in keys]
     if any(name.startswith(INTERNAL_KEYS) for distinct in {*names} for name in distinct):
-        raise NotPlain
+        raise NotColumnar
     return [*names], numbers
 
 

@@ -3,7 +3,7 @@
 All images become one JSON array, which a type made of the table's columns decodes. Values are read column by column,
 and the rules of `messages` apply once to each shape that events have.
 
-Invariant: the changes equal those of `RecordReader`, or NotPlain is raised.
+Invariant: the changes equal those of `RecordReader`, or NotColumnar is raised.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,6 @@ from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.row_image import pick
 from app.domain.rows.shaped_changes import Shape, ShapedChanges, TypeColumn
 from app.formats.debezium.columnar.events import EventColumns
-from app.formats.debezium.columnar.schemas import NotPlain
 from app.formats.debezium.columnar.values import ReadColumn, reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.events import may_be_event
@@ -36,6 +35,7 @@ from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
+from app.formats.not_columnar import NotColumnar
 
 _Row: TypeAlias = tuple[Any, ...]
 _Names: TypeAlias = frozenset[str]
@@ -126,7 +126,7 @@ class EventReader:
         self._shapes: dict[tuple[Operation, _Names | None, _Names | None], Shape] = {}
 
     def read(self, parts: Sequence[EventColumns]) -> list[ShapedChanges]:
-        """Return the changes of each part. Raises NotPlain."""
+        """Return the changes of each part. Raises NotColumnar."""
         operations = [operation for part in parts for operation in part.operations]
         count = len(operations)
         images = self._images(
@@ -136,7 +136,7 @@ class EventReader:
         if images.has_placeholders:
             self._take_out_placeholders(operations, before, after)
         if self._hiding and self._may_hide_values(operations, after):
-            raise NotPlain
+            raise NotColumnar
         is_full = images.is_full and not images.has_placeholders
         shapes = self._shapes_of(operations, before, after, is_full=is_full)
         before = [None if shape.before is None else row for shape, row in zip(shapes, before, strict=True)]
@@ -179,7 +179,7 @@ class EventReader:
             old, new = _rows_of(before, given_before, found), _rows_of(after, given_after, found)
             has_placeholders = any(text in written_again for text in self._placeholder_bytes)
             return _Images(old, new, decoder.is_full, has_placeholders, decoder.mixed)
-        raise NotPlain
+        raise NotColumnar
 
     def _take_out_placeholders(
         self, operations: Sequence[Operation | None], before: list[_Row | None], after: list[_Row | None]
@@ -190,7 +190,7 @@ class EventReader:
             if not (lacks_old or lacks_new):
                 continue
             if operation in _NEW_ROWS or not self._key_positions.isdisjoint({*lacks_old, *lacks_new}):
-                raise NotPlain
+                raise NotColumnar
             if old is not None:
                 old = before[at] = tuple(UNSET if place in lacks_old else value for place, value in enumerate(old))
             if new is not None:
@@ -220,12 +220,12 @@ class EventReader:
         if is_new and operations.count(operations[0]) == len(given) and given.count(given[0]) == len(given):
             return [self._shape(operations[0], None, given[0])] * len(given)
         if not is_new and not self._keys:
-            raise NotPlain
+            raise NotColumnar
         old_of = map(self._old_given, operations, before, after)
         keys = [*zip(operations, old_of, given, strict=True)]
         distinct = {*keys}
         if len(distinct) > _MAX_SHAPES:
-            raise NotPlain
+            raise NotColumnar
         shape_of = {key: self._shape(*key) for key in distinct}
         return [*map(shape_of.__getitem__, keys)]
 
@@ -242,7 +242,7 @@ class EventReader:
         key: _Row | None = None if old is None else self._key_of(old)
         if operation is Operation.DELETE:
             if key is None or None in key or UNSET in key:
-                raise NotPlain
+                raise NotColumnar
             return self._keys
         if key is None or UNSET in key:
             return None
@@ -251,9 +251,9 @@ class EventReader:
         return self._keys if is_same else self._given(old)
 
     def _shape(self, operation: Operation | None, before: _Names | None, after: _Names | None) -> Shape:
-        """Return the shape of changes with these images, as the exact path sees them. Raises NotPlain."""
+        """Return the shape of changes with these images, as the exact path sees them. Raises NotColumnar."""
         if operation is None or (operation is not Operation.DELETE and after is None):
-            raise NotPlain
+            raise NotColumnar
         shape = self._shapes.get((operation, before, after))
         if shape is None:
             if len(self._shapes) >= _MAX_SHAPES:
@@ -266,13 +266,13 @@ class EventReader:
         return shape
 
     def _check_old_values(self, shapes: Sequence[Shape], before: Sequence[_Row | None]) -> None:
-        """Raise NotPlain for a wrong value before a change of the key: it lands nowhere, but is read."""
+        """Raise NotColumnar for a wrong value before a change of the key: it lands nowhere, but is read."""
         old = [row for shape, row in zip(shapes, before, strict=True) if row and shape.before is not self._keys]
         for at, type_column in self._typed_by.items() if old else ():
             try:
                 type_column([None if row[at] is UNSET else row[at] for row in old])
             except BadValues:
-                raise NotPlain from None
+                raise NotColumnar from None
 
     def _read_values(self, rows: list[_Row | None], mixed: Sequence[int], *, is_full: bool) -> list[_Row | None]:
         """Return rows as columns of the table read their values, None for UNSET.
@@ -282,7 +282,7 @@ class EventReader:
         given = [row for row in rows if row is not None]
         for at in mixed:
             if not _CONTAINERS.isdisjoint({type(row[at]) for row in given}):
-                raise NotPlain
+                raise NotColumnar
         if is_full and not self._readers:
             return rows
         columns: list[Sequence[Any]] = [*zip(*given, strict=True)]

@@ -3,7 +3,7 @@
 A row is decoded twice: here for these fields alone, which lead to its table, and as an image of that table, where every
 quote is accounted for.
 
-Invariant: what is read is what `records` reads, or NotPlain is raised.
+Invariant: what is read is what `records` reads, or NotColumnar is raised.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from msgspec import UNSET, Raw, UnsetType
 from app.domain.model.change import Operation
 from app.domain.model.source_name import SourceName
 from app.errors import RejectedInput
-from app.formats.debezium.columnar.schemas import NotPlain
 from app.formats.debezium.columnar.sources import SourceMembers
 from app.formats.debezium.events import METADATA
 from app.formats.debezium.records import OPERATIONS, members_of_source, source_of_row
 from app.formats.debezium.source_block import source_table
 from app.formats.json.framing import DECODE_ERRORS
+from app.formats.not_columnar import NotColumnar
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 
@@ -56,11 +56,11 @@ class FlattenedRows(NamedTuple):
 
 
 def read_rows(written: Sequence[Raw]) -> FlattenedRows:
-    """Return what rows say of their changes. Raises NotPlain."""
+    """Return what rows say of their changes. Raises NotColumnar."""
     try:
         rows = _DECODER.decode(_document(written))
     except DECODE_ERRORS:
-        raise NotPlain from None
+        raise NotColumnar from None
     named = [
         (
             *(row.table, row.schema, row.db, row.keyspace),
@@ -80,7 +80,7 @@ def added_fields(row: Raw) -> tuple[str, ...]:
 
 
 def row_members(written: Sequence[Raw]) -> Sequence[SourceMembers]:
-    """Return what rows say of their source. Raises NotPlain."""
+    """Return what rows say of their source. Raises NotColumnar."""
     return [(source_of_row(row), members_of_source(row)) for row in _decoded(written)]
 
 
@@ -88,7 +88,7 @@ def _decoded(written: Sequence[Raw]) -> Sequence[dict[str, Any]]:
     try:
         return _ANY.decode(_document(written))
     except DECODE_ERRORS:
-        raise NotPlain from None
+        raise NotColumnar from None
 
 
 def _document(written: Sequence[Raw]) -> bytes:
@@ -106,9 +106,9 @@ def _operation(row: _Added) -> Operation | None:
 def _table(names: tuple[_Scalar, ...]) -> SourceName | None:
     plain, prefixed = names[: len(_NAMING)], names[len(_NAMING) :]
     if any(one is not UNSET and other is not UNSET for one, other in zip(plain, prefixed, strict=True)):
-        raise NotPlain  # the later one counts
+        raise NotColumnar  # the later one counts
     told = [other if one is UNSET else one for one, other in zip(plain, prefixed, strict=True)]
     try:
         return source_table(dict(zip(_NAMING, told, strict=True)))
     except RejectedInput:
-        raise NotPlain from None
+        raise NotColumnar from None

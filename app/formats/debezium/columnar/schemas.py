@@ -20,6 +20,7 @@ from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
 from app.formats.json.quote_accounting import is_all_read
 from app.formats.json.texts import has_suspicious_escape
+from app.formats.not_columnar import NotColumnar
 
 _SCHEMA: Final = b'"schema":'
 _PAYLOAD: Final = b'"payload":'
@@ -35,10 +36,6 @@ _MAX_SCHEMA_BYTES: Final = 2**16
 _MAX_CACHED: Final = 256
 
 
-class NotPlain(Exception):
-    """The columnar path cannot read something; the exact path has to."""
-
-
 class CutBody(NamedTuple):
     """A body with the number of a schema in the place of each schema."""
 
@@ -48,15 +45,15 @@ class CutBody(NamedTuple):
     """How many schemas were replaced."""
 
     def schema_of(self, number: int | None) -> ConnectField | None:
-        """Return the schema that was replaced by a number, None for None. Raises NotPlain for another number."""
+        """Return the schema that was replaced by a number, None for None. Raises NotColumnar for another number."""
         if number is None:
             return None
         if not _FIRST <= number < _FIRST + len(self.schemas):
-            raise NotPlain
+            raise NotColumnar
         return self.schemas[number - _FIRST]
 
     def count(self, numbers: Sequence[int | None]) -> int:
-        """Return how many schemas were replaced by these numbers. Raises NotPlain for another number."""
+        """Return how many schemas were replaced by these numbers. Raises NotColumnar for another number."""
         for number in {*numbers}:
             self.schema_of(number)
         return len(numbers) - numbers.count(None)
@@ -75,7 +72,7 @@ _NONE: Final = _Known(b"none", b"", 0, 0)
 
 
 def cut_schemas(body: bytes) -> CutBody:
-    """Return a body without its schemas. Raises NotPlain for one that JsonConverter does not write."""
+    """Return a body without its schemas. Raises NotColumnar for one that JsonConverter does not write."""
     schemas = _Schemas(body)
     parts: list[bytes] = []
     schema = _NONE
@@ -93,9 +90,9 @@ def cut_schemas(body: bytes) -> CutBody:
     parts.append(body[copied:])
     content, cuts = b"".join(parts), len(parts) // 2
     if cuts and content.count(_NUMBER) != cuts:
-        raise NotPlain
+        raise NotColumnar
     if brackets + len(content) > MAX_NESTED_VALUES and brackets + count_brackets(content) > MAX_NESTED_VALUES:
-        raise NotPlain
+        raise NotColumnar
     return CutBody(content, schemas.fields, cuts)
 
 
@@ -114,14 +111,14 @@ class _Schemas:
         self.fields: list[ConnectField] = []
 
     def at(self, start: int) -> _Known:
-        """Return the schema that is written here; in an event, the payload follows it. Raises NotPlain."""
+        """Return the schema that is written here; in an event, the payload follows it. Raises NotColumnar."""
         for schema in self._known:
             if self._body.startswith(schema.written, start):
                 return schema
         end = self._body.find(_PAYLOAD, start, start + _MAX_SCHEMA_BYTES)
         written = self._body[start:end].rstrip(_BLANKS)
         if end < 0 or not written.endswith(b",") or len(self._known) == _MAX_SCHEMAS:
-            raise NotPlain
+            raise NotColumnar
         written = written[:-1].rstrip(_BLANKS)
         self.fields.append(_checked_schema(written))
         schema = _Known(written, b"%d" % (_FIRST + len(self._known)), count_brackets(written), len(written))
@@ -131,11 +128,11 @@ class _Schemas:
 
 @lru_cache(_MAX_CACHED)
 def _checked_schema(schema: bytes) -> ConnectField:
-    """Return a schema that hides nothing. Raises NotPlain."""
+    """Return a schema that hides nothing. Raises NotColumnar."""
     try:
         decoded: Any = msgspec.json.decode(schema)
         if is_all_read(schema, [decoded]) and not has_suspicious_escape(schema):
             return read_schema(decoded)
     except (WrongSchema, *DECODE_ERRORS):
         pass
-    raise NotPlain
+    raise NotColumnar

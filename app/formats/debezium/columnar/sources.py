@@ -17,11 +17,11 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.shaped_changes import ChangeFacts
 from app.errors import RejectedInput
-from app.formats.debezium.columnar.schemas import NotPlain
 from app.formats.debezium.events import MONGODB
 from app.formats.debezium.source_block import source_position, source_table, source_time
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
+from app.formats.not_columnar import NotColumnar
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 _Text: TypeAlias = str | UnsetType | None
@@ -78,7 +78,7 @@ _DECODER: Final = msgspec.json.Decoder(list[_Block])
 
 
 def tables_of(written: Sequence[Raw]) -> Sequence[SourceName | None]:
-    """Return the table that each block names, one object for equal ones. Raises NotPlain."""
+    """Return the table that each block names, one object for equal ones. Raises NotColumnar."""
     [first] = _decoded(written[:1])
     if _are_alike(written, first):
         return [_table(first)] * len(written)
@@ -92,17 +92,17 @@ SourceMembers: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any]]
 """What an event says of its source: the members that make the position, and those that have the time."""
 
 ReadMembers: TypeAlias = Callable[[Sequence[Raw]], Sequence[SourceMembers]]
-"""Reads what events say of their source from their blocks, or from flattened rows. Raises NotPlain."""
+"""Reads what events say of their source from their blocks, or from flattened rows. Raises NotColumnar."""
 
 
 def block_members(written: Sequence[Raw]) -> Sequence[SourceMembers]:
-    """Return the members of blocks. Raises NotPlain."""
+    """Return the members of blocks. Raises NotColumnar."""
     blocks = [*map(_given, _decoded(written))]
     return [*zip(blocks, blocks, strict=True)]
 
 
 def last_position(written: Sequence[Raw], content: bytes, read: ReadMembers) -> str | None:
-    """Return the source position of the last event that has one. Raises NotPlain if a zero may be written -0.
+    """Return the source position of the last event that has one. Raises NotColumnar if a zero may be written -0.
 
     `content` is the body that the events are from.
     """
@@ -117,7 +117,7 @@ def facts_of(written: Sequence[Raw], content: bytes, read: ReadMembers) -> Chang
     """Return the position and time of each change; None if only the exact path can read them."""
     try:
         members = _with_known_zeros(read(written), content)
-    except NotPlain:
+    except NotColumnar:
         return None
     return ChangeFacts([source_position(each) for each, _ in members], [source_time(times) for _, times in members])
 
@@ -127,9 +127,9 @@ def _decoded(written: Sequence[Raw]) -> list[_Block]:
     try:
         blocks = _DECODER.decode(document)
     except DECODE_ERRORS:
-        raise NotPlain from None
+        raise NotColumnar from None
     if not is_all_decoded(document, _ENCODER.encode(blocks)) or any(block.connector == MONGODB for block in blocks):
-        raise NotPlain
+        raise NotColumnar
     return blocks
 
 
@@ -159,12 +159,12 @@ def _table(block: _Block) -> SourceName | None:
     try:
         return source_table(_given(block))
     except RejectedInput:
-        raise NotPlain from None
+        raise NotColumnar from None
 
 
 def _with_known_zeros(members: Sequence[SourceMembers], content: bytes) -> Sequence[SourceMembers]:
     if any(0 in part.values() for each in members for part in each) and keep_minus_zeros(content) is not content:
-        raise NotPlain
+        raise NotColumnar
     return members
 
 

@@ -17,7 +17,7 @@ from app.domain.loads.load_session import LoadStep
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.errors import TemporarilyUnavailable
-from app.ingest.columnar.reading import ColumnarRequest, Outcome, read_together
+from app.ingest.columnar import Asked, ColumnarBody, Outcome, read_together
 from app.ingest.loop_bridge import LoopFuture
 from app.ingest.table_cache import TableCache
 from app.observability.tracing import TraceParent, current_trace
@@ -35,7 +35,7 @@ class UnreadBody:
     """A request that is read with others. Its waiter gets the receipts, or Declined, NotCached or an error."""
 
     reader: "ColumnarReader"
-    request: ColumnarRequest
+    request: Asked[ColumnarBody]
     waiter: LoopFuture[list[Receipt]]
     identity: RequestIdentity | None = None
     load: LoadStep | None = None
@@ -47,7 +47,7 @@ class UnreadBody:
     @property
     def size(self) -> int:
         """Return the bytes of the body."""
-        return len(self.request.body)
+        return len(self.request.body.body)
 
     def read(self, together: "Sequence[UnreadBody]", /) -> list[WaitingRequest]:
         """Return what is to be staged of these bodies, this one among them; the waiters of the others get why not."""

@@ -1,15 +1,23 @@
-"""Reads the bodies of several requests together: -> one typed batch per table and request.
+"""The columnar path: reads the bodies of several requests together: -> one typed batch per table and request.
 
 A format opens a body (finds its tables) and has a reader for tables with the same columns; everything else is the same
 for all formats. What requests have for tables with equal rules is decoded and typed together, because a kernel takes
 nearly as long for a few rows as for a hundred. If that fails, each part is read alone, and declined alone.
 
-Invariant: a request gets the batches that the exact path would make of it, or it is declined.
+Invariant: a request gets the batches that the exact path would make of it, or it is declined, never rejected.
+
+A producer that adds one unknown key can move all its requests to the exact path, at several times the cost and with the
+same answers. The metric `mirrorgate_ingest_path_total` and the debug log event `exact_path` show it.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from enum import StrEnum
+from functools import cache
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import structlog
+from prometheus_client import Counter
 
 from app.domain.access.rights import Principal
 from app.domain.model.input_limits import InputLimits
@@ -21,10 +29,39 @@ from app.domain.rows.projection.landed_bytes import row_bytes
 from app.domain.rows.row_rules import RowRules
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.errors import RejectedInput, TemporarilyUnavailable
-from app.ingest.columnar.decline import Decline, Declined
+from app.formats.not_columnar import NotColumnar
 from app.ingest.table_cache import NotCached, TableCache
-from app.observability.api_metrics import HASH_MISMATCHES
+from app.observability.api_metrics import HASH_MISMATCHES, INGEST_PATHS
 from app.staging.batches.batch import Batch, SchemaIdTables
+
+log = structlog.get_logger()
+
+
+class Decline(StrEnum):
+    """Reason why the columnar path declined a request. A declined request is read again on the exact path."""
+
+    NO_COLUMNAR_READER = "no_columnar_reader"
+    """The format has none."""
+    BODY = "body"
+    """The body is unusual: not valid, a key unknown or twice, or a part that only the exact path understands."""
+    TABLE = "table"
+    """The table is unknown, its options need each change, or two sources of the request feed it."""
+    IMAGES = "images"
+    """An image or its flags are unusual: a column unknown, missing or twice, or a value that is not a text."""
+    ROWS = "rows"
+    """A change cannot land as it is, or a value does not fit its column."""
+    TABLE_MOVED = "table_moved"
+    """The table changed between typing and staging."""
+    REJECTED = "rejected"
+    """The transaction rejected a message; the exact path names it."""
+
+
+class Declined(Exception):
+    """The columnar path does not take a request."""
+
+    def __init__(self, reason: Decline) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class ReadBatches(list[Batch]):
@@ -41,7 +78,10 @@ class TableReader(Protocol):
     """Decodes what bodies have for one table."""
 
     def read(self, parts: Sequence[Any]) -> list[ShapedChanges]:
-        """Return the changes of each part, or raise Declined if one of them cannot be read this way."""
+        """Return the changes of each part.
+
+        Raises NotColumnar, ValueError or RecursionError if one of them cannot be read this way.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,8 +121,8 @@ Opened: TypeAlias = OpenedBody | Declined | NotCached
 """An opened body; or why the request is declined; or what a query has to find first."""
 
 
-class ColumnarRequest(Protocol):
-    """A body with the parameters of its request; each format has a class."""
+class ColumnarBody(Protocol):
+    """A body with what its request says about it; each format has a class."""
 
     @property
     def body(self) -> bytes:
@@ -92,12 +132,22 @@ class ColumnarRequest(Protocol):
     def limits(self) -> InputLimits:
         """The limits of the request."""
 
-    @staticmethod
-    def open(requests: Sequence[Any], table_cache: TableCache) -> list[Opened]:
+    @classmethod
+    def columnar(cls, asked: "Sequence[Asked[Any]]", table_cache: TableCache, /) -> list[Opened]:
         """Decode the messages of several bodies of this format, and find their tables."""
 
 
-def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Outcome]:
+Body = TypeVar("Body", covariant=True, bound=ColumnarBody)
+
+
+class Asked(NamedTuple, Generic[Body]):
+    """A body to read on the columnar path, and its caller."""
+
+    body: Body
+    principal: Principal
+
+
+def read_together(requests: Sequence[Asked[ColumnarBody]], table_cache: TableCache) -> list[Outcome]:
     """Return the batches of each request in order, or why it has none."""
     opened = [*map(_with_memory, requests, _opened(requests, table_cache))]
     outcomes: list[Outcome] = [_no_batches(body) if isinstance(body, OpenedBody) else body for body in opened]
@@ -119,7 +169,7 @@ def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) 
     return outcomes
 
 
-def _with_memory(request: ColumnarRequest, body: Opened) -> Opened:
+def _with_memory(request: Asked[ColumnarBody], body: Opened) -> Opened:
     """Reserve memory for the rows of a body before its images are decoded; decline it if that is too much.
 
     Values are decoded into the columns of their table, so a row without values takes as long as its table is wide.
@@ -127,7 +177,7 @@ def _with_memory(request: ColumnarRequest, body: Opened) -> Opened:
     if not isinstance(body, OpenedBody):
         return body
     try:
-        request.limits.reserve(sum(part.changes * row_bytes(RowRules.of(part.table)) for part in body.parts))
+        request.body.limits.reserve(sum(part.changes * row_bytes(RowRules.of(part.table)) for part in body.parts))
     except (RejectedInput, TemporarilyUnavailable):  # the exact path meets the same trouble, and tells the caller
         return Declined(Decline.ROWS)
     return body
@@ -139,27 +189,22 @@ def _no_batches(body: OpenedBody) -> ReadBatches:
     return batches
 
 
-def _opened(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Opened]:
+def _opened(requests: Sequence[Asked[ColumnarBody]], table_cache: TableCache) -> list[Opened]:
     """Open the bodies, those of one format together."""
-    first = type(requests[0])
-    if all(type(request) is first for request in requests):
-        return first.open(requests, table_cache)
+    kinds = [type(request.body) for request in requests]
+    if kinds.count(kinds[0]) == len(kinds):
+        return kinds[0].columnar(requests, table_cache)
     opened: dict[int, Opened] = {}
-    for kind in {type(request) for request in requests}:
-        indexes = [index for index, request in enumerate(requests) if type(request) is kind]
-        opened |= zip(indexes, kind.open([requests[index] for index in indexes], table_cache), strict=True)
+    for kind in {*kinds}:
+        indexes = [index for index, other in enumerate(kinds) if other is kind]
+        opened |= zip(indexes, kind.columnar([requests[index] for index in indexes], table_cache), strict=True)
     return [opened[index] for index in range(len(requests))]
 
 
-Content = TypeVar("Content")
-
-
-def opened_or_why(
-    by_table: Callable[[Content, TableCache], OpenedBody], content: Content, table_cache: TableCache
-) -> Opened:
+def opened_or_why(by_table: Callable[..., OpenedBody], *given: Any) -> Opened:
     """Return the opened body, or why it is not opened: two sources of a request may not feed one table."""
     try:
-        opened = by_table(content, table_cache)
+        opened = by_table(*given)
     except (Declined, NotCached) as reason:
         return reason
     tables = {part.table.table_id for part in opened.parts}
@@ -191,13 +236,32 @@ def eligible_table(
 def _typed(parts: Sequence[TablePart], table_cache: TableCache) -> Sequence[Batch | Declined]:
     """Return the batch of each part; all parts have the same `rules_key`."""
     rules = table_cache.rules(parts[0].table)
-    reason = Declined(Decline.ROWS)
+    reason, all_rows = Declined(Decline.ROWS), None
     try:
-        all_rows = landing_rows_of_shaped(parts[0].reader.read([part.content for part in parts]), rules)
-    except Declined as declined:
-        all_rows, reason = None, declined
+        changes = parts[0].reader.read([part.content for part in parts])
+    except (NotColumnar, ValueError, RecursionError):
+        changes, reason = None, Declined(Decline.IMAGES)
+    try:
+        if changes is not None:
+            all_rows = landing_rows_of_shaped(changes, rules)
     except TemporarilyUnavailable:  # the exact path meets the same trouble, and tells the caller
         all_rows = None
     if all_rows is not None:
         return [Batch(part.table, rows, found_by=part.found_by) for part, rows in zip(parts, all_rows, strict=True)]
     return [reason] if len(parts) == 1 else [batch for part in parts for batch in _typed([part], table_cache)]
+
+
+def count_columnar_path(source_format: str) -> None:
+    """Count a request that the columnar path staged."""
+    _staged_on_columnar_path(source_format).inc()
+
+
+def count_exact_path(source_format: str, reason: Decline) -> None:
+    """Count a request that the exact path reads, and log why at level debug."""
+    INGEST_PATHS.labels(source_format, "exact", reason).inc()
+    log.debug("exact_path", format=source_format, reason=reason.value)
+
+
+@cache
+def _staged_on_columnar_path(source_format: str) -> Counter:
+    return INGEST_PATHS.labels(source_format, "columnar", "")
