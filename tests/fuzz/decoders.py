@@ -31,18 +31,18 @@ from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.arcion.exists_flags import NotColumnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow.stream import decode_arrow_stream
 from app.formats.csv.blanks import trimmed_columns
 from app.formats.csv.records import CsvDialect
 from app.formats.json.decoder import MessageDecoder
+from app.formats.not_columnar import NotColumnar
 from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
 from app.formats.rows.arrow import split_operations
-from app.formats.rows.columnar import NotPlain, RowReader, RowsBody
+from app.formats.rows.columnar import RowReader, RowsBody
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.csv_columnar import CsvBody, CsvReader
 from app.formats.rows.messages import decode_rows
@@ -207,7 +207,7 @@ def columnar_rows(
     """Read plain rows on the columnar path, if they qualify."""
     try:
         changes = RowReader(rules.schema.names).read([RowsBody(body, OPERATIONS[operation], max_rows)])
-    except (NotPlain, ValueError, RecursionError):
+    except (NotColumnar, ValueError, RecursionError):
         return None
     rows = landing_rows_of_shaped(changes, rules)
     return rows and rows[0]
@@ -242,7 +242,7 @@ def columnar_csv_rows(
     reader = CsvReader(rules.schema.names, trimmed_columns(rules.schema))
     try:
         changes = reader.read([CsvBody(body, dialect, Operation.MERGE, max_rows)])
-    except (NotPlain, ValueError):
+    except (NotColumnar, ValueError):
         return None
     rows = landing_rows_of_shaped(changes, rules)
     return rows and rows[0]
