@@ -1,16 +1,15 @@
 """A table that changes between typing and staging: the request is typed again for the changed table."""
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.batches.batch import Receipt
+from app.ingest.reader_thread import UnreadBody
 from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.waiting_request import Waiter
+from app.staging.writer.waiting_request import WaitingRequest
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -26,19 +25,20 @@ class Interrupted:
     """A group commit before which something happens, as often as there are actions."""
 
     inner: GroupCommit
+    read_bodies: Callable[[Sequence[UnreadBody]], list[WaitingRequest]]
     actions: list[Callable[[], object]]
     submitted: int = 0
 
-    def submit(self, *request: Any, **counts: int) -> "Future[list[Receipt]]":
+    def stage(self, *requests: WaitingRequest) -> None:
         self._interrupt()
-        return self.inner.submit(*request, **counts)
+        self.inner.stage(*requests)
 
-    def submit_to(self, waiter: Waiter, *request: Any, **counts: int) -> None:
-        self._interrupt()
-        self.inner.submit_to(waiter, *request, **counts)
-
-    def wait_until_it_rests(self, seconds: float) -> None:
-        self.inner.wait_until_it_rests(seconds)
+    def read(self, bodies: Sequence[UnreadBody]) -> list[WaitingRequest]:
+        """Read in the staging thread, which then stages what is read."""
+        read = self.read_bodies(bodies)
+        if read:
+            self._interrupt()
+        return read
 
     def _interrupt(self) -> None:
         self.submitted += 1
@@ -48,8 +48,10 @@ class Interrupted:
 
 
 def interrupt(harness: IngestHarness, *actions: Callable[[], object]) -> Interrupted:
-    interrupted = Interrupted(harness.ingest.group_commit, list(actions))
+    reader = harness.ingest._columnar_reader
+    interrupted = Interrupted(harness.ingest.group_commit, reader.read, list(actions))
     harness.ingest.group_commit = interrupted  # type: ignore[assignment]
+    reader.read = interrupted.read  # type: ignore[method-assign]
     return interrupted
 
 
