@@ -2,9 +2,9 @@
 
 A class of `readers` reads the bodies of one format; for Replicate it applies metadata messages (`replicate`), for
 Debezium Connect schemas (`debezium`). `pipeline` is the path of a request on one page: `columnar` with `reader_thread`
-for what is usual, `exact_path` with `parsed_request` and `request_typing` for everything else. `table_cache` finds tables,
-`backlog` applies back-pressure, `moved_tables` repeats what a changed table undid, `loop_bridge` carries requests
-from the event loop to threads, and results back.
+for what is usual, `exact_path` with `parsed_request` and `request_typing` for everything else. `table_cache` finds
+tables, `backlog` applies back-pressure, `moved_tables` repeats what a changed table undid, `loop_bridge` carries
+requests from the event loop to threads, and results back.
 `loads` takes Arrow streams, `dry_run` rolls back, `replay` sends dead letters again.
 """
 
