@@ -11,7 +11,6 @@ requests from the event loop to threads, and results back.
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv.records import CsvDialect
 from app.formats.debezium.reading import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
-from app.formats.foreign_forms import Form, explained
 from app.formats.replicate.forms.layouts import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS, WrongLayout, read_layout
 from app.formats.replicate.forms.message_form import MessageForm
 from app.formats.replicate.forms.table_from import TableFrom
@@ -19,7 +18,7 @@ from app.formats.rows.csv import RowsLayout
 from app.formats.rows.declaration import Declaration, parse_declaration, parse_names
 from app.formats.rows.operations import RowOperation
 from app.ingest.backlog import BacklogWatch
-from app.ingest.dry_run import perform_dry_run, perform_stream_dry_run
+from app.ingest.dry_run import perform_dry_run
 from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad, RowsOfStream
 from app.ingest.moved_tables import give_marker
@@ -42,7 +41,6 @@ __all__ = [
     "DebeziumReading",
     "DecimalForm",
     "Declaration",
-    "Form",
     "Ingest",
     "IngestResult",
     "MessageForm",
@@ -57,12 +55,10 @@ __all__ = [
     "TableFrom",
     "Tombstones",
     "WrongLayout",
-    "explained",
     "give_marker",
     "parse_declaration",
     "parse_names",
     "parse_units",
     "perform_dry_run",
-    "perform_stream_dry_run",
     "read_layout",
 ]

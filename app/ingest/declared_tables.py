@@ -31,8 +31,6 @@ def register_declared(
     name: TableName,
     table_cache: TableCache,
     principal: Principal,
-    *,
-    marker_first: bool,
 ) -> Registered | None:
     """Register or extend a table as a request declares, in a separate transaction; None if it has all of it.
 
@@ -55,7 +53,7 @@ def register_declared(
             raise RejectedInput(Code.FORBIDDEN, detail)
         try:
             with translated_errors(), table_cache.begin() as connection:
-                registration = _registered(connection, declared, target, marker_first=marker_first)
+                registration = _registered(connection, declared, target, marker_first=table_cache.marker_first)
                 record_registration(connection, registration, principal.key_id, _BY)
         except _Raced:
             continue

@@ -16,7 +16,6 @@ import pyarrow as pa
 import structlog
 from msgspec import UNSET, UnsetType
 
-from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
 from app.domain.rows.projection.source_rows import landed_columns
@@ -24,6 +23,7 @@ from app.errors import RejectedInput, TemporarilyUnavailable
 from app.ingest.loads import ArrowLoad
 from app.ingest.moved_tables import retry_moved
 from app.ingest.parsed_request import ParsedRequest
+from app.ingest.pipeline import Ingest
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.ingest.table_cache import TableCache
@@ -31,7 +31,7 @@ from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.locked_table import StagedBatch
 from app.staging.batches.sequence_lock import shorten_lock_timeout
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
-from app.staging.connection.database import Connection, Engine, translated_errors
+from app.staging.connection.database import Connection, translated_errors
 
 MAX_ANSWER_BYTES: Final = 16 * 2**20
 """Bytes of JSON that the rows of an answer take, over all tables."""
@@ -76,54 +76,38 @@ class DryRunResult:
     duplicates: int
 
 
-async def perform_dry_run(
-    engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool, mask_secret: MaskSecret | None
-) -> DryRunResult:
+async def perform_dry_run(ingest: Ingest, request: BodyReader | ArrowLoad, principal: Principal) -> DryRunResult:
     """Do everything that accepting the request would do, metadata messages included, and roll it back.
 
     Takes the sequence locks of its tables in no fixed order, so it waits for a lock only briefly. Raises what
     `Ingest.accept` raises.
     """
-
-    def typed(table_cache: TableCache) -> tuple[ParsedRequest, TypedRequest]:
-        parsed = reader.exact(table_cache, principal, marker_first)
-        return parsed, RequestTyper(table_cache, principal, marker_first, reserve=reader.limits.reserve).type_request(
-            parsed
-        )
-
-    reserve_answer = reader.limits.reserve_answer
-    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret, reserve_answer))
+    return await retry_moved(lambda: asyncio.to_thread(_run, ingest, request, principal))
 
 
-async def perform_stream_dry_run(
-    engine: Engine, load: ArrowLoad, principal: Principal, *, marker_first: bool, mask_secret: MaskSecret | None
-) -> DryRunResult:
-    """Do for an Arrow stream what `perform_dry_run` does for messages."""
-
-    def typed(table_cache: TableCache) -> tuple[ParsedRequest, TypedRequest]:
-        batch, _ = load.batch(table_cache, principal, marker_first=marker_first)
+def _typed(
+    request: BodyReader | ArrowLoad, table_cache: TableCache, principal: Principal
+) -> tuple[ParsedRequest, TypedRequest]:
+    if isinstance(request, ArrowLoad):
+        batch, _ = request.batch(table_cache, principal)
         return ParsedRequest([]), TypedRequest([batch])
+    parsed = request.exact(table_cache, principal)
+    return parsed, RequestTyper(table_cache, principal, reserve=request.limits.reserve).type_request(parsed)
 
-    reserve_answer = load.limits.reserve_answer
-    return await retry_moved(lambda: asyncio.to_thread(_run, engine, typed, principal, mask_secret, reserve_answer))
 
-
-def _run(
-    engine: Engine,
-    type_rows: Callable[[TableCache], tuple[ParsedRequest, TypedRequest]],
-    principal: Principal,
-    mask_secret: MaskSecret | None,
-    reserve_answer: Callable[[int], None],
-) -> DryRunResult:
+def _run(ingest: Ingest, request: BodyReader | ArrowLoad, principal: Principal) -> DryRunResult:
     with (
         structlog.contextvars.bound_contextvars(dry_run=True),
         translated_errors(),
-        engine.connect() as connection,
+        ingest.engine.connect() as connection,
         connection.begin() as transaction,
     ):
         shorten_lock_timeout(connection)
-        table_cache = TableCache(lambda: _savepoint(connection), mask_secret=mask_secret)
-        parsed, typed = type_rows(table_cache)
+        own = ingest.table_cache
+        table_cache = TableCache(
+            lambda: _savepoint(connection), mask_secret=own.mask_secret, marker_first=own.marker_first
+        )
+        parsed, typed = _typed(request, table_cache, principal)
         tables: list[DryRunTable] = []
         if typed.batches:
             requests = [StagingRequest(typed.batches)]
@@ -133,7 +117,7 @@ def _run(
                 raise parsed.rejection(outcome.problems)
             if not isinstance(outcome, list):
                 raise outcome
-            answer = _AnswerRows(reserve_answer)
+            answer = _AnswerRows(request.limits.reserve_answer)
             tables = [
                 answer.table(batch, staged, shows_stored=principal.may(Right.READ, batch.table.name))
                 for batch, staged in zip(typed.batches, outcome, strict=True)

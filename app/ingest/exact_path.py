@@ -43,7 +43,7 @@ class ExactPath:
         Raises RejectedInput, TemporarilyUnavailable or AlreadyStaged.
         """
         typer = self.typer
-        parsed = await asyncio.to_thread(reader.exact, typer.table_cache, typer.principal, typer.marker_first)
+        parsed = await asyncio.to_thread(reader.exact, typer.table_cache, typer.principal)
         if has_moved:
             typer.forget(parsed)
 

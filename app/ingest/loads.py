@@ -15,6 +15,7 @@ from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.foreign_forms import Form, explained
 from app.formats.rows.arrow import split_operations
 from app.formats.rows.declaration import Declaration, declaration_of
 from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
@@ -55,9 +56,7 @@ class ArrowLoad:
         """Stage the rows as one batch and return after COMMIT. Raises what `Ingest.accept` raises."""
         return await or_stored_result(self._accept(ingest, principal, identity))
 
-    def batch(
-        self, table_cache: TableCache, principal: Principal, *, marker_first: bool
-    ) -> tuple[Batch, Registered | None]:
+    def batch(self, table_cache: TableCache, principal: Principal) -> tuple[Batch, Registered | None]:
         """Return the typed rows, and what the stream registered for them. Raises RejectedInput or TableMoved."""
         bounds = (self.limits.value_bytes, self.limits.reserve)
         if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
@@ -65,20 +64,24 @@ class ArrowLoad:
             given = decode_arrow_stream(self.body, self.limits)
             rows = snapshot_rows(given, self._rules(table, table_cache), *bounds)
             if table.schema.can_need_marker and table.cdc_started and self.load_id is None:  # a reload: upserts
-                table = give_marker(table, table_cache, principal, marker_first=marker_first)
+                table = give_marker(table, table_cache, principal)
             return Batch(table, rows), None
         given = decode_arrow_stream(self.body, self.limits)
         declared = self.rows.declared
         if self.rows.key_columns is not None:
             columns = [field for field in given.schema if field.name != OPERATION_COLUMN]
             declared = declaration_of(columns, self.rows.key_columns)
-        registered = register_declared(declared, self.table, table_cache, principal, marker_first=marker_first)
+        registered = register_declared(declared, self.table, table_cache, principal)
         given, operations = split_operations(given, self.rows.operation)
         table = _accepting(present_table(self.table, table_cache, principal))
         if table.schema.can_need_marker and {*operations.kinds} != {Operation.INSERT}:
-            table = give_marker(table, table_cache, principal, marker_first=marker_first)
+            table = give_marker(table, table_cache, principal)
         rows = changed_rows(given, operations, self._rules(table, table_cache), *bounds)
         return Batch(table, rows), registered
+
+    def explained(self, error: RejectedInput) -> RejectedInput:
+        """Return the rejection of the body, which names the right endpoint if the body is of another form."""
+        return explained(error, self.body, Form.ARROW)
 
     def _rules(self, table: Table, table_cache: TableCache) -> RowRules:
         return table_cache.rules(table, in_load=self.load_id is not None)
@@ -88,9 +91,7 @@ class ArrowLoad:
         done: list[Registered] = []
 
         async def attempt() -> IngestResult:
-            batch, registered = await asyncio.to_thread(
-                self.batch, ingest.table_cache, principal, marker_first=ingest.marker_first
-            )
+            batch, registered = await asyncio.to_thread(self.batch, ingest.table_cache, principal)
             if registered is not None:
                 done.append(registered)
             ingest.check_room(batch.table)
@@ -100,9 +101,7 @@ class ArrowLoad:
             try:
                 return IngestResult(await ingest.stage(content), registered=answer)
             except MarkerNeeded as needed:
-                await asyncio.to_thread(
-                    give_marker, needed.table, ingest.table_cache, principal, marker_first=ingest.marker_first
-                )
+                await asyncio.to_thread(give_marker, needed.table, ingest.table_cache, principal)
                 raise
 
         return await retry_moved(attempt)

@@ -36,11 +36,11 @@ async def retry_moved(attempt: Callable[[], Awaitable[Result]]) -> Result:
     raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
 
 
-def give_marker(table: Table, table_cache: TableCache, principal: Principal, *, marker_first: bool) -> Table:
+def give_marker(table: Table, table_cache: TableCache, principal: Principal) -> Table:
     """Give a table whose files have no row marker one, because its rows are no inserts. Raises TableMoved."""
     with translated_errors(), table_cache.begin() as connection:
         wanted = replace(table.schema, bare=False)
-        registration = evolve_table(connection, table, wanted, marker_first=marker_first)
+        registration = evolve_table(connection, table, wanted, marker_first=table_cache.marker_first)
         record_registration(connection, registration, principal.key_id, "changes")
     table_cache.forget_table(table.name)
     if registration.table.schema.bare:

@@ -14,7 +14,7 @@ changed in between makes the request start again; nothing that this process reme
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from app.domain.access.mask_secret import MaskSecret
@@ -49,8 +49,8 @@ class Ingest:
 
     engine: Engine
     group_commit: GroupCommit
-    marker_first: bool = False
-    """True if landing files have the row marker as their first column; newly registered tables record it."""
+    marker_first: InitVar[bool] = False
+    """See `TableCache`."""
     backlog: BacklogWatch | None = None
     """Checks whether a table can take more changes; without it, every table can."""
     mask_secret: MaskSecret | None = None
@@ -59,8 +59,8 @@ class Ingest:
     _columnar_reader: ColumnarReader = field(init=False)
     _bridge: LoopBridge[UnreadBody] | None = field(init=False, default=None)
 
-    def __post_init__(self) -> None:
-        self.table_cache = TableCache(self.engine.begin, mask_secret=self.mask_secret)
+    def __post_init__(self, marker_first: bool) -> None:
+        self.table_cache = TableCache(self.engine.begin, mask_secret=self.mask_secret, marker_first=marker_first)
         self._columnar_reader = ColumnarReader(self.table_cache, self.group_commit, self.check_room)
 
     def close(self) -> None:
@@ -159,9 +159,7 @@ class Ingest:
         load: LoadStep | None = None,
     ) -> ExactPath:
         in_load = load is not None
-        typer = RequestTyper(
-            self.table_cache, principal, self.marker_first, self.check_room, in_load, reader.limits.reserve
-        )
+        typer = RequestTyper(self.table_cache, principal, self.check_room, in_load, reader.limits.reserve)
         return ExactPath(typer, self.stage, identity, replay, load)
 
     def _running_bridge(self) -> LoopBridge[UnreadBody]:

@@ -59,7 +59,6 @@ class RequestTyper:
 
     table_cache: TableCache
     principal: Principal
-    marker_first: bool = False
     check_backlog: CheckBacklog = lambda _: None
     in_load: bool = False
     """True for the rows of a load session, which no source orders."""
@@ -106,7 +105,7 @@ class RequestTyper:
 
     def give_marker(self, table: Table) -> None:
         """Give a table whose files have no row marker one. Raises TableMoved."""
-        give_marker(table, self.table_cache, self.principal, marker_first=self.marker_first)
+        give_marker(table, self.table_cache, self.principal)
 
     def _typed(self, parsed: ParsedRequest, routed: RoutedRequest) -> TypedRequest:
         """Return typed batches under these tables. Raises RejectedInput with every problem found."""
@@ -165,7 +164,7 @@ class RequestTyper:
             raise parsed.rejection(error.problems) from error
         for table, schema in typed.needs:
             with translated_errors(), self.table_cache.begin() as connection:
-                registration = evolve_table(connection, table, schema, marker_first=self.marker_first)
+                registration = evolve_table(connection, table, schema, marker_first=self.table_cache.marker_first)
                 record_registration(connection, registration, self.principal.key_id, "changes")
             if registration.outcome is RegistrationOutcome.EVOLVED:
                 log.info("table_evolved", table=str(table.name), by="changes")

@@ -45,11 +45,13 @@ class NotCached(Exception):
 
 @dataclass
 class TableCache:
-    """Finds the table that a source feeds."""
+    """Finds the table that a source feeds, and knows how this process registers and masks tables."""
 
     begin: Begin
     mask_secret: MaskSecret | None = field(default=None, kw_only=True)
     """The secret of this process for masked values."""
+    marker_first: bool = field(default=False, kw_only=True)
+    """True if landing files have the row marker as their first column; newly registered tables record it."""
     _tables: dict[SourceName, Table] = field(default_factory=dict)
     """By source name. Threads read it without a lock, and change it or walk through it with one."""
     _changing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)

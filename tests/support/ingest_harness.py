@@ -92,8 +92,7 @@ class IngestHarness:
         return asyncio.run(load.accept(self.ingest, ADMIN, None))
 
     def dry_run(self, reader: BodyReader, key: Principal = ADMIN) -> DryRunResult:
-        secret = self.ingest.mask_secret
-        return asyncio.run(perform_dry_run(self.engine, reader, key, marker_first=False, mask_secret=secret))
+        return asyncio.run(perform_dry_run(self.ingest, reader, key))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return all rows staged for a table, in order; rows of older schema versions lack newer columns."""

@@ -28,7 +28,7 @@ from app.api.exchange import Answer, Exchange
 from app.api.gateway import gateway_in
 from app.api.server.content_types import ARROW_STREAM, CSV, check_arrow_type, check_json_type, media_type
 from app.errors import RejectedInput
-from app.ingest import ArrowLoad, Form, IngestResult, explained, perform_dry_run, perform_stream_dry_run
+from app.ingest import ArrowLoad, IngestResult, perform_dry_run
 from app.observability.api_metrics import ACCEPTED_CHANGES, DEAD_LETTERS
 
 PREFIX: Final = "/v1/changes"
@@ -83,15 +83,7 @@ async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange
     reader = query.reader_of(body, limits=limits, keep_rejected=query.given.keeps_rejected)
     try:
         if query.given.dry_run:
-            marker_first, secret = gateway.settings.marker_first, gateway.ingest.mask_secret
-            preview = await perform_dry_run(
-                gateway.engine,
-                reader,
-                principal,
-                marker_first=marker_first,
-                mask_secret=secret,
-            )
-            return Answer(200, msgspec.json.encode(preview))
+            return Answer(200, msgspec.json.encode(await perform_dry_run(gateway.ingest, reader, principal)))
         return await gateway.ingest.accept(reader, principal, identity, named.load_id)
     except RejectedInput as error:
         raise await asyncio.to_thread(reader.explained, error) from None
@@ -111,18 +103,10 @@ async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
     load = ArrowLoad(query.table, body, limits, query.rows, named.load_id)
     try:
         if query.dry_run:
-            marker_first, secret = gateway.settings.marker_first, gateway.ingest.mask_secret
-            preview = await perform_stream_dry_run(
-                gateway.engine,
-                load,
-                principal,
-                marker_first=marker_first,
-                mask_secret=secret,
-            )
-            return Answer(200, msgspec.json.encode(preview))
+            return Answer(200, msgspec.json.encode(await perform_dry_run(gateway.ingest, load, principal)))
         return await load.accept(gateway.ingest, principal, identity)
     except RejectedInput as error:
-        raise await asyncio.to_thread(explained, error, body, Form.ARROW) from None
+        raise await asyncio.to_thread(load.explained, error) from None
 
 
 async def _accept_stream(exchange: Exchange) -> IngestResult:
@@ -137,7 +121,7 @@ async def _accept_stream(exchange: Exchange) -> IngestResult:
     try:
         return await load.accept(gateway.ingest, principal, named.identity(exchange, body))
     except RejectedInput as error:
-        raise await asyncio.to_thread(explained, error, body, Form.ARROW) from None
+        raise await asyncio.to_thread(load.explained, error) from None
 
 
 def _arcion_query_of(exchange: Exchange) -> ChangeQuery:

@@ -44,12 +44,6 @@ async def try_messages(
     limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
     reader = _QUERIES[source_format](query).reader_of(body, limits=limits, keep_rejected=False)
     try:
-        return await perform_dry_run(
-            gateway.engine,
-            reader,
-            principal,
-            marker_first=gateway.settings.marker_first,
-            mask_secret=gateway.ingest.mask_secret,
-        )
+        return await perform_dry_run(gateway.ingest, reader, principal)
     except RejectedInput as error:
         raise await asyncio.to_thread(reader.explained, error) from None

@@ -105,8 +105,7 @@ class LoadOperation:
         assert page.rows is not None
         ingest = self.gateway.ingest
         if table.schema.bare:
-            marker_first = self.gateway.settings.marker_first
-            give_marker(table, ingest.table_cache, self.principal, marker_first=marker_first)
+            give_marker(table, ingest.table_cache, self.principal)
             return
         ingest.check_room(table)
         step = LoadStep(load.load_id, removes=True, scanned_through=page.scanned_through)

@@ -28,7 +28,6 @@ def register_schema(
     fields: Sequence[ConnectField],
     keys: Sequence[str] | None,
     *,
-    marker_first: bool,
     after_rows: bool = False,
 ) -> None:
     """Bring a table to what rows of these fields need. Repeating it changes nothing.
@@ -46,7 +45,7 @@ def register_schema(
             _check_renames(connection, fields, present)
         filled = frozenset() if present is None else filled_columns(fields, present)
         registration = register_table(
-            connection, name, wanted, marker_first=marker_first, filled=filled, after_rows=after_rows
+            connection, name, wanted, marker_first=table_cache.marker_first, filled=filled, after_rows=after_rows
         )
         if registration.table.name != name:  # another process has just registered the twin
             detail = case_detail(SourceName(None, name.schema, name.table), registration.table)

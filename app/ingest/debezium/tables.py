@@ -40,7 +40,6 @@ class DebeziumTables:
 
     table_cache: TableCache
     principal: Principal
-    marker_first: bool
     reading: DebeziumReading
     keep_rejected: bool = False
     """Set wrong messages aside instead of rejecting the request."""
@@ -148,7 +147,6 @@ class DebeziumTables:
             name,
             fields,
             keys,
-            marker_first=self.marker_first,
             after_rows=after_rows,
         )
         self.table_cache.forget_table(name)

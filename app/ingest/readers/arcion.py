@@ -55,7 +55,7 @@ class ArcionJson(BodyReader):
             for body, principal in asked
         ]
 
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode message by message."""
         if self.override and self.table is None:
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
@@ -127,7 +127,7 @@ class ArcionCsv(BodyReader):
         """False."""
         return False
 
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode record by record; the columns of the table say how."""
         found = present_table(self.table, table_cache, principal)
         trimmed = trimmed_columns(found.schema)

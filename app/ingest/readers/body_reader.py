@@ -52,7 +52,7 @@ class BodyReader(ABC):
         return [Declined(Decline.NO_COLUMNAR_READER)] * len(asked)
 
     @abstractmethod
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Return the changes of the body. Metadata messages of Replicate register and change tables.
 
         Raises RejectedInput.

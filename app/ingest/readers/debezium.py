@@ -40,12 +40,12 @@ class DebeziumJson(BodyReader):
         """Decode the events of all bodies, and find their tables."""
         return [opened_or_why(body._opened, principal, table_cache) for body, principal in asked]
 
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode event by event."""
         keep = self.keep_rejected
         names_table = self.table is not None
         decoded = decode_debezium(self.body, self.reading, self.limits, keep_rejected=keep, names_table=names_table)
-        sources = DebeziumTables(table_cache, principal, marker_first, self.reading, keep).route(decoded, self.table)
+        sources = DebeziumTables(table_cache, principal, self.reading, keep).route(decoded, self.table)
         written = partial(self.written_json, self.reading.to_json()) if keep else None
         return ParsedRequest(sources, decoded.ignored, written=written, max_value_bytes=self.max_value_bytes)
 

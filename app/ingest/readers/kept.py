@@ -27,12 +27,12 @@ class KeptMessage(BodyReader):
     written: WrittenMessage
     table: TableName
 
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Read the message. Raises RejectedInput also if it is not one change."""
         if self.written.format is LetterFormat.REPLICATE:
-            parsed = read_again(self.body, self.table, self.written.reading, table_cache, principal, marker_first)
+            parsed = read_again(self.body, self.table, self.written.reading, table_cache, principal)
         else:
-            parsed = self._reader().exact(table_cache, principal, marker_first)
+            parsed = self._reader().exact(table_cache, principal)
         if sum(len(entry.changes) for entry in parsed.sources) != 1:
             raise RejectedInput(Code.BAD_REQUEST, "a replay must be one change, in the format of the kept message")
         return parsed

@@ -71,11 +71,11 @@ class ReplicateJson(BodyReader):
             for (body, principal), decoded in zip(asked, decode_data_messages(bodies, image_types), strict=True)
         ]
 
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode message by message."""
         form = self.form if self.layout is None else replace(self.form, layout=_stored_layout(self.layout, table_cache))
         request = decode_replicate(self.body, self.limits, form, keep_rejected=self.keep_rejected)
-        tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=self.keep_rejected)
+        tables = ReplicateTables(table_cache, principal, keep_rejected=self.keep_rejected)
         sources = _settled(tables, request, self.table, self.partition)
         ignored = request.ignored + tables.repeated
         written = partial(self._written, tables, request, form) if self.keep_rejected else None
@@ -157,16 +157,13 @@ def read_again(
     reading: Mapping[str, Any],
     table_cache: TableCache,
     principal: Principal,
-    marker_first: bool,
 ) -> ParsedRequest:
     """Read one kept data message under the metadata version that it was read under."""
     request = decode_replicate(content, form=MessageForm.from_json(reading.get("form", {})))
     if request.metadata:
         raise RejectedInput(Code.BAD_REQUEST, "a replay must be a data message; send metadata messages as changes")
     earlier = EarlierReading(reading["version"])
-    return ParsedRequest(
-        _settled(ReplicateTables(table_cache, principal, marker_first, earlier=earlier), request, table)
-    )
+    return ParsedRequest(_settled(ReplicateTables(table_cache, principal, earlier=earlier), request, table))
 
 
 def _settled(

@@ -44,9 +44,9 @@ class RowsJson(BodyReader):
         """Find the tables of all bodies, which are decoded only then: their types depend on the tables."""
         return [opened_or_why(body._opened, principal, table_cache) for body, principal in asked]
 
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode row by row."""
-        registered = register_declared(self.declared, self.table, table_cache, principal, marker_first=marker_first)
+        registered = register_declared(self.declared, self.table, table_cache, principal)
         columns = frozenset(present_table(self.table, table_cache, principal).schema.names)
         parsed = decode_rows(self.body, self.operation, columns, self.limits, keep_rejected=self.keep_rejected)
         return ParsedRequest(
@@ -75,9 +75,9 @@ class RowsCsv(BodyReader):
         """Find the tables of all bodies, see `RowsJson.columnar`."""
         return [opened_or_why(body._opened, principal, table_cache) for body, principal in asked]
 
-    def exact(self, table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode row by row."""
-        registered = register_declared(self.declared, self.table, table_cache, principal, marker_first=marker_first)
+        registered = register_declared(self.declared, self.table, table_cache, principal)
         schema = present_table(self.table, table_cache, principal).schema
         trimmed, known = trimmed_columns(schema), frozenset(schema.names)
         parsed = decode_csv_rows(

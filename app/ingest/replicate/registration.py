@@ -31,8 +31,6 @@ def register_versions(
     principal: Principal,
     before: SourceHistory | None,
     entries: Sequence[TableMetadata],
-    *,
-    marker_first: bool,
 ) -> int:
     """Apply metadata messages of one table in one transaction, and return how many were new.
 
@@ -47,7 +45,9 @@ def register_versions(
     with translated_errors(), table_cache.begin() as connection:
         versions = list(before.versions) if before else []
         for entry in accepted:
-            registration = _evolved(connection, entry, _previous(versions, entry), marker_first=marker_first)
+            registration = _evolved(
+                connection, entry, _previous(versions, entry), marker_first=table_cache.marker_first
+            )
             record_registration(connection, registration, principal.key_id, "metadata message")
             outcomes.append(registration.outcome)
             versions.append(SourceVersion.of(entry))

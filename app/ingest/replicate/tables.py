@@ -84,7 +84,6 @@ class ReplicateTables:
 
     table_cache: TableCache
     principal: Principal
-    marker_first: bool
     keep_rejected: bool = False
     """Set wrong data messages aside instead of rejecting the request."""
     earlier: EarlierReading | None = None
@@ -197,9 +196,7 @@ class ReplicateTables:
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
         facts = self._destinations.read_facts(name, whole=True)
         before = history_of(facts)
-        registered = register_versions(
-            self.table_cache, self.principal, before, entries, marker_first=self.marker_first
-        )
+        registered = register_versions(self.table_cache, self.principal, before, entries)
         self.repeated += len(entries) - registered
         if facts is None:
             return VersionResolver(before, entries)

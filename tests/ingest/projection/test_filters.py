@@ -90,7 +90,7 @@ def test_a_dry_run_shows_what_lands_and_hides_what_the_caller_may_not_read(harne
     reader = RowsJson(body, TableName.parse("t"), RowOperation.INSERT)
     assert [one["id"] for one in harness.dry_run(reader).tables[0].rows] == [2]
     writer = Principal("writer", frozenset({Right.INGEST}), ("*",))
-    [table] = asyncio.run(perform_dry_run(harness.engine, reader, writer, marker_first=False, mask_secret=None)).tables
+    [table] = asyncio.run(perform_dry_run(harness.ingest, reader, writer)).tables
     assert table.rows == [{"id": 2, "city": "Rome", "__rowMarker__": 1}]
 
 

@@ -34,7 +34,7 @@ def test_files_are_bare_up_to_the_first_change_that_is_no_insert_and_never_mix(
     with engine.begin() as connection:
         register_table(connection, TableName.parse("t"), SCHEMA, options, marker_first=marker_first)
     with open_harness(engine) as harness:
-        harness.ingest.marker_first = marker_first
+        harness.ingest.table_cache.marker_first = marker_first
         harness.arcion(arcion("t", None, ADA))
         harness.arcion(arcion("t", None, BOB))
         harness.arcion(arcion("t", BOB))
