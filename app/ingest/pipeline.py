@@ -164,9 +164,10 @@ class Ingest:
 
     def _running_bridge(self) -> LoopBridge[UnreadBody]:
         loop = asyncio.get_running_loop()
-        if self._bridge is None or self._bridge.loop is not loop:
-            self._bridge = LoopBridge(loop, self._columnar_reader.submit)
-        return self._bridge
+        bridge = self._bridge
+        if bridge is None or bridge.loop is not loop:
+            bridge = self._bridge = LoopBridge(loop, self._columnar_reader.submit)
+        return bridge
 
     def _stored_receipt(self, identity: RequestIdentity) -> StoredReceipt | None:
         with translated_errors(), self.engine.begin() as connection:

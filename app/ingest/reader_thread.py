@@ -108,7 +108,7 @@ class ColumnarReader:
             else:
                 body.ignored = outcome.ignored
                 content = StagingRequest(outcome, body.identity, outcome.ignored, load=body.load)
-                read.append(WaitingRequest(content, body.waiter, body.submitted_at, body.trace))
+                read.append(WaitingRequest(content, body.waiter, trace=body.trace))
         return read
 
     def _run(self) -> None:

@@ -22,13 +22,14 @@ ROWS: Final = [{"id": 1, "city": "Rome"}, {"id": 2, "city": "Oslo"}]
 def stage(engine: sa.Engine, table: Table, *rows: dict[str, Any]) -> tuple[list[bytes], list[dict[str, Any]]]:
     """Stage each row in a request of its own; return the payloads made before, and the rows that land."""
     requests = [StagingRequest([typed(table, inserts([row]))]) for row in rows]
-    payloads = encode_blocks(requests)
+    encoded = encode_blocks(requests)
+    payloads = [payload.message for payload in encoded.values()]
     with engine.begin() as connection:
-        stage_requests(connection, requests, payloads)
+        stage_requests(connection, requests, encoded)
     newest = "SELECT payload FROM mirrorgate.block_payloads ORDER BY first_sequence DESC LIMIT 1"
     stored = bytes(sql.value(engine, newest))
-    assert not payloads or [*payloads.values()] == [stored] or table.options.keeps_images
-    return [*payloads.values()], decode_payload(stored, table.schema.landing.arrow).to_pylist()
+    assert not payloads or payloads == [stored] or table.options.keeps_images
+    return payloads, decode_payload(stored, table.schema.landing.arrow).to_pylist()
 
 
 @pytest.mark.parametrize(
