@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +18,7 @@ from app.domain.model.input_limits import InputLimits
 from app.domain.model.landing_file import seed_identity
 from app.domain.model.names import TableName
 from app.errors import RejectedInput
-from app.ingest import ArrowLoad, BodyReader, perform_dry_run, perform_stream_dry_run
+from app.ingest import ArrowLoad, BodyReader, perform_dry_run
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.staging.tables.schema_versions import schema_of_version
 from tests.support.ingest_harness import ADMIN, SELECT_BLOCKS, IngestHarness
@@ -100,9 +100,7 @@ def peak_of(harness: IngestHarness, request: Request, size: int, *, dry_run: boo
 async def _sent(harness: IngestHarness, request: BodyReader | ArrowLoad, *, dry_run: bool) -> None:
     ingest = harness.ingest
     if dry_run:
-        perform: Any = perform_dry_run if isinstance(request, BodyReader) else perform_stream_dry_run
-        preview = await perform(harness.engine, request, ADMIN, marker_first=False, mask_secret=ingest.mask_secret)
-        msgspec.json.encode(preview)
+        msgspec.json.encode(await perform_dry_run(ingest, request, ADMIN))
     elif isinstance(request, BodyReader):
         await ingest.accept(request, ADMIN)
     else:
