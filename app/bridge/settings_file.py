@@ -27,6 +27,7 @@ from app.client.http import GatewayClient
 from app.client.table_manifest.yaml_text import Entry, Findings, did_you_mean, read_yaml
 from app.errors import Code, RejectedInput
 
+DEFAULT_HEALTH_PORT: Final = 9480
 MAX_REQUESTS_AT_A_TIME: Final = 64
 _VARIABLE: Final = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _SIZE: Final = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
@@ -275,7 +276,7 @@ class HealthSettings(Section):
     """Where `/healthz`, `/readyz` and `/metrics` are served; port 0 takes any free one."""
 
     host: str = "127.0.0.1"
-    port: Annotated[int, whole_number(0, 65535)] = 9480
+    port: Annotated[int, whole_number(0, 65535)] = DEFAULT_HEALTH_PORT
 
 
 class StopSettings(Section):
