@@ -1,11 +1,11 @@
 """Client library of the gateway, over HTTP; installable without the server's packages.
 
 `writer` is for applications: ChangeWriter and AsyncChangeWriter buffer rows and post them in the background. `producer`
-posts single requests, each durable once under the names of `request_names`; `retrying` says which are repeated, and
-when. `loads` begins, completes and aborts load sessions. `http` is the client under all of them and of
-the command line, and `table_path` escapes names in its addresses. `send` posts files of changes in requests that
-`chunking` cuts, in an order and to tables that `file_paths` finds. `table_manifest` compares a YAML declaration of
-tables with those of a gateway.
+posts single requests, each durable once under its name; `retrying` says which are repeated, and when. `loads` begins,
+completes and aborts load sessions. `http` is the client under all of them and of the command line, and `table_path`
+escapes names in its addresses. `send` posts files of changes in requests that `chunking` cuts by their `source`, and
+finds them in a `folder`; `file_content` continues a file in its middle, and `file_paths` says which tables paths name.
+`table_manifest` compares a YAML declaration of tables with those of a gateway.
 
 Applications import what `__all__` names from here. It is loaded on first use, because the commands need little of it.
 """
@@ -19,26 +19,25 @@ if TYPE_CHECKING:
     from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
     from app.client.writer.async_change_writer import AsyncChangeWriter, AsyncGatewayClient
     from app.client.writer.change_writer import ChangeWriter
-    from app.client.writer.core import BufferLimits
-    from app.client.writer.outcome import Accepted, Receipt, RejectedRow, RowsRejected
+    from app.client.writer.core import Accepted, BufferLimits, Receipt, RejectedRow, RowsRejected
 
 _MODULES: Final = {
-    "Accepted": "writer.outcome",
+    "Accepted": "writer.core",
     "AnswerLost": "http",
     "AsyncChangeWriter": "writer.async_change_writer",
     "AsyncGatewayClient": "writer.async_change_writer",
     "BufferLimits": "writer.core",
-    "ChangeRequest": "request_names",
+    "ChangeRequest": "producer",
     "ChangeWriter": "writer.change_writer",
     "GatewayClient": "http",
     "Load": "loads",
     "Patience": "producer",
     "Producer": "producer",
-    "ProducerConflict": "request_names",
-    "Receipt": "writer.outcome",
+    "ProducerConflict": "producer",
+    "Receipt": "writer.core",
     "RejectedByGateway": "http",
-    "RejectedRow": "writer.outcome",
-    "RowsRejected": "writer.outcome",
+    "RejectedRow": "writer.core",
+    "RowsRejected": "writer.core",
     "Stopped": "producer",
 }
 

@@ -5,6 +5,7 @@ by commands. So a record that was consumed is in a buffer before anything else h
 
 librdkafka throws away what it has prefetched of a partition that is paused, and needs up to a second to fetch again. So
 a full buffer first makes the consumer wait; only a partition that is stopped, or slow for longer than that, is paused.
+A thread looks for topics now and then and subscribes to their names: librdkafka's patterns know no named groups.
 Invariant: the group's committed offsets follow the gateway's positions and are never read for a partition with one.
 """
 
@@ -16,18 +17,104 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.clients import Decoders, Gateway
-from app.bridge.kafka.cluster import Cluster, error_of
-from app.bridge.kafka.consumer import is_incremental, open_consumer
+from app.bridge.kafka.cluster import Cluster, error_of, is_incremental, open_consumer
 from app.bridge.kafka.partition.delivery import Counters
 from app.bridge.kafka.partition.partition import Partition, SharedResources
-from app.bridge.kafka.partition.positions import CannotContinue
+from app.bridge.kafka.partition.positions import CannotContinue, Choices
 from app.bridge.kafka.settings import BridgeSettings
-from app.bridge.kafka.topics import rule_of
-from app.bridge.kafka.watch import Watch
+from app.bridge.kafka.topics import TopicRule, rule_of
 from app.bridge.log import BridgeLog
 from app.errors import Code, MirrorgateError, Misconfigured
+
+LOOK_SECONDS: Final = 15.0
+_AGAIN_SECONDS: Final = 2.0
+
+
+class Watch:
+    """A thread that asks the brokers for their topics."""
+
+    def __init__(
+        self,
+        rules: Sequence[TopicRule],
+        cluster: Cluster,
+        log: BridgeLog,
+        subscribe: Callable[[list[str]], None],
+        counts: Callable[[dict[str, int]], None],
+        stop: threading.Event,
+    ) -> None:
+        self.topics: list[str] = []
+        """The topics that are consumed."""
+        self.missing: list[str] = []
+        self.trouble: MirrorgateError | None = None
+        self._has_looked = False
+        self._rules = rules
+        self._cluster = cluster
+        self._log = log
+        self._subscribe = subscribe
+        self._counts = counts
+        self._stop = stop
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Start looking."""
+        self._thread.start()
+
+    def look_now(self) -> None:
+        """Look before the next time is due."""
+        self._wake.set()
+
+    def reasons(self) -> list[str]:
+        """Return why the bridge is not ready, nothing if all topics are found."""
+        found = [f"topic {topic}: does not exist, or the bridge may not describe it" for topic in self.missing]
+        if self.trouble is not None:
+            found.append(f"kafka: {self.trouble.code}: {self.trouble.detail}")
+        elif not self._has_looked:
+            found.append("kafka: the brokers have not answered yet")
+        return found
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._look()
+                seconds = LOOK_SECONDS if self.topics and not self.missing else _AGAIN_SECONDS
+            except MirrorgateError as error:
+                self.trouble = error
+                self._log.warning("brokers_away", code=error.code, detail=error.detail, remedy=error.remedy)
+                seconds = _AGAIN_SECONDS
+            self._wait(seconds)
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._stop.is_set():
+            if self._wake.wait(min(0.5, seconds)):
+                self._wake.clear()
+                return
+
+    def _look(self) -> None:
+        counts = self._cluster.topics()
+        found = sorted(
+            topic for topic in counts if not topic.startswith("__") and rule_of(topic, self._rules) is not None
+        )
+        self._cluster.learn_ids(found)
+        self.trouble, self._has_looked = None, True
+        self.missing = [rule.name for rule in self._rules if rule.topic is not None and rule.name not in counts]
+        for topic in self.missing:
+            self._log.error(
+                "unknown_topic",
+                about=topic,
+                code=Code.SOURCE_REJECTED,
+                topic=topic,
+                detail="the topic does not exist, or the bridge may not describe it",
+                remedy="Create it, correct its name in the file, or grant Describe and Read on it.",
+            )
+        if set(found) - set(self.topics):
+            self.topics = sorted({*self.topics, *found})
+            self._log.info("topics_found", topics=", ".join(self.topics[:50]), count=len(self.topics))
+            self._subscribe(self.topics)
+        self._counts({topic: counts[topic] for topic in found})
+
 
 MAX_RECORDS_AT_A_TIME: Final = 2_000
 _POLL_SECONDS: Final = 0.05

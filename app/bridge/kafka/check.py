@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.bridge.kafka.clients import registry_of
-from app.bridge.kafka.cluster import Cluster
-from app.bridge.kafka.consumer import DEFAULTS, open_consumer
+from app.bridge.kafka.cluster import DEFAULTS, Cluster, open_consumer
 from app.bridge.kafka.partition.elements import parameters_of
 from app.bridge.kafka.partition.positions import SNAPSHOTS_REMEDY, producer_name
 from app.bridge.kafka.registry import SchemaRegistry

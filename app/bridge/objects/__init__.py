@@ -1,8 +1,7 @@
 """The bridge of object storage: it posts the messages of objects in a bucket, or files in a folder, to a gateway.
 
-`settings` is its file. `store` lists and reads objects, `marks` is the position that the gateway keeps, `planning`
-decides which objects are next, and `reading` cuts an object into requests, by its format in `formats`.
-`replicate_files` reads the files of Qlik Replicate with their metadata. `table` sends the objects of one table, and
-`engine` runs the tables in a pool of threads. `check` looks at the sources without sending. `status` says how the
-bridge is doing, `display` shows it in a terminal.
+`settings` is its file. `store` opens a source: a folder, or a `bucket` through obstore. `formats` and `replicate_files`
+cut an object into requests. `table` decides by the position that the gateway keeps which objects of one table are next,
+and sends them. `engine` runs the tables in a pool of threads, or looks at the sources without sending. `status` says
+how the bridge is doing and shows it in a terminal, `metrics` for Prometheus.
 """

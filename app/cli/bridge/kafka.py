@@ -51,8 +51,8 @@ def kafka(
     """
     require_extras("bridge kafka", "kafka")
     from app.bridge.kafka.check import check_connections
-    from app.bridge.kafka.choices import Choices
-    from app.bridge.kafka.consumer import check_librdkafka
+    from app.bridge.kafka.cluster import check_librdkafka
+    from app.bridge.kafka.partition.positions import Choices
     from app.bridge.kafka.service import serve
     from app.bridge.kafka.settings import read_settings
 

@@ -183,7 +183,7 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
 
 def _check(settings: "ObjectsSettings", client: "GatewayClient") -> None:
     """Print what the sources hold. Raises the error of the first source or of the gateway."""
-    from app.bridge.objects.check import check_gateway, check_source
+    from app.bridge.objects.engine import check_gateway, check_source
     from app.bridge.objects.store import open_store
 
     grid = Grid(("source", "table", "objects"), right=("objects",))
@@ -206,8 +206,8 @@ def _run(
 ) -> bool:
     """Run the bridge; return whether a signal ended it."""
     from app.bridge.log import BridgeLog
-    from app.bridge.objects.display import showing
     from app.bridge.objects.engine import run
+    from app.bridge.objects.status import showing
     from app.bridge.objects.store import open_store
     from app.process_memory import collect_seldom, keep_freed_memory
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from app.client.chunking.chunks import Chunk, Extent, Frame, Limits, group_into_chunks
-from app.client.chunking.stream_buffer import StreamBuffer
+from app.client.chunking.chunks import Chunk, Extent, Frame, Limits, StreamBuffer, group_into_chunks
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 

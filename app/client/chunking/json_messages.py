@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from app.client.chunking.chunks import Chunk, Extent, Frame, Limits, group_into_chunks
-from app.client.chunking.stream_buffer import StreamBuffer
+from app.client.chunking.chunks import Chunk, Extent, Frame, Limits, StreamBuffer, group_into_chunks
 from app.errors import Code, RejectedInput
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from app.client.chunking.chunks import Chunk, Limits, Splitter, positions_of
 from app.client.file_content import Mark, hashed_chunks, with_lookahead
-from app.client.request_names import ProducerConflict
+from app.client.producer import ProducerConflict
 from app.client.retrying import OnWait, Pause, call_with_retries, is_final, may_have_been_accepted
 from app.client.send.progress import Post, Progress
 from app.errors import Code, MirrorgateError, RejectedInput

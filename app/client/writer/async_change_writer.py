@@ -8,12 +8,10 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
 
 from app.client.http import GatewayClient
-from app.client.request_names import ChangeRequest
+from app.client.producer import ChangeRequest
 from app.client.retrying import OnWait
-from app.client.writer.change_writer import ChangeWriter, Row, check_table
-from app.client.writer.core import BufferLimits
-from app.client.writer.outcome import Accepted, Receipt, RejectedRow
-from app.client.writer.row_encoding import encode_change
+from app.client.writer.change_writer import ChangeWriter, Row, check_table, encode_change
+from app.client.writer.core import Accepted, BufferLimits, Receipt, RejectedRow
 from app.errors import Code, RejectedInput
 
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ import httpx
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.bridge.kafka.consumer import check_librdkafka, is_incremental
+from app.bridge.kafka.cluster import check_librdkafka, is_incremental
 from app.bridge.kafka.settings import read_settings
 from app.cli.main import app
 from tests.api.calls import Gateway

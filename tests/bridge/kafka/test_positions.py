@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.partition.positions import (
     MAX_POSITION_CHARACTERS,
     CannotContinue,
+    Choices,
     Log,
     Position,
     next_offset,

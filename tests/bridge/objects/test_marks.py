@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bridge.objects.engine import producer_name, table_depth
-from app.bridge.objects.planning import plan, resolved, start_after
+from app.bridge.objects.table import plan, resolved, start_after
 from app.client.file_content import MAX_CHARACTERS, Mark, digest_of
 from app.client.file_paths import FileOrder, PathTemplate, TablePath
 from app.client.folder import Found

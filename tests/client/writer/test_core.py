@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.client.http import RejectedByGateway
-from app.client.writer.core import ROW_OVERHEAD_BYTES, BufferLimits, WriterCore
-from app.client.writer.outcome import Accepted, Receipt, RowsRejected
+from app.client.writer.core import ROW_OVERHEAD_BYTES, Accepted, BufferLimits, Receipt, RowsRejected, WriterCore
 from app.errors import Code, RejectedInput
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.writer.row_encoding import as_row, encode_change, encode_row
+from app.client.writer.change_writer import as_row, encode_change, encode_row
 from app.errors import Code, RejectedInput
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

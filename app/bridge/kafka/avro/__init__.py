@@ -1,12 +1,11 @@
 """Avro records as the JSON that the gateway's endpoints read.
 
-`tree` reads a schema into nodes, `semantics` says what a node's values mean, `plan` builds what decodes and converts a
-record, with the functions of `values`, and `connect` rebuilds the Kafka Connect schema that an Avro schema was written
-from. Everything here takes values and returns values; decision 0052 has the reasons.
+`tree` reads a schema into nodes, says what their values mean, and rebuilds the Kafka Connect schema that an Avro schema
+was written from. `plan` builds what decodes and converts a record, with the functions of `values`. Everything here
+takes values and returns values; decision 0052 has the reasons.
 """
 
-from app.bridge.kafka.avro.connect import connect_schema
 from app.bridge.kafka.avro.plan import DecodePlan, Style
-from app.bridge.kafka.avro.tree import Node, read_schema
+from app.bridge.kafka.avro.tree import Node, connect_schema, read_schema
 
 __all__ = ["DecodePlan", "Node", "Style", "connect_schema", "read_schema"]

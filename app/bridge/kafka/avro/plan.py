@@ -15,8 +15,7 @@ import msgspec
 from fastavro.schema import parse_schema
 
 from app.bridge.kafka.avro import values
-from app.bridge.kafka.avro.semantics import meaning_of, scale_of
-from app.bridge.kafka.avro.tree import Node, unsupported
+from app.bridge.kafka.avro.tree import Node, meaning_of, scale_of, unsupported
 from app.bridge.kafka.avro.values import Convert
 from app.bridge.kafka.records import RecordRejected
 

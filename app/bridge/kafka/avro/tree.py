@@ -5,6 +5,13 @@ schema as references. Two builders walk the result, so names are resolved once, 
 tables into namespaces, with characters that Avro's grammar does not have, so names are not checked against it.
 Invariant: the tree is finite and bounded; a type that contains itself is rejected. Source: Apache Avro 1.12
 specification, "Schema Declaration" and "Names".
+
+What values mean is their logical type, or the semantic type that a Connect converter recorded: Avro's logical types and
+the names of Kafka Connect and Debezium say the same things in two ways, and a converter writes one, the other or both.
+The gateway registers and evolves tables from a Connect schema, so that is rebuilt as JsonConverter writes it, and a
+table is the same whether a connector writes JSON or Avro. Without `connect.*` properties (`connect.meta.data=false`, or
+Avro that no connector wrote) logical types give the names. Sources: Apache Avro 1.12, "Logical Types"; Kafka
+`org.apache.kafka.connect.data` and JsonConverter; Debezium, "Temporal types"; Confluent AvroConverter (AvroData).
 """
 
 from collections.abc import Iterable, Mapping
@@ -158,3 +165,126 @@ class _Reader:
             case {"name": str() as name, "type": written}:
                 return Field(name, self.read(written, namespace, depth + 1), declared)
         raise unsupported("has a field without a name or a type")
+
+
+MAX_SCALE: Final = 6_144
+
+CONNECT_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+
+_BY_CONNECT_NAME: Final = {
+    CONNECT_DECIMAL: "decimal",
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Time": "time-millis",
+    "io.debezium.time.MicroTime": "time-micros",
+    "io.debezium.time.NanoTime": "time-nanos",
+    "io.debezium.time.Timestamp": "local-timestamp-millis",
+    "io.debezium.time.MicroTimestamp": "local-timestamp-micros",
+    "io.debezium.time.NanoTimestamp": "local-timestamp-nanos",
+}
+
+CONNECT_NAMES: Final = {
+    "decimal": CONNECT_DECIMAL,
+    "date": "org.apache.kafka.connect.data.Date",
+    "time-millis": "org.apache.kafka.connect.data.Time",
+    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "local-timestamp-millis": "io.debezium.time.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
+}
+"""The Connect name of a logical type that has none, as when the converter leaves its metadata out."""
+
+_CARRIERS: Final = {
+    "decimal": ("bytes", "fixed"),
+    "date": ("int",),
+    "time-millis": ("int",),
+    "uuid": ("fixed",),
+}
+"""The types that may carry a logical type; all others are longs. Another combination means nothing, as Avro has it."""
+
+
+def meaning_of(node: Node) -> str | None:
+    """Return the logical type of a node's values, None if they are what they are."""
+    properties = node.properties
+    meaning = _BY_CONNECT_NAME.get(str(properties.get("connect.name"))) or properties.get("logicalType")
+    if not isinstance(meaning, str) or node.kind not in _CARRIERS.get(meaning, ("long",)):
+        return None
+    if meaning == "decimal" and not 0 <= scale_of(properties) <= MAX_SCALE:
+        return None
+    return meaning
+
+
+def scale_of(properties: Mapping[str, object]) -> int:
+    """Return the scale of a decimal: Avro's property, or the parameter of Connect; -1 if neither is a number."""
+    parameters = properties.get("connect.parameters")
+    written = properties.get("scale", parameters.get("scale", 0) if isinstance(parameters, dict) else 0)
+    try:
+        return int(str(written))
+    except ValueError:
+        return -1
+
+
+_TYPES: Final = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "bytes": "bytes",
+    "fixed": "bytes",
+    "string": "string",
+    "enum": "string",
+    "array": "array",
+    "map": "map",
+    "record": "struct",
+}
+
+
+def connect_schema(node: Node) -> dict[str, Any]:
+    """Return the schema as the member `schema` of JSON. Raises RecordRejected for a union of several types."""
+    branches = node.not_null
+    if len(branches) != 1:
+        raise unsupported(
+            "has a union of several types, which no column holds", "Land the topic with `format: rows` instead."
+        )
+    [inner] = branches
+    written: dict[str, Any] = {"type": _type(inner), "optional": node.optional}
+    match inner.kind:
+        case "record":
+            written["fields"] = [connect_schema(field.type) | {"field": field.name} for field in inner.fields]
+        case "array":
+            written["items"] = connect_schema(inner.children[0])
+        case "map":
+            written["keys"] = {"type": "string", "optional": False}
+            written["values"] = connect_schema(inner.children[0])
+    return written | _semantics(inner)
+
+
+def _type(node: Node) -> str:
+    """Return the type; Avro has no 8-bit and 16-bit integers, so the converter notes them."""
+    noted = node.properties.get("connect.type")
+    return noted if node.kind == "int" and noted in ("int8", "int16") else _TYPES[node.kind]
+
+
+def _semantics(node: Node) -> dict[str, Any]:
+    properties, meaning = node.properties, meaning_of(node)
+    name = properties.get("connect.name") or CONNECT_NAMES.get(meaning or "")
+    if name is None and node.kind == "record":
+        name = node.name
+    parameters = dict(properties.get("connect.parameters") or {})
+    if meaning == "decimal":
+        parameters["scale"] = str(scale_of(properties))
+        if "precision" in properties:
+            parameters.setdefault("connect.decimal.precision", str(properties["precision"]))
+    found = {
+        "name": name,
+        "version": properties.get("connect.version", 1 if meaning and name else None),
+        "parameters": parameters or None,
+        "default": properties.get("connect.default"),
+    }
+    return {key: value for key, value in found.items() if value is not None}

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from app.bridge.kafka.choices import Choices
 from app.bridge.kafka.cluster import Cluster
 from app.bridge.kafka.partition.buffer import RecordBuffer
 from app.bridge.kafka.partition.delivery import Counters, Delivery, Held
 from app.bridge.kafka.partition.positions import (
     SNAPSHOTS_REMEDY,
     CannotContinue,
+    Choices,
     Log,
     Position,
     check_partitions,
