@@ -22,7 +22,7 @@ from app.api.application import create_app
 from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.uvicorn_server import MAX_START_SECONDS, ApiProcesses, ApiServer
 from app.domain.access.mask_secret import MaskSecret
-from app.domain.preflight.finding import Outcome
+from app.domain.preflight import Outcome
 from app.errors import Code, Misconfigured
 from app.extras import require_extras
 from app.local.child_process import exit_with_parent, run_process

@@ -28,8 +28,8 @@ from structlog.typing import EventDict
 from app.domain.model.names import TableName
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.publication.drain_plan import FileLimits
-from app.domain.rebuild.plan import RebuiltColumn
+from app.domain.publication import FileLimits
+from app.domain.rebuild import RebuiltColumn
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from app.local.embedded import PrivatePostgres

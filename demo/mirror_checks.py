@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
-from app.mirror.arrow_dataset import arrow_dataset
+from app.mirror.target import arrow_dataset
 from demo.landing_reader import landing_files, table_folder
 from demo.mirror_reader import applied_file, fold, mirrored_rows, open_mirrored
 from demo.workload import Row

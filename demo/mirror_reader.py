@@ -6,7 +6,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from app.mirror.arrow_dataset import arrow_dataset
+from app.mirror.target import arrow_dataset
 from demo.workload import DELETE, INSERT, Row
 
 Rows = dict[Any, list[tuple[Any, ...]]]

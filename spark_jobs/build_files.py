@@ -16,10 +16,10 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from app.domain.arrow.payload import decode_payload, payload_digest
+from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.model.table import Epoch
-from app.domain.publication.failure import described
+from app.domain.publication import described
 from app.errors import Code, InvariantBroken
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet

@@ -14,9 +14,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from app.checks.preflight import installed_versions
-from app.domain.preflight.finding import Finding
-from app.domain.preflight.machine_findings import ExecutorFacts, judge_executors
-from app.domain.preflight.zone_findings import Seen, ZoneCheck, judge_seen
+from app.domain.preflight import ExecutorFacts, Finding, Seen, ZoneCheck, judge_executors, judge_seen
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import clean_up, probe_folder

@@ -1,9 +1,20 @@
-"""Entry point of the drain: `python -m spark_jobs.drain [--once]`, or `spark-submit … spark_jobs/drain.py`."""
+"""Entry point of the drain: `python -m spark_jobs.drain [--once]`, or `spark-submit … spark_jobs/drain.py`.
+
+The drain's lease: renewed from a thread of its own, released at the end.
+
+A drain that stops renewing loses its tables when the lease expires; W2 of their next owner makes that safe.
+
+The thread that wakes the drain's loop when an API process has staged changes.
+
+What must be right before a drain starts Spark: the database's revision, the landing zone, and their safety.
+"""
 
 import argparse
+import os
 import signal
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -13,37 +24,124 @@ from uuid import UUID, uuid4
 import structlog
 from pyspark.sql import SparkSession
 
-from app.domain.publication.drain_plan import FileLimits
-from app.errors import Code, InvariantBroken
+from app.checks.preflight import examine, require_safe
+from app.domain.publication import FileLimits, described
+from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
+from app.landing.adls.retries import TransientStorageError
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
+from app.landing.zone import PathKind
 from app.local.child_process import exit_with_parent, run_process
-from app.observability.drain_metrics import DRAIN, DrainView, serve_metrics
+from app.observability.drain_metrics import DRAIN, LEASE_FAILURES, LEASE_RENEWED, DrainView, serve_metrics
+from app.observability.periodic_thread import PeriodicThread
 from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.observability.tracing import traced
 from app.settings import Settings
-from app.staging.connection.schema_revision import program_revision
-from app.staging.connection.watched_pool import watched_pool
-from app.staging.ledger.build_activity import newest_statement_at
+from app.staging.connection.database import (
+    answer_within,
+    open_engine,
+    pin_marker_position,
+    translated_errors,
+    watched_pool,
+)
+from app.staging.connection.notifications import NotificationListener
+from app.staging.connection.schema_revision import program_revision, require_migrated
+from app.staging.ledger.leases import give_up_lease, newest_statement_at
 from app.staging.retention.rounds import RetentionLimits
 from app.zone_settings import zone_address
 from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
-from spark_jobs.drain_loop import DrainLoop
+from spark_jobs.drain_loop import DrainLoop, maintenance_running, try_maintenance
 from spark_jobs.fabric_status import FabricStatus
-from spark_jobs.lease_keeper import keep_lease, release_lease
-from spark_jobs.maintenance import maintenance_running, try_maintenance
-from spark_jobs.notification_listener import start_notification_listener
-from spark_jobs.spark.bounded_stop import BoundedStop
 from spark_jobs.spark.executors import ExecutorWatch
 from spark_jobs.spark.health import SparkPing
 from spark_jobs.spark.session import is_one_process, running_spark
-from spark_jobs.spark.watchdog import SPARK_ENDED, spark_watched
-from spark_jobs.start_checks import check_start
+from spark_jobs.spark.watchdog import SPARK_ENDED, BoundedStop, spark_watched
 
 log = structlog.get_logger()
+
+
+@contextmanager
+def keep_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
+    """Renew the drain's lease three times per `seconds` while the block runs, and release it at the end.
+
+    If the process dies inside, its tables are free when the lease expires.
+    """
+    renew(cycle, seconds)
+    try:
+        with PeriodicThread("lease", seconds / 3, lambda: renew(cycle, seconds), waits_first=True):
+            yield
+    finally:
+        release_lease(cycle)
+
+
+def renew(cycle: DrainCycle, seconds: float) -> None:
+    """Renew the lease; log and count a failure."""
+    try:
+        with translated_errors(), answer_within(seconds / 3):
+            cycle.renew_lease(seconds)
+        LEASE_RENEWED.set_to_current_time()
+    except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
+        LEASE_FAILURES.inc()
+        failure = described(error)
+        log.warning("lease_renewal_failed", code=failure.code, detail=failure.detail)
+
+
+def release_lease(cycle: DrainCycle) -> None:
+    """Release the lease at once; if that fails, it expires by itself."""
+    try:
+        with translated_errors(), cycle.context.engine.begin() as connection:
+            give_up_lease(connection, cycle.context.worker_id)
+    except Exception as error:  # noqa: BLE001  # the lease expires by itself
+        failure = described(error)
+        log.warning("lease_release_failed", code=failure.code, detail=failure.detail)
+
+
+_WAIT_SECONDS: Final = 1.0
+
+
+def start_notification_listener(database_url: str, wake: threading.Event, stopping: threading.Event) -> None:
+    """Set `wake` at each notification, and at least once a second, until `stopping` is set."""
+    listener = NotificationListener(database_url)
+
+    def listen() -> None:
+        listener.wait(_WAIT_SECONDS)
+        wake.set()
+
+    PeriodicThread("notification-listener", 0.0, listen, at_end=listener.close, ended=stopping).start()
+
+
+def check_start(settings: Settings) -> None:
+    """Check everything that would make publication unsafe or impossible.
+
+    Raise Misconfigured for a database of another revision, a landing zone that cannot be one, and an unsafe setup;
+    TemporarilyUnavailable while Postgres or the zone's service is away, which another start may outlive.
+    """
+    address, database_url = zone_address(settings), settings.require_database_url()
+    engine = open_engine(database_url)
+    try:
+        require_migrated(engine)
+        pin_marker_position(engine, marker_first=settings.marker_first)
+        _check_landing_zone(address)
+    finally:
+        engine.dispose()
+    require_safe(examine(address, database_url, os.environ), allow_unsafe=settings.allow_unsafe)
+
+
+def _check_landing_zone(address: ZoneAddress) -> None:
+    """Raise Misconfigured `landing_zone_unusable` for a zone that cannot be read or is not a folder."""
+    try:
+        usable = open_zone(address).kind("") in (PathKind.ABSENT, PathKind.FOLDER)
+    except TransientStorageError as error:
+        raise TemporarilyUnavailable(Code.NOT_READY, f"landing zone {address.location}: {error}") from error
+    except OSError as error:
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {address.location}: {error}") from error
+    if not usable:
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {address.location} is not a folder")
+
 
 _MAX_POLL_SECONDS: Final = 1.0
 _MIN_POLL_SECONDS: Final = 0.05

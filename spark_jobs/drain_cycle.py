@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 
 from app.domain.model.landing_file import PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
-from app.domain.publication.drain_plan import FileLimits
-from app.domain.publication.failure import described
+from app.domain.publication import FileLimits, described
 from app.errors import Code, InvariantBroken
 from app.landing.publish import repair_file
 from app.observability.drain_metrics import PUBLISH_SECONDS
@@ -24,18 +23,15 @@ from app.staging.ledger.files import files_to_repair, record_repaired, tables_to
 from app.staging.ledger.leases import Claim, database_run, due_tables, renew_lease
 from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.registry import find_tables_by_id
-from spark_jobs.background.backfills import Backfills
-from spark_jobs.background.work import stop_all
+from spark_jobs.background import Backfills, stop_all
 from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, BuildResult, FileBuilder
-from spark_jobs.rebuilding.rebuilds import Rebuilds
+from spark_jobs.rebuilding import Rebuilds
 from spark_jobs.spark.executors import ExecutorWatch
 from spark_jobs.steps.claiming import Claiming
 from spark_jobs.steps.context import DrainContext, log_fields, open_context
 from spark_jobs.steps.dropping import Dropping
-from spark_jobs.steps.failures import TableFailures
-from spark_jobs.steps.leased_tables import LeasedTables
-from spark_jobs.steps.publication_trace import PublicationTrace
-from spark_jobs.steps.publishing import MAX_TABLES_PER_TRANSACTION, ClaimedTable, Failures, Publishing
+from spark_jobs.steps.failures import LeasedTables, TableFailures
+from spark_jobs.steps.publishing import MAX_TABLES_PER_TRANSACTION, ClaimedTable, Failures, PublicationTrace, Publishing
 from spark_jobs.steps.take_over import TakeOver
 
 log = structlog.get_logger()

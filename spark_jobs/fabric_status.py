@@ -13,21 +13,26 @@ from typing import Final
 
 import structlog
 
-from app.domain.fabric.states import DatabaseStatus
-from app.domain.fabric.tables import MirroredTables, TableMirroring, parse_tables
+from app.domain.fabric import DatabaseStatus, MirroredTables, TableMirroring, parse_tables
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
-from app.domain.publication.failure import described
+from app.domain.publication import described
 from app.errors import TemporarilyUnavailable
 from app.fabric import FabricClient
-from app.fabric.opening import is_configured, open_fabric
+from app.fabric.client import is_configured, open_fabric
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZoneAddress
 from app.observability.periodic_thread import PeriodicThread
 from app.settings import Settings
 from app.staging.connection.database import Connection, Engine, translated_errors
-from app.staging.ledger.fabric_database import claim_poll, forget_database, store_answer, store_problem
-from app.staging.ledger.fabric_status import claim_reading, record_fabric_status
+from app.staging.ledger.fabric_status import (
+    claim_poll,
+    claim_reading,
+    forget_database,
+    record_fabric_status,
+    store_answer,
+    store_problem,
+)
 from app.staging.tables.events import record_event
 from app.staging.tables.registry import list_tables
 

@@ -24,8 +24,7 @@ from app.ingest import BacklogWatch
 from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
 from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Engine, installation_id, translated_errors
-from app.staging.overview.alerts import alerts_claimed, known_alerts, store_alerts
-from app.staging.overview.table_summaries import table_summaries
+from app.staging.overview import alerts_claimed, known_alerts, store_alerts, table_summaries
 from app.staging.tables.gateway_status import gateway_facts
 
 log = structlog.get_logger()

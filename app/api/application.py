@@ -11,9 +11,8 @@ from app.api.changes.endpoints import ENDPOINTS
 from app.api.console import install_console
 from app.api.exchange import BodyBounds
 from app.api.lifespan import running_gateway
-from app.api.limits.body_semaphore import BodySemaphore
+from app.api.limits.body_semaphore import BodySemaphore, TransferDeadline
 from app.api.limits.memory_budget import Allowance, MemoryBudget
-from app.api.limits.transfer_deadline import TransferDeadline
 from app.api.middleware.error_handlers import install_error_handlers
 from app.api.middleware.request_entry import RequestEntry
 from app.api.openapi import docs_pages

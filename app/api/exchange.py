@@ -20,13 +20,12 @@ from app.api.limits.body_semaphore import (
     LARGE_BODY_BYTES,
     BodyPermit,
     BodySemaphore,
+    TransferDeadline,
     expected_size,
 )
 from app.api.limits.memory_budget import READ_AHEAD_BYTES, MemoryBudget, Reservation
-from app.api.limits.transfer_deadline import TransferDeadline
-from app.api.server.page_headers import NOT_STORED, PAGE_HEADERS
-from app.api.server.request_facts import BODY_COMPLETE, CHANGES_PREFIX, CONNECTION, RequestFacts
-from app.api.server.request_head import read_head
+from app.api.server.problem_responses import NOT_STORED, PAGE_HEADERS
+from app.api.server.request_facts import BODY_COMPLETE, CHANGES_PREFIX, CONNECTION, RequestFacts, read_head
 from app.console.chrome import Chrome
 from app.domain.access.rights import Credential
 from app.errors import Code, RejectedInput

@@ -13,16 +13,16 @@ from starlette.types import Scope
 from app.api.auth.authenticator import Authenticator
 from app.api.auth.code_flow import CodeFlow
 from app.api.cached_answer import CachedAnswer
-from app.api.limits.concurrency_limit import ConcurrencyLimit
+from app.api.limits.body_semaphore import ConcurrencyLimit
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.status import ReadinessModel
 from app.domain.access.mask_secret import HashedTables
 from app.domain.health.facts import HealthFacts
-from app.domain.model.input_limits import InputLimits
+from app.domain.model.change import InputLimits
 from app.domain.model.table import TableLife
 from app.ingest import Ingest
 from app.settings import Settings
-from app.staging.access.audit_writer import AuditWriter
+from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine
 from app.staging.writer.writer_probe import WriterProbe
 

@@ -22,17 +22,17 @@ from app.api.gateway import Gateway
 from app.api.limits.rate_limits import RateLimiter
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.status import ReadinessModel
+from app.domain.access.api_key import RateLimits
 from app.domain.access.mask_secret import HashedTables, MaskSecret
-from app.domain.access.rate_limit import RateLimits
 from app.domain.health.facts import HealthFacts
-from app.domain.publication.backlog import BacklogLimit
+from app.domain.publication import BacklogLimit
 from app.ingest import BacklogWatch, Ingest
 from app.observability.api_metrics import API_PROCESSES, RESOURCE_LOW
 from app.observability.periodic_thread import PeriodicThread
 from app.observability.resource_watch import ResourceWatch
 from app.observability.tracing import traced
 from app.settings import Settings
-from app.staging.access.audit_writer import AuditWriter
+from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine, driver_url, open_engine, translated_errors
 from app.staging.connection.notifications import NotificationSender
 from app.staging.retention.history import take_sample

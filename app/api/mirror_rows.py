@@ -15,7 +15,7 @@ from app.errors import Code, TemporarilyUnavailable
 
 if TYPE_CHECKING:
     from app.domain.model.table_schema import Column
-    from app.mirror.row_page import RowPage
+    from app.mirror.typed_rows import RowPage
 
 ANSWER_SECONDS: Final = 30.0
 """How long a caller waits for its rows."""
@@ -27,10 +27,9 @@ class MirrorRows:
     """Reads pages of rows in one mirror's target."""
 
     def __init__(self, location: str, storage_options: Mapping[str, str]) -> None:
-        from app.mirror.row_page import read_rows
         from app.mirror.target import MirrorTarget
-        from app.mirror.typed_rows import typed_rows
-        from app.published.table_folders import PublishedTable
+        from app.mirror.typed_rows import read_rows, typed_rows
+        from app.published.table_files import PublishedTable
 
         self._published = PublishedTable.at
         target = MirrorTarget(location, storage_options)

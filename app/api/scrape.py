@@ -14,17 +14,17 @@ from prometheus_client.registry import Collector
 
 from app.api.gateway import Gateway
 from app.domain.access.rights import Principal
-from app.domain.fabric.states import DatabaseState, MirroringState, parse_mirroring_state, parse_state
+from app.domain.fabric import DatabaseState, MirroringState, parse_mirroring_state, parse_state
 from app.domain.health.facts import GatewayFacts
 from app.domain.health.troubles import code_in
-from app.domain.loads.load_session import LoadSession
-from app.domain.mirror.table_report import MirrorState
+from app.domain.loads import LoadSession
+from app.domain.mirror_report import MirrorState
 from app.domain.model.table import TableId, TableState
 from app.staging.connection.database import Connection
-from app.staging.images.backfill.progress import BackfillState
+from app.staging.images.backfill import BackfillState
 from app.staging.images.size import AllImages, all_images
 from app.staging.ledger.leases import lease_owners
-from app.staging.overview.table_facts import TableFacts, find_facts
+from app.staging.overview import TableFacts, find_facts
 from app.staging.tables.gateway_status import gateway_facts
 from app.staging.tables.registry import list_tables
 

@@ -7,17 +7,16 @@ is what `mirrorgate fabric start` asks first.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from app.domain.fabric.remedies import STATES, remedy_for, table_trouble
-from app.domain.preflight.finding import Finding, Outcome
+from app.domain.fabric import STATES, remedy_for, table_trouble
+from app.domain.preflight import Finding, Outcome
 from app.errors import Code, MirrorgateError
 from app.fabric import DatabaseState, FabricClient
+from app.fabric.client import MirroredDatabase, Workspace, names_in_address
 from app.fabric.definition import RETENTION_DAYS
-from app.fabric.items import MirroredDatabase, Workspace, names_in_address
 from app.landing.adls.address import StorageOptions
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone, PathKind
-from app.published.table_files import list_files
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable, list_files
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.tables.registry import list_tables as list_registered
 

@@ -14,16 +14,21 @@ import structlog
 
 from app.checks.zone_claim import check_zone_owner
 from app.domain.access.mask_secret import MaskSecret
-from app.domain.preflight.database_findings import judge_clock, judge_database, judge_masks
-from app.domain.preflight.finding import Finding, Outcome, unsafe_among
-from app.domain.preflight.machine_findings import (
+from app.domain.preflight import (
+    Finding,
+    Outcome,
+    ZoneCheck,
+    judge_clock,
+    judge_database,
     judge_descriptor_limit,
+    judge_masks,
     judge_memory,
     judge_space,
     judge_variables,
     judge_versions,
+    judge_zone,
+    unsafe_among,
 )
-from app.domain.preflight.zone_findings import ZoneCheck, judge_zone
 from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import probe_zone

@@ -8,9 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from app.domain.source_checks.dialects import GRAMMARS, Dialect
-from app.domain.source_checks.digests import Digest, bucket_of
-from app.domain.source_checks.source_sql import SourceQueries
+from app.domain.source_checks import GRAMMARS, Dialect, Digest, SourceQueries, bucket_of
 from app.errors import Code, Misconfigured
 
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}

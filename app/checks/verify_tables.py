@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from app.checks.zone_claim import check_zone_owner
 from app.domain.model.table import FileNumber, Table, TableState
-from app.domain.preflight.zone_findings import ZoneCheck
+from app.domain.preflight import ZoneCheck
 from app.errors import Code, Misconfigured
-from app.landing.folder_marker import marker_mismatch
+from app.landing.landed_state import marker_mismatch
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.verification import (
     Listing,

@@ -4,8 +4,8 @@ The zone names its gateway and itself in `_scratchPad/_gateway.json`, and the da
 lock of the installation keeps two drains of one database from claiming different zones at the same moment.
 """
 
-from app.domain.preflight.zone_findings import Seen
-from app.domain.publication.landing_zone import KnownZone
+from app.domain.preflight import Seen
+from app.domain.publication import KnownZone
 from app.errors import Code, MirrorgateError, Misconfigured, StorageError, TemporarilyUnavailable
 from app.landing.adls.retries import TransientStorageError
 from app.landing.open_zone import ZoneAddress
@@ -13,7 +13,7 @@ from app.landing.zone import ScratchRevoked
 from app.landing.zone_owner import check_owner, claim_zone
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.connection.server_settings import present_installation
-from app.staging.ledger.fabric_database import forget_former_zone
+from app.staging.ledger.fabric_status import forget_former_zone
 from app.staging.ledger.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
 
 

@@ -11,7 +11,7 @@ import typer
 
 from app.cli.console import OUTPUT
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
-from app.domain.preflight.finding import Finding, Outcome, unsafe_among
+from app.domain.preflight import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
 from app.extras import require_extras
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from app.fabric import DatabaseStatus, FabricClient, TableMirroring
-    from app.fabric.operations import Progress
+    from app.fabric.client import Progress
     from app.settings import Settings
 
 WorkspaceOption = Annotated[
@@ -254,7 +254,7 @@ def _require_prepared(client: "FabricClient", settings: "Settings", data_dir: Pa
     from app.checks.fabric_setup import registered_tables, unprepared_tables
     from app.errors import Code, Misconfigured
     from app.landing.open_zone import ZoneAddress, open_zone
-    from app.published.table_folders import list_tables
+    from app.published.table_files import list_tables
     from app.zone_settings import storage_options
 
     configured = settings.landing_zone or ""
@@ -276,7 +276,7 @@ def _require_prepared(client: "FabricClient", settings: "Settings", data_dir: Pa
 
 def _require(status: "DatabaseStatus", *states: str) -> None:
     """Raise Misconfigured `fabric_not_running` for another state, with what Fabric says and the state's remedy."""
-    from app.domain.fabric.remedies import STATES
+    from app.domain.fabric import STATES
     from app.errors import Code, Misconfigured
 
     if status.state not in states:
@@ -360,7 +360,7 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
     from rich.text import Text
 
     from app.cli.output import Grid
-    from app.domain.fabric.remedies import STATES, remedy_for, table_trouble
+    from app.domain.fabric import STATES, remedy_for, table_trouble
 
     known = STATES[found.state]
     style = "green" if found.state.is_running else "yellow" if found.state.is_passing else "red"
@@ -413,7 +413,7 @@ def doctor(workspace: WorkspaceOption = None, database: DatabaseOption = None, a
     """
     settings = fabric_settings("doctor", workspace, database)
     from app.checks.fabric_setup import examine_fabric
-    from app.domain.preflight.finding import unsafe_among
+    from app.domain.preflight import unsafe_among
     from app.zone_settings import storage_options
 
     findings = []

@@ -94,8 +94,8 @@ def up(
 
 def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None, *, mirror: bool) -> None:
     require_extras("up --mirror" if mirror else "up", "embedded", *(["mirror"] if mirror else []))
+    from app.local.log_files import configure_up_logging
     from app.local.up import up as run_up
-    from app.local.up_logging import configure_up_logging
     from app.settings import Settings
 
     settings = Settings.from_environment(host=host, port=port)

@@ -11,9 +11,8 @@ from typing import Final
 
 from app.console.links import link, table_path
 from app.domain.health.troubles import ALL_TABLES, Kind, Severity, Trouble
-from app.domain.model.drop_plan import DropAction
-from app.domain.model.table import TableState
-from app.staging.overview.table_facts import TableFacts
+from app.domain.model.table import DropAction, TableState
+from app.staging.overview import TableFacts
 
 MAX_EACH: Final = 5
 """Tables with the same trouble that are named; the others are counted."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.console import text
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.rebuild.plan import RebuildPhase, RebuildPlan, RebuiltColumn
+from app.domain.rebuild import RebuildPhase, RebuildPlan, RebuiltColumn
 from app.errors import Code, RejectedInput
 from app.staging.rebuild.progress import Rebuild
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.domain.access.rate_limit import RateLimits
+from app.domain.access.api_key import RateLimits
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

@@ -7,9 +7,7 @@ token, repeats and errors, `operations` waits for long-running operations, `toke
 an answer names.
 """
 
-from app.domain.fabric.states import DatabaseState, DatabaseStatus, FabricFault
-from app.domain.fabric.tables import TableMirroring
-from app.fabric.client import FabricClient
-from app.fabric.opening import open_fabric
+from app.domain.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
+from app.fabric.client import FabricClient, open_fabric
 
 __all__ = ["DatabaseState", "DatabaseStatus", "FabricClient", "FabricFault", "TableMirroring", "open_fabric"]

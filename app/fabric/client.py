@@ -2,21 +2,197 @@
 
 Workspace and database are given by id or by name; a name is looked up once. Source: Microsoft Learn, "Fabric mirroring
 public REST API", and Fabric's REST API specification, version v1.
+
+Workspaces, capacities and mirrored databases as Fabric's API shows them.
+
+Source: the definitions `Workspace`, `Capacity` and `MirroredDatabase` of Fabric's REST API specification, version v1.
+
+Wait for long-running operations of Fabric's API.
+
+An answer 202 names an operation: by `x-ms-operation-id`, and by `Location`, of which only the id is used, because a
+token must not go to another address. Source: Microsoft Learn, "Long running operations" (Get Operation State, Get
+Operation Result), whose examples name Location without `/v1`.
+
+Make a client of Fabric's API from the settings.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import unquote, urlsplit
 
-from app.domain.fabric.states import DatabaseState, DatabaseStatus
-from app.domain.fabric.tables import TableMirroring, parse_database_status, parse_table
+from app.domain.fabric import (
+    DatabaseState,
+    DatabaseStatus,
+    FabricFault,
+    TableMirroring,
+    parse_database_status,
+    parse_fault,
+    parse_table,
+)
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.fabric.definition import Definition, definition_parts, parse_definition
-from app.fabric.items import MirroredDatabase, Workspace, is_id, item_name, parse_database, parse_workspace
-from app.fabric.operations import Progress, finished, ignore
-from app.fabric.transport import FabricRejected, Parsed, Transport
+from app.fabric.transport import (
+    Answer,
+    Clock,
+    FabricRejected,
+    FabricTokens,
+    Parsed,
+    TokenSource,
+    Transport,
+    require_azure,
+)
+from app.settings import Settings
+
+_GUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_ITEM_TYPE: Final = ".MirroredDatabase"
+PUBLIC_ONELAKE: Final = "onelake.dfs.fabric.microsoft.com"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A workspace. Without a capacity no mirrored database in it runs."""
+
+    id: str
+    name: str
+    capacity_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredDatabase:
+    """A mirrored database. `tables_path` and the SQL endpoint are known once Fabric has provisioned it."""
+
+    id: str
+    name: str
+    workspace_id: str
+    tables_path: str | None = None
+    default_schema: str | None = None
+    sql_endpoint: str | None = None
+    sql_provisioning: str | None = None
+
+    @property
+    def landing_zone(self) -> str:
+        """The landing zone's address by GUIDs, as `MIRRORGATE_LANDING_ZONE` takes it."""
+        host = urlsplit(self.tables_path or "").hostname or PUBLIC_ONELAKE
+        return f"abfss://{self.workspace_id}@{host}/{self.id}/Files/LandingZone"
+
+    @property
+    def tables_address(self) -> str:
+        """The address of the Delta tables that Fabric writes, as `mirrorgate verify --against` takes it."""
+        return self.landing_zone.removesuffix("Files/LandingZone") + "Tables"
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text is an id and not a name."""
+    return _GUID.fullmatch(text) is not None
+
+
+def item_name(text: str) -> str:
+    """Return the display name of a name as OneLake's addresses have it: without the item's type."""
+    return text.removesuffix(_ITEM_TYPE)
+
+
+def names_in_address(landing_zone: str) -> tuple[str, str] | None:
+    """Return workspace and database, ids or names, of a landing zone's address in OneLake; None for any other.
+
+    The landing zone itself is checked where it is opened; this reads no more than both names.
+    """
+    parts = urlsplit(landing_zone)
+    path = [unquote(part) for part in parts.path.split("/") if part]
+    if "onelake" not in (parts.hostname or ""):
+        return None
+    if parts.scheme == "abfss" and parts.username:
+        path.insert(0, unquote(parts.username))
+    return (path[0], item_name(path[1])) if len(path) > 1 else None
+
+
+def parse_workspace(entry: Mapping[str, object]) -> Workspace:
+    """Read a workspace."""
+    return Workspace(str(entry["id"]), str(entry.get("displayName") or ""), _text(entry.get("capacityId")))
+
+
+def parse_database(entry: Mapping[str, object]) -> MirroredDatabase:
+    """Read a mirrored database, of a list or alone."""
+    found = entry.get("properties")
+    properties: Mapping[str, object] = found if isinstance(found, Mapping) else {}
+    sql = properties.get("sqlEndpointProperties")
+    endpoint: Mapping[str, object] = sql if isinstance(sql, Mapping) else {}
+    return MirroredDatabase(
+        id=str(entry["id"]),
+        name=str(entry.get("displayName") or ""),
+        workspace_id=str(entry.get("workspaceId") or ""),
+        tables_path=_text(properties.get("oneLakeTablesPath")),
+        default_schema=_text(properties.get("defaultSchema")),
+        sql_endpoint=_text(endpoint.get("connectionString")),
+        sql_provisioning=_text(endpoint.get("provisioningStatus")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+Progress = Callable[[str, int | None], None]
+"""Is told the state of an operation or database, and the percentage that is complete, if Fabric says it."""
 
 _POLL_SECONDS: Final = 5.0
+_SUCCEEDED: Final = "Succeeded"
+_FAILED: Final = "Failed"
+
+
+def ignore(state: str, percent: int | None) -> None:
+    """Report no progress."""
+
+
+def finished(transport: Transport, answer: Answer, progress: Progress, wait_seconds: float) -> Answer:
+    """Return an answer as it is, or for a 202 the result of its operation, empty if it has none.
+
+    Raise FabricRejected for a failed operation, TemporarilyUnavailable for one that takes longer than `wait_seconds`;
+    Fabric then continues it.
+    """
+    if answer.status != 202:
+        return answer
+    operation = _operation_id(answer)
+    if operation is None:
+        raise TemporarilyUnavailable(
+            Code.FABRIC_UNAVAILABLE, "Fabric accepted the request without naming the operation that carries it out"
+        )
+    deadline = transport.clock.now() + wait_seconds
+    while True:
+        transport.clock.sleep(min(answer.retry_after(_POLL_SECONDS), max(0.0, deadline - transport.clock.now())))
+        answer = transport.send("GET", f"operations/{operation}")
+        state = str(answer.body.get("status") or "")
+        percent = answer.body.get("percentComplete")
+        progress(state, percent if isinstance(percent, int) else None)
+        if state == _SUCCEEDED:
+            return _result(transport, operation)
+        if state == _FAILED:
+            fault = parse_fault(answer.body.get("error")) or FabricFault("OperationFailed", "", "unknown")
+            raise FabricRejected(Code.FABRIC_REJECTED, f"operation {operation} failed: {fault}", fault, 200)
+        if transport.clock.now() >= deadline:
+            raise TemporarilyUnavailable(
+                Code.FABRIC_UNAVAILABLE, f"operation {operation} has not ended after {wait_seconds:g} seconds"
+            )
+
+
+def _result(transport: Transport, operation: str) -> Answer:
+    """Return the result of an operation; empty for one without a result, which Fabric rejects."""
+    try:
+        return transport.send("GET", f"operations/{operation}/result")
+    except FabricRejected as rejected:
+        if rejected.status in (400, 404):
+            return Answer(200, {})
+        raise
+
+
+def _operation_id(answer: Answer) -> str | None:
+    named = answer.headers.get("x-ms-operation-id", "")
+    path = urlsplit(answer.headers.get("Location", "")).path.rstrip("/").split("/")
+    return next((text for text in (named, *reversed(path)) if is_id(text)), None)
+
+
 _REMEDIES: Final = {
     "mirrored database": "Create it with `mirrorgate fabric create`, or check the name or id. A workspace on a paused "
     "capacity does not list its items: resume the capacity."
@@ -216,3 +392,38 @@ def _required(value: str | None, what: str, variable: str) -> str:
         f"no {what} is given",
         remedy=f"Set {variable} to its name or id, or MIRRORGATE_LANDING_ZONE to the zone's address in OneLake.",
     )
+
+
+_PATIENCE_SECONDS: Final = 60.0
+
+
+def configured_names(settings: Settings) -> tuple[str | None, str | None]:
+    """Return workspace and mirrored database, each by id or name: as set, else as the landing zone's address says."""
+    workspace, database = names_in_address(settings.landing_zone or "") or (None, None)
+    return settings.fabric_workspace or workspace, settings.fabric_database or database
+
+
+def is_configured(settings: Settings) -> bool:
+    """Return whether the settings name a mirrored database."""
+    return all(configured_names(settings))
+
+
+def open_fabric(
+    settings: Settings,
+    *,
+    patience: float = _PATIENCE_SECONDS,
+    wait_seconds: float = 600.0,
+    tokens: TokenSource | None = None,
+    clock: Clock | None = None,
+) -> FabricClient:
+    """Return a client of the workspace and mirrored database that the settings name; use it as a context manager.
+
+    Nothing is sent yet. `patience` bounds the repeats of one request, `wait_seconds` the wait for an operation, both in
+    seconds. Raise Misconfigured `extra_missing`.
+    """
+    if tokens is None:
+        require_azure()
+        tokens = FabricTokens(settings.fabric_audience)
+    workspace, database = configured_names(settings)
+    transport = Transport(settings.fabric_api, tokens, patience=patience, clock=clock)
+    return FabricClient(transport, workspace, database, wait_seconds=wait_seconds)

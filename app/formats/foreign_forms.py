@@ -17,7 +17,7 @@ import msgspec
 from app.errors import Code, Problem, RejectedInput
 from app.formats.json.decoder import raw_messages
 from app.formats.json.framing import DECODE_ERRORS
-from app.formats.json.keyed import is_record
+from app.formats.json.texts import is_record
 
 
 class Form(StrEnum):

@@ -9,11 +9,16 @@ requests from the event loop to threads, and results back.
 """
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.csv.records import CsvDialect
-from app.formats.debezium.reading import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
-from app.formats.replicate.forms.layouts import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS, WrongLayout, read_layout
-from app.formats.replicate.forms.message_form import MessageForm
-from app.formats.replicate.forms.table_from import TableFrom
+from app.formats.csv import CsvDialect
+from app.formats.debezium.values import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
+from app.formats.replicate.forms.layouts import (
+    MAX_OPERATION_CHARACTERS,
+    MAX_OPERATIONS,
+    MessageForm,
+    TableFrom,
+    WrongLayout,
+    read_layout,
+)
 from app.formats.rows.csv import RowsLayout
 from app.formats.rows.declaration import Declaration, parse_declaration, parse_names
 from app.formats.rows.operations import RowOperation

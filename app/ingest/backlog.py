@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from app.domain.model.table import Table, TableLife
-from app.domain.publication.backlog import Amount, Backlog, BacklogLimit
+from app.domain.publication import Amount, Backlog, BacklogLimit
 from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Engine
 from app.staging.tables.backlog import BacklogReader

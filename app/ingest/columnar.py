@@ -20,14 +20,13 @@ import structlog
 from prometheus_client import Counter
 
 from app.domain.access.rights import Principal
-from app.domain.model.input_limits import InputLimits
-from app.domain.model.source_name import SourceName
+from app.domain.model.change import InputLimits
+from app.domain.model.names import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import SourceOrder
 from app.domain.rows.landing_rows import landing_rows_of_shaped
-from app.domain.rows.projection.landed_bytes import row_bytes
-from app.domain.rows.row_rules import RowRules
-from app.domain.rows.shaped_changes import ShapedChanges
+from app.domain.rows.projection.landing_projection import row_bytes
+from app.domain.rows.row_rules import RowRules, ShapedChanges
 from app.errors import RejectedInput, TemporarilyUnavailable
 from app.formats.not_columnar import NotColumnar
 from app.ingest.table_cache import NotCached, TableCache

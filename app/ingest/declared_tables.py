@@ -5,16 +5,20 @@ from typing import Final
 import structlog
 
 from app.domain.access.rights import Principal, Right
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
-from app.domain.model.source_routing import case_detail
+from app.domain.model.names import SourceName, TableName
+from app.domain.model.table import case_detail
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.rows.declaration import Declaration
 from app.ingest.parsed_request import Registered
 from app.ingest.table_cache import TableCache
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.tables.registration import Registration, RegistrationOutcome, find_locked_table, register_table
-from app.staging.tables.registration_events import record_registration
+from app.staging.tables.registration import (
+    Registration,
+    RegistrationOutcome,
+    find_locked_table,
+    record_registration,
+    register_table,
+)
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
-from app.domain.rows.projection.source_rows import landed_columns
+from app.domain.rows.projection.landing_projection import landed_columns
 from app.errors import RejectedInput, TemporarilyUnavailable
 from app.ingest.loads import ArrowLoad
 from app.ingest.moved_tables import retry_moved

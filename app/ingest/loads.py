@@ -4,19 +4,17 @@ import asyncio
 from dataclasses import dataclass
 
 from app.domain.access.rights import Principal
-from app.domain.loads.load_session import LoadId, LoadStep
-from app.domain.model.change import Operation
-from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.loads import LoadId, LoadStep
+from app.domain.model.change import UNLIMITED, InputLimits, Operation
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
-from app.domain.rows.from_arrow.changed_rows import changed_rows
-from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
+from app.domain.rows.from_arrow import changed_rows, snapshot_rows
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
-from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.arrow import decode_arrow_stream
 from app.formats.foreign_forms import Form, explained
-from app.formats.rows.arrow import split_operations
+from app.formats.rows.columnar import split_operations
 from app.formats.rows.declaration import Declaration, declaration_of
 from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
 from app.ingest.declared_tables import register_declared

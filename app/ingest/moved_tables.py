@@ -14,8 +14,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import TableMoved
 from app.staging.connection.database import translated_errors
-from app.staging.tables.registration import evolve_table
-from app.staging.tables.registration_events import record_registration
+from app.staging.tables.registration import evolve_table, record_registration
 
 Result = TypeVar("Result")
 

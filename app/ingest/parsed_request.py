@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from app.domain.model.change import Change
 from app.domain.model.dead_letter import MAX_WAITING_LETTERS, RejectedMessage, WrittenMessage, to_set_aside
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName
 from app.errors import Code, Problem, RejectedInput
 
 Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]

@@ -11,33 +11,128 @@ exact path instead: message by message, which explains each rejection (`exact_pa
 
 Invariant: decoding and typing run before any lock is taken, and the sequence lock checks their result. A table that
 changed in between makes the request start again; nothing that this process remembers decides.
+
+The exact path: types and stages one request change by change, and tells what is wrong with each message.
+
+It handles every request. Where its tables keep dead letters, rejected messages are set aside and the others are
+staged. It reports all problems of a request together.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import InitVar, dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal
-from app.domain.loads.load_session import LoadId, LoadStep
+from app.domain.loads import LoadId, LoadStep
+from app.domain.model.dead_letter import MAX_LETTER_BYTES, NewLetter
 from app.domain.model.request_identity import RequestIdentity, StoredReceipt, replayed
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.columnar import Asked, Decline, Declined, count_columnar_path, count_exact_path
-from app.ingest.exact_path import ExactPath
 from app.ingest.ingest_result import IngestResult, or_stored_result
-from app.ingest.loop_bridge import LoopBridge, LoopFuture
-from app.ingest.reader_thread import ColumnarReader, UnreadBody
+from app.ingest.moved_tables import retry_moved
+from app.ingest.parsed_request import ParsedRequest, registered_answer
+from app.ingest.reader_thread import ColumnarReader, LoopBridge, LoopFuture, UnreadBody
 from app.ingest.readers import BodyReader
-from app.ingest.request_typing import RequestTyper
+from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.ingest.table_cache import NotCached, TableCache
-from app.staging.batches.batch import AlreadyStaged, Receipt, StagingRequest, TableMoved
-from app.staging.batches.dead_letters import LetterReplay
+from app.observability.api_metrics import DUPLICATE_CHANGES
+from app.staging.batches.batch import AlreadyStaged, MarkerNeeded, Receipt, StagingRequest, TableMoved
+from app.staging.batches.dead_letter_transaction import dead_letters_full
+from app.staging.batches.dead_letters import LetterReplay, TableLetters
 from app.staging.batches.idempotency import read_receipts
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.waiting_request import WaitingRequest
+from app.staging.writer.request_queue import WaitingRequest
+
+Stage: TypeAlias = Callable[[StagingRequest], Awaitable[list[Receipt]]]
+"""Stages a request, and returns its receipts after COMMIT."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactPath:
+    """Types and stages one request. With a `replay`, it settles that dead letter in the same transaction."""
+
+    typer: RequestTyper
+    stage: Stage
+    identity: RequestIdentity | None
+    replay: LetterReplay | None = None
+    load: LoadStep | None = None
+
+    async def ingest(self, reader: BodyReader, *, has_moved: bool = False) -> IngestResult:
+        """Read a body, stage it and return after COMMIT. With `has_moved`, its tables are looked up again first.
+
+        Raises RejectedInput, TemporarilyUnavailable or AlreadyStaged.
+        """
+        typer = self.typer
+        parsed = await asyncio.to_thread(reader.exact, typer.table_cache, typer.principal)
+        if has_moved:
+            typer.forget(parsed)
+
+        async def attempt() -> IngestResult:
+            try:
+                return await self._stage(parsed)
+            except MarkerNeeded as needed:
+                await asyncio.to_thread(self.typer.give_marker, needed.table)
+                self.typer.forget(parsed)
+                raise
+            except TableMoved:
+                self.typer.forget(parsed)
+                raise
+
+        return await retry_moved(attempt)
+
+    async def _stage(self, parsed: ParsedRequest) -> IngestResult:
+        """Stage what is left of the request; each round sets at least one more rejected message aside.
+
+        Raises RejectedInput where a message cannot become a dead letter, TableMoved or AlreadyStaged.
+        """
+        while True:
+            try:
+                typed: TypedRequest = await asyncio.to_thread(self.typer.type_request, parsed)
+                letters = await asyncio.to_thread(self._letters, parsed, typed)
+                receipts = await self._submit(parsed, typed, letters)
+            except RejectedInput as error:
+                parsed = await asyncio.to_thread(parsed.without_rejected, error)
+            else:
+                DUPLICATE_CHANGES.inc(typed.duplicates)
+                dead_letters = sum(len(entry.letters) for entry in letters)
+                counts = (parsed.ignored, typed.duplicates)
+                registered = registered_answer(parsed.registered)
+                return IngestResult(receipts, *counts, dead_letters=dead_letters, registered=registered)
+
+    async def _submit(self, parsed: ParsedRequest, typed: TypedRequest, letters: list[TableLetters]) -> list[Receipt]:
+        if not typed.batches and not letters and self.identity is None:
+            return []
+        registered = registered_answer(parsed.registered)
+        counts = (parsed.ignored, typed.duplicates)
+        content = StagingRequest(typed.batches, self.identity, *counts, letters, self.replay, registered, self.load)
+        try:
+            return await self.stage(content)
+        except RejectedInput as error:
+            if not error.problems or error.code is Code.DEAD_LETTERS_FULL:
+                raise
+            raise parsed.rejection(error.problems) from error
+
+    def _letters(self, parsed: ParsedRequest, typed: TypedRequest) -> list[TableLetters]:
+        """Return the dead letters to store. Raises RejectedInput `dead_letters_full` for a message that is too long."""
+        if parsed.written is None or not typed.rejected:
+            return []
+        written = parsed.written([entry.index for _, rejected in typed.rejected for entry in rejected])
+        key_id = self.typer.principal.key_id
+        letters = [
+            TableLetters(table, [NewLetter(entry, written[entry.index]) for entry in rejected], key_id)
+            for table, rejected in typed.rejected
+        ]
+        for entry in letters:
+            if any(len(letter.written.content) > MAX_LETTER_BYTES for letter in entry.letters):
+                detail = f"a rejected message is longer than {MAX_LETTER_BYTES} bytes, the limit of a dead letter"
+                raise dead_letters_full(entry, detail)
+        return letters
+
 
 _MAX_LOOKUPS: Final = 16
 """Tables of one request that are looked up before the exact path takes it."""

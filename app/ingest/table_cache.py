@@ -15,10 +15,8 @@ import msgspec
 
 from app.domain.access.mask_secret import MaskSecret, can_mask
 from app.domain.access.rights import Principal
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
-from app.domain.model.source_routing import Route
-from app.domain.model.table import Table, TableId
+from app.domain.model.names import SourceName, TableName
+from app.domain.model.table import Route, Table, TableId
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.row_rules import RowRules

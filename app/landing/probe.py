@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final, Protocol, runtime_checkable
 from uuid import uuid4
 
-from app.domain.preflight.zone_findings import Seen, ZoneCheck
+from app.domain.preflight import Seen, ZoneCheck
 from app.landing.publish import SCRATCH
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome, ScratchRevoked
 

@@ -14,8 +14,7 @@ from app.domain.model.landing_file import BuiltFile, file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
-from app.landing.folder_marker import MARKER, FolderMarker, require_marker
-from app.landing.landed_state import is_landed
+from app.landing.landed_state import MARKER, FolderMarker, is_landed, require_marker
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 
 SCRATCH: Final = "_scratchPad"

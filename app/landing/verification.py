@@ -13,8 +13,7 @@ from typing import Final
 from app.domain.model.landing_file import file_name, parse_file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
-from app.landing.folder_marker import MARKER
-from app.landing.landed_state import difference, file_folders, find_file
+from app.landing.landed_state import MARKER, difference, file_folders, find_file
 from app.landing.publish import METADATA
 from app.landing.zone import LandingZone, PathKind
 

@@ -1,34 +1,237 @@
 """`mirrorgate up`: the whole gateway on one machine, under one command.
 
 Postgres, the API and the drain run as child processes of this one, which only starts, watches and stops them.
+
+Files in the data directory: the gateway's URL and the admin key, which client commands read, and the signing key.
+
+Ask a started gateway whether it serves, and announce that it does.
+
+Check what `mirrorgate up` is going to run, before it creates a folder or starts a process.
 """
 
+import errno
+import http.client
+import json
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import structlog
 from rich.console import Console
 
+from app.certificates import trusting_only
 from app.checks.preflight import examine, require_safe
 from app.client.http import ADMIN_KEY_FILE, GATEWAY_FILE
-from app.errors import Code, Misconfigured
+from app.domain.access.api_key import ApiKey, format_key
+from app.errors import Code, Misconfigured, RejectedInput
+from app.landing.open_zone import ZoneAddress
 from app.local import supervisor
 from app.local.child_process import find_start_failure
-from app.local.client_files import SIGNING_KEY_FILE, admin_key, gateway_file, signing_key
-from app.local.embedded import DataDirectory, PrivatePostgres, find_java
+from app.local.embedded import DataDirectory, PrivatePostgres, find_java, find_programs, require_java
 from app.local.log_files import ChildLog, Rotation
-from app.local.readiness import answers_ready, print_ready
 from app.local.supervisor import Child
-from app.local.up_plan import UpPlan, plan_up
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.settings import PREFIX, LogFormat, Settings
-from app.settings.start_checks import check_memory, check_space
+from app.settings.start_checks import check_memory, check_serving, check_space, free_port
+from app.staging.connection.database import check_database_url
 from app.staging.connection.schema_revision import migrate
+from app.zone_settings import zone_address
+
+SIGNING_KEY_FILE: Final = "signing.key"
+
+
+def admin_key(settings: Settings, file: Path) -> str:
+    """Return the key from the settings, else the one in `file`, which the first start creates.
+
+    After a crash here, the file is absent or holds the complete key.
+    """
+    if settings.admin_key is not None:
+        return settings.admin_key.get_secret_value()
+    if not file.exists():
+        _write_private(file, format_key(secrets.token_hex(4), secrets.token_urlsafe(32)) + "\n")
+    key = file.read_text().strip()
+    try:
+        ApiKey.parse(key)
+    except RejectedInput:
+        raise Misconfigured(
+            Code.BAD_SETTING, f"{file} does not hold an API key", remedy="Delete it; the next start creates a new one."
+        ) from None
+    return key
+
+
+def signing_key(settings: Settings, file: Path) -> str:
+    """Return the signing key from the settings, else the one in `file`, which the first start creates."""
+    if settings.signing_key is not None:
+        return settings.signing_key.get_secret_value()
+    if not file.exists():
+        _write_private(file, secrets.token_urlsafe(32) + "\n")
+    return file.read_text().strip()
+
+
+@contextmanager
+def gateway_file(file: Path, url: str, certificate: Path | None = None) -> Iterator[None]:
+    """Write the gateway's URL, pid and certificate to `file` for client commands; remove the file after the block.
+
+    After a crash, the file stays until the next start and names a pid that is gone.
+    """
+    shown = {} if certificate is None else {"certificate": str(certificate)}
+    _write_private(file, json.dumps({"url": url, "pid": os.getpid(), **shown}) + "\n")
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Replace `file` atomically and durably, readable by this user only."""
+    new = file.with_name(f"{file.name}.new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    new.replace(file)
+
+
+_TIMEOUT_SECONDS: Final = 2.0
+_REQUIRED_PARTS: Final = ("api", "database", "writer", "drain")
+"""Parts that must work before the gateway serves. Others, such as a quarantined table, do not hold it up."""
+
+
+def answers_ready(address: str, port: int, certificate: Path | None) -> bool:
+    """Return True if `/statusz` reports every required part as working; False for any failure to ask."""
+    try:
+        connection = (
+            http.client.HTTPConnection(address, port, timeout=_TIMEOUT_SECONDS)
+            if certificate is None
+            else http.client.HTTPSConnection(
+                address, port, timeout=_TIMEOUT_SECONDS, context=trusting_only(certificate)
+            )
+        )
+    except OSError:
+        return False
+    try:
+        connection.request("GET", "/statusz")
+        parts = json.loads(connection.getresponse().read())["parts"]
+        return all(parts[part] == "ok" for part in _REQUIRED_PARTS)
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
+        return False
+    finally:
+        connection.close()
+
+
+def print_ready(url: str) -> None:
+    """Print `ready <url>` to standard output, which scripts wait for."""
+    sys.stdout.write(f"ready {url}\n")
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class UpPlan:
+    """A gateway that can be started. `settings` contains the effective landing zone."""
+
+    settings: Settings
+    data_dir: Path
+    zone: ZoneAddress
+    port: int
+    mirror_target: str | None = None
+    """Where the mirror writes Delta tables; None: no mirror runs."""
+
+    @property
+    def zone_folder(self) -> Path | None:
+        """The landing zone, if it is a folder of this machine."""
+        return None if self.zone.is_remote else Path(self.zone.location)
+
+    @property
+    def mirror_folder(self) -> Path | None:
+        """The mirror's target, if it is a folder of this machine."""
+        return None if self.mirror_target is None or "://" in self.mirror_target else Path(self.mirror_target)
+
+    @property
+    def address(self) -> str:
+        """The address under which this machine reaches the API."""
+        return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.settings.host, self.settings.host)
+
+    @property
+    def certificate(self) -> Path | None:
+        """The certificate of the API; None without TLS."""
+        file = self.settings.tls_certificate_file
+        return None if file is None else file.absolute()
+
+    @property
+    def url(self) -> str:
+        """The URL of the API for clients on this machine."""
+        scheme = "http" if self.certificate is None else "https"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{scheme}://{host}:{self.port}"
+
+
+def plan_up(
+    settings: Settings,
+    data_dir: Path,
+    landing_zone: str | None,
+    environment: Mapping[str, str],
+    *,
+    mirror: bool = False,
+) -> UpPlan:
+    """Check every setting that `up` and its children need, without leaving anything behind.
+
+    `landing_zone` overrides the setting; the default is a folder in `data_dir`. With `mirror`, the default of its
+    target is another one. Raises Misconfigured with the variable or option at fault.
+    """
+    data_dir = data_dir.absolute()
+    DataDirectory(data_dir).check()
+    if mirror:
+        settings = settings.model_copy(update={"mirror_target": settings.mirror_target or str(data_dir / "mirror")})
+    location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
+    settings = settings.model_copy(update={"landing_zone": location})
+    zone = zone_address(settings)
+    zone.check()
+    check_serving(settings)
+    port = free_port(settings.host, settings.port)
+    if settings.database_url is None:
+        find_programs()
+    else:
+        check_database_url(settings.database_url.get_secret_value())
+    require_java(environment)
+    if zone.is_remote:
+        zone.check_credential()
+    else:
+        _check_folder(Path(zone.location), Code.LANDING_ZONE_UNUSABLE, "MIRRORGATE_LANDING_ZONE or --landing-zone")
+    plan = UpPlan(settings, data_dir, zone, port, settings.require_mirror_target() if mirror else None)
+    if plan.mirror_folder is not None:
+        _check_folder(plan.mirror_folder, Code.BAD_SETTING, "MIRRORGATE_MIRROR_TARGET")
+    return plan
+
+
+def _check_folder(folder: Path, code: Code, setting: str) -> None:
+    """Raise Misconfigured for a path that is not a folder, or can neither be written nor created.
+
+    Permission bits do not tell everything, so the folder is created, and removed again.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "this user may not write it")
+    except OSError as error:
+        raise Misconfigured(
+            code,
+            f"{setting}, {folder}: {error.strerror}",
+            remedy="Give a folder that this user can create and write.",
+        ) from error
+    finally:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
+
 
 _log = structlog.get_logger()
 

@@ -2,33 +2,378 @@
 
 Invariant: a commit contains files that follow the position without a gap, and moves the position behind them. A process
 that dies anywhere neither repeats nor skips a file.
+
+Generations of a table: dropping and recreating its landing folder begins a new one at file 1.
+
+A gateway numbers generations in the folder's marker; a table that is dropped and registered again under its name starts
+at 1 again. There, and in another publisher's folder, a new generation shows by files that all lie before the position,
+or by other content of the last applied file. Another publisher may have overwritten that file, so in its folder the
+content of file 1 must differ too. Each generation has a Delta table: the one that ended is
+kept beside the new one as `<table>@g<generation>`.
+
+The rows of the next landing files of a table, read in order until a limit is reached.
+
+What the mirror sees of one table before it applies anything: the zone's files, and how far the Delta table is.
+
+How far the mirror has applied a table, as a report: what a mirror process, the commands and the API show.
 """
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from app.domain.mirror.table_report import TableReport
-from app.errors import InvariantBroken
+from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
+from app.errors import Code, InvariantBroken
+from app.landing.landed_state import FolderMarker, read_marker
 from app.landing.zone import LandingZone, PathKind
-from app.mirror.commit import commit_effect, create_table
-from app.mirror.delta_columns import grown
-from app.mirror.fold import Effect, fold
-from app.mirror.generations import fingerprint, move_aside
-from app.mirror.landed_batch import LandedBatch, read_batch
-from app.mirror.object_store.store_errors import is_store_error, store_error
-from app.mirror.position import Position
-from app.mirror.reporting import dropped, report_of, stopped
-from app.mirror.table_view import TableView, is_same_folder, view_table
-from app.mirror.target import MirrorTarget
-from app.published.data_file import read_schema, without_marker
-from app.published.table_files import DataFile
-from app.published.table_folders import PublishedTable
+from app.mirror.commit import INSERT, UPSERT, Effect, commit_effect, create_table, fold
+from app.mirror.delta_columns import Column, conform, grown, known_columns
+from app.mirror.object_store import is_store_error, store_error
+from app.mirror.target import MirrorTarget, Position, arrow_dataset, read_position
+from app.published.data_file import read_rows, read_schema, without_marker
+from app.published.table_files import SCHEMA_SUFFIX, DataFile, PublishedTable, TableFiles, list_files
+from app.published.table_metadata import TableMetadata, read_metadata
+
+_TAIL_BYTES: Final = 64 * 2**10
+
+
+def generation_of(
+    zone: LandingZone,
+    marker: FolderMarker | None,
+    files: TableFiles,
+    found: Position | None,
+    *,
+    first_file: int,
+    kept: Sequence[int],
+) -> int:
+    """Return the generation of a folder's content, given the position of the Delta table that is there.
+
+    `first_file` is the fingerprint of file 1, 0 without one. `kept` are the generations beside the table: a process may
+    have died when it had moved the last one aside.
+
+    Raise OSError if the zone fails.
+    """
+    named = 1 if marker is None else marker.generation
+    if found is None:
+        return max(named, max(kept, default=0) + 1)
+    if named > found.generation:
+        return named
+    if not first_file:
+        return found.generation  # Fabric purges the oldest files, and a recreated folder has file 1
+    may_be_overwritten = marker is None and found.first_file in (0, first_file)
+    return found.generation + _is_recreated(zone, files, found, may_be_overwritten=may_be_overwritten)
+
+
+def _is_recreated(zone: LandingZone, files: TableFiles, found: Position, *, may_be_overwritten: bool) -> bool:
+    if files.last < found.file_number:
+        return True
+    if may_be_overwritten:
+        return False
+    last = files.numbered.get(found.file_number)
+    return last is None or fingerprint(zone, last) != found.last_file
+
+
+def fingerprint(zone: LandingZone, file: DataFile) -> int:
+    """Return 62 bits that tell a file from others: a digest over its size and its end, which has Parquet's footer."""
+    with zone.read_file(file.path) as opened:
+        size = opened.seek(0, 2)
+        opened.seek(max(0, size - _TAIL_BYTES))
+        digest = hashlib.sha256(size.to_bytes(8, "big") + opened.read(_TAIL_BYTES)).digest()
+    return int.from_bytes(digest[:8], "big") >> 2 or 1
+
+
+def move_aside(target: MirrorTarget, table: PublishedTable, ended: Position, *, replace: bool) -> bool:
+    """Keep the Delta table of an ended generation beside its place, or delete it with `replace`.
+
+    Return whether the place is empty now. An object store cannot rename: the last rows are copied, and the next
+    generation overwrites the table. A process that dies here leaves the table in one of the two places.
+    Raise InvariantBroken `mirror_target_foreign` if the name is taken.
+    """
+    kept = target.uri(table, generation=ended.generation)
+    if target.is_remote:
+        last = target.open(table)
+        if last is not None and not replace:
+            create_table(kept, arrow_dataset(last).to_table(), ended, {}, target.open_options(), replaces=True)
+        return False
+    if Path(kept).exists():
+        raise InvariantBroken(
+            Code.MIRROR_TARGET_FOREIGN, f"generation {ended.generation} of table {table} is kept in the target already"
+        )
+    Path(target.uri(table)).rename(kept)
+    if replace:
+        shutil.rmtree(kept)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class LandedBatch:
+    """The rows of files that follow each other without a gap."""
+
+    last_file: int
+    columns: list[Column]
+    """The table's columns after the last file."""
+    rows: pa.Table
+    """With these columns, in the order of the files and of their rows."""
+    markers: pa.ChunkedArray
+    """int32, one per row; a file without markers has those that the metadata gives its rows."""
+    counts: Counter[int]
+    """Rows by marker."""
+
+    def key_columns(self, declared: Sequence[str]) -> list[str]:
+        """Return the declared key columns as the table spells them; none if the table does not have them all."""
+        by_name = {column.name.casefold(): column.name for column in self.columns}
+        found = [by_name[name.casefold()] for name in declared if name.casefold() in by_name]
+        return found if len(found) == len(declared) else []
+
+
+def read_batch(
+    zone: LandingZone,
+    pending: Sequence[DataFile],
+    metadata: TableMetadata,
+    known: Sequence[Column],
+    *,
+    max_bytes: int,
+) -> LandedBatch:
+    """Read files until `max_bytes` of decoded rows are there. A file that cannot be applied ends the batch.
+
+    If that is the first file, raise what is wrong with it: InvariantBroken, or OSError if the store fails.
+    """
+    columns = list(known)
+    tables: list[pa.Table] = []
+    markers: list[pa.ChunkedArray] = []
+    size = last_file = 0
+    for file in pending:
+        try:
+            rows, marks, columns = _read_one(zone, file, metadata, columns)
+        except (InvariantBroken, OSError):
+            if not tables:
+                raise
+            break
+        tables.append(rows)
+        markers.append(marks)
+        size, last_file = size + rows.nbytes, file.number or last_file
+        if size >= max_bytes:
+            break
+    rows = pa.concat_tables([conform(table, columns) for table in tables])
+    joined = pa.chunked_array([chunk for marks in markers for chunk in marks.chunks], pa.int32())
+    counts = Counter({item["values"]: item["counts"] for item in pc.value_counts(joined).to_pylist()})
+    return LandedBatch(last_file, columns, rows, joined, counts)
+
+
+def _read_one(
+    zone: LandingZone, file: DataFile, metadata: TableMetadata, known: list[Column]
+) -> tuple[pa.Table, pa.ChunkedArray, list[Column]]:
+    """Return a file's rows, their markers, and the table's columns after the file."""
+    landed = read_rows(zone, file, metadata)
+    columns = grown(known, file.path, landed.columns.schema)
+    markers = landed.markers
+    if markers is None:
+        marker = UPSERT if metadata.upsert_by_default else INSERT
+        markers = pa.chunked_array([pa.repeat(pa.scalar(marker, pa.int32()), landed.columns.num_rows)])
+    if pc.any(pc.not_equal(markers, INSERT)).as_py():
+        _require_keys(file, metadata, landed.columns.column_names)
+    return conform(landed.columns, columns), markers, columns
+
+
+def _require_keys(file: DataFile, metadata: TableMetadata, names: Sequence[str]) -> None:
+    """Raise InvariantBroken `mirror_key_missing` unless a file with updates, deletes or upserts has all keys."""
+    if not metadata.key_columns:
+        raise InvariantBroken(
+            Code.MIRROR_KEY_MISSING, f"{file.path}: it has updates, deletes or upserts of a table without key columns"
+        )
+    found = {name.casefold() for name in names}
+    for name in metadata.key_columns:
+        if name.casefold() not in found:
+            raise InvariantBroken(
+                Code.MIRROR_KEY_MISSING, f"{file.path}: it has updates, deletes or upserts and lacks key column {name}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """One table in the zone and in the target, at one moment."""
+
+    table: PublishedTable
+    files: TableFiles
+    metadata: TableMetadata
+    delta: DeltaTable | None
+    """The Delta table; None before the first commit of the folder's generation."""
+    position: Position
+    """How far `delta` is; file 0 without one."""
+    ended: Position | None
+    """The position of a Delta table that is still there, of a generation that has ended."""
+    owner: FolderOwner | None
+    """The gateway's table whose folder this is."""
+    first_file: int
+    """The fingerprint of the folder's file 1; 0 without one, and for an owned folder after the first commit."""
+
+    def columns(self) -> list[Column]:
+        """Return the columns of the Delta table, none without one."""
+        return [] if self.delta is None else known_columns(self.delta)
+
+    def pending(self) -> list[DataFile]:
+        """Return the files that follow the position without a gap."""
+        number, found = self.position.file_number + 1, []
+        while number in self.files.numbered:
+            found.append(self.files.numbered[number])
+            number += 1
+        return found
+
+    def waiting(self) -> list[DataFile]:
+        """Return every file after the position, behind a gap or not."""
+        return [file for number, file in self.files.numbered.items() if number > self.position.file_number]
+
+    def require_order(self) -> None:
+        """Raise InvariantBroken `landing_order_unsupported` if the order of the files is not their numbers."""
+        if self.metadata.is_ordered_by_time and (self.files.numbered or self.files.unnumbered):
+            raise InvariantBroken(Code.LANDING_ORDER_UNSUPPORTED, f"table {self.table} orders its files by update time")
+        if self.metadata.is_partitioned:
+            raise InvariantBroken(
+                Code.LANDING_ORDER_UNSUPPORTED,
+                f"table {self.table} has its files in folders of partitions, each numbered separately",
+                remedy="Remove `isPartitionEnabled`, and write all files into the table folder.",
+            )
+        if self.files.unnumbered and not self.files.numbered:
+            raise InvariantBroken(
+                Code.LANDING_ORDER_UNSUPPORTED,
+                f"the names of the {len(self.files.unnumbered)} data files of table {self.table} are not numbers",
+            )
+
+
+def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> TableView:
+    """Look at a table. Raise UnreadableMetadata, InvariantBroken `mirror_target_foreign`, or OSError."""
+    files = list_files(zone, table)
+    metadata = read_metadata(zone, table)
+    delta = target.open(table)
+    found = None if delta is None else read_position(delta)
+    if delta is not None and found is None:
+        raise InvariantBroken(Code.MIRROR_TARGET_FOREIGN, f"the target has a Delta table {table} of another writer")
+    if delta is None:
+        _require_own_folder(zone, target, table)
+    read = read_marker(zone, table.folder)
+    marker = read if isinstance(read, FolderMarker) else None
+    first_file = fingerprint(zone, files.numbered[1]) if 1 in files.numbered else 0
+    generation = generation_of(
+        zone, marker, files, found, first_file=first_file, kept=[] if found else target.kept_generations(table)
+    )
+    owner = None if marker is None else FolderOwner(marker.installation_id, marker.generation)
+    if found is not None and found.generation == generation:
+        return TableView(table, files, metadata, delta, found, None, owner, first_file)
+    return TableView(table, files, metadata, None, Position(generation, 0), found, owner, first_file)
+
+
+def is_same_folder(zone: LandingZone, view: TableView) -> bool:
+    """Return whether the folder still has the content that was looked at, and was not recreated meanwhile."""
+    if view.owner is not None:
+        marker = read_marker(zone, view.table.folder)
+        if not isinstance(marker, FolderMarker) or marker.generation != view.owner.generation:
+            return False
+    return not view.first_file or fingerprint(zone, view.files.numbered[1]) == view.first_file
+
+
+def _require_own_folder(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> None:
+    """Raise InvariantBroken if the Delta table would lie inside another one, whose VACUUM would delete its files."""
+    if table.schema is None:
+        is_nested = zone.kind(f"{table.name}{SCHEMA_SUFFIX}") is PathKind.FOLDER
+    else:
+        is_nested = target.open(table.schema) is not None
+    if is_nested:
+        raise InvariantBroken(
+            Code.MIRROR_TARGET_FOREIGN,
+            f"table {table}: a table and a schema of one name would share a folder of the target",
+            remedy="Rename the table or the schema at its publisher, or mirror one of them alone (--table).",
+        )
+
+
+def report_of(zone: LandingZone, view: TableView) -> TableReport:
+    """Return the report of a table that nothing stops. Raise OSError if the zone fails."""
+    waiting = view.waiting()
+    if not waiting:
+        return _report(zone, view, MirrorState.IN_STEP)
+    expected = view.position.file_number + 1
+    if waiting[0].number == expected:
+        return _report(zone, view, MirrorState.BEHIND)
+    gap = InvariantBroken(
+        Code.LANDING_FILE_GAP,
+        f"table {view.table} waits for file {expected}; the next file that is there is {waiting[0].number}",
+    )
+    return _report(zone, view, MirrorState.WAITING, gap)
+
+
+def stopped(
+    zone: LandingZone, target: MirrorTarget, table: PublishedTable, view: TableView | None, error: InvariantBroken
+) -> TableReport:
+    """Return the report of a table that an error stops. `view` is None if the table could not even be looked at."""
+    if view is not None:
+        return _report(zone, view, MirrorState.STOPPED, error)
+    marker = read_marker(zone, table.folder)
+    owner = FolderOwner(marker.installation_id, marker.generation) if isinstance(marker, FolderMarker) else None
+    return replace(_without_view(target, table, MirrorState.STOPPED, error), owner=owner)
+
+
+def dropped(target: MirrorTarget, table: PublishedTable) -> TableReport:
+    """Return the report of a table whose landing folder is gone."""
+    return _without_view(target, table, MirrorState.DROPPED, None)
+
+
+def _report(
+    zone: LandingZone, view: TableView, state: MirrorState, error: InvariantBroken | None = None
+) -> TableReport:
+    waiting = view.waiting()
+    return TableReport(
+        table=str(view.table),
+        state=state,
+        version=None if view.delta is None else view.delta.version(),
+        generation=view.position.generation,
+        file_number=view.position.file_number,
+        last_file=view.files.last,
+        pending_files=len(waiting),
+        code=None if error is None else str(error.code),
+        detail=None if error is None else error.detail,
+        remedy=None if error is None else error.remedy,
+        committed_at=None if view.delta is None else _committed_at(view.delta),
+        oldest_pending_at=zone.modified_at(waiting[0].path) if waiting else None,
+        owner=None if view.ended else view.owner,
+    )
+
+
+def _without_view(
+    target: MirrorTarget, table: PublishedTable, state: MirrorState, error: InvariantBroken | None
+) -> TableReport:
+    delta = target.open(table)
+    found = None if delta is None else read_position(delta)
+    return TableReport(
+        table=str(table),
+        state=state,
+        version=None if delta is None else delta.version(),
+        generation=1 if found is None else found.generation,
+        file_number=0 if found is None else found.file_number,
+        last_file=0,
+        pending_files=0,
+        code=None if error is None else str(error.code),
+        detail=None if error is None else error.detail,
+        remedy=None if error is None else error.remedy,
+        committed_at=None if delta is None else _committed_at(delta),
+        oldest_pending_at=None,
+    )
+
+
+def _committed_at(delta: DeltaTable) -> datetime | None:
+    newest = delta.history(1)
+    return datetime.fromtimestamp(newest[0]["timestamp"] / 1000, UTC) if newest else None
+
 
 FILES: Final = "mirrorgate.files"
 GENERATION: Final = "mirrorgate.generation"

@@ -1,18 +1,125 @@
-"""Where the mirror's Delta tables are: a folder, ADLS Gen2, OneLake or S3, at `<to>/<schema>/<table>`."""
+"""Where the mirror's Delta tables are: a folder, ADLS Gen2, OneLake or S3, at `<to>/<schema>/<table>`.
+
+The rows of a Delta table as an Arrow dataset, which reads only the files and columns that are asked for.
+
+How far a Delta table has applied its landing files, in the table's own log.
+
+Delta's application transactions are part of a commit: the position moves with the rows or not at all, even if a kill
+the process. A second commit of the same file conflicts with the first one.
+
+The place of a Delta table below the target: `<schema>/<table>`, or `<table>` without a schema.
+
+A name is a folder as it is, but for the characters that deltalake cannot have in a path (1.6 panics, or loses the
+history) and for a name that ends like a kept generation. Those become `~` and two hexadecimal digits per byte of UTF-8.
+"""
 
 import glob
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
-from deltalake import DeltaTable
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import TableNotFoundError
+from pyarrow import fs
 
-from app.mirror.object_store.store_options import store_options
-from app.mirror.object_store.table_listing import remote_tables
-from app.mirror.table_path import KEPT, table_name, table_path, table_paths
-from app.published.table_folders import PublishedTable
+from app.mirror.object_store import remote_tables, store_options
+from app.published.table_files import PublishedTable
+
+
+def arrow_dataset(delta: DeltaTable) -> ds.Dataset:
+    """Return the open version of a table as a dataset, without reading it.
+
+    Of a local folder, Arrow itself reads the files. deltalake's file system is written in Python: when Arrow's threads
+    release it while the interpreter ends, the process aborts (deltalake 1.6, one in 30 short runs).
+    """
+    address = urlsplit(delta.table_uri)
+    if address.scheme != "file":
+        return delta.to_pyarrow_dataset()
+    return delta.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(unquote(address.path), fs.LocalFileSystem()))
+
+
+FILES: Final = "mirrorgate"
+GENERATION: Final = "mirrorgate.generation"
+FIRST_FILE: Final = "mirrorgate.first_file"
+LAST_FILE: Final = "mirrorgate.last_file"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The generation of a table and its last applied file, with the fingerprints of its first and last file."""
+
+    generation: int
+    file_number: int
+    first_file: int = 0
+    """0: unknown."""
+    last_file: int = 0
+
+    def transactions(self) -> list[Transaction]:
+        """Return the application transactions of a commit that reaches this position."""
+        return [
+            Transaction(FILES, self.file_number),
+            Transaction(GENERATION, self.generation),
+            Transaction(FIRST_FILE, self.first_file),
+            Transaction(LAST_FILE, self.last_file),
+        ]
+
+
+def read_position(table: DeltaTable) -> Position | None:
+    """Return the position of a table; None for a table that the mirror did not write."""
+    file_number, generation = table.transaction_version(FILES), table.transaction_version(GENERATION)
+    if file_number is None or generation is None:
+        return None
+    first_file, last_file = table.transaction_version(FIRST_FILE), table.transaction_version(LAST_FILE)
+    return Position(generation, file_number, first_file or 0, last_file or 0)
+
+
+KEPT: Final = "@g"
+"""Separates the name of a table from the number of a kept generation."""
+
+_UNSAFE: Final = re.compile(r"[#?\[\]^|\\%~\x00-\x1f\x7f]|@(?=g\d+$)", re.ASCII)
+_KEPT_NAME: Final = re.compile(r"(.+)@g(\d{1,18})", re.ASCII | re.DOTALL)
+_ESCAPED: Final = re.compile(r"(?:~[0-9a-f]{2})+", re.ASCII)
+
+
+def table_path(table: PublishedTable, generation: int | None = None) -> str:
+    """Return the path of a table; with `generation`, of one that is kept."""
+    kept = "" if generation is None else f"{KEPT}{generation}"
+    parts = [part for part in (table.schema, table.name) if part is not None]
+    return "/".join(_UNSAFE.sub(_escape, part) for part in parts) + kept
+
+
+def table_paths(name: str) -> list[str]:
+    """Return the paths that a name can mean, the likeliest first.
+
+    The first dot separates a schema or is part of the name. `@g1` at the end means a kept generation or is part of it.
+    """
+    schema, dot, rest = name.partition(".")
+    tables = [PublishedTable(schema, rest, "")] if dot else []
+    tables.append(PublishedTable(None, name, ""))
+    return [path for table in tables for path in (*_kept_paths(table), table_path(table))]
+
+
+def _kept_paths(table: PublishedTable) -> list[str]:
+    found = _KEPT_NAME.fullmatch(table.name)
+    return [table_path(PublishedTable(table.schema, found[1], ""), int(found[2]))] if found else []
+
+
+def table_name(path: str) -> str:
+    """Return the name of the table at a path: `schema.name` or `name`, with `@g1` for a kept generation."""
+    return ".".join(_ESCAPED.sub(_unescape, part) for part in path.split("/"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"~{byte:02x}" for byte in found[0].encode())
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("~", "")).decode(errors="replace")
+
 
 LOG_FOLDER: Final = "_delta_log"
 

@@ -23,7 +23,7 @@ import structlog
 from deltalake.exceptions import DeltaError
 
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.mirror.object_store.store_errors import store_error
+from app.mirror.object_store import store_error
 from app.mirror.target import MirrorTarget
 
 log = structlog.get_logger()

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.mirror_report import MirrorState, TableReport
 from app.observability.process_metrics import DriverMetrics, DriverView, MetricsAddress
 
 MIRROR: Final = DriverMetrics("mirror", "1 while the landing zone or the target is away")

@@ -12,8 +12,7 @@ from typing import Final, Self
 import structlog
 from prometheus_client import Gauge
 
-from app.domain.preflight.finding import Finding, Outcome
-from app.domain.preflight.machine_findings import judge_descriptor_limit, judge_descriptors, judge_space
+from app.domain.preflight import Finding, Outcome, judge_descriptor_limit, judge_descriptors, judge_space
 from app.observability.periodic_thread import PeriodicThread
 
 log = structlog.get_logger()

@@ -1,6 +1,8 @@
 """`_metadata.json` of a table folder, by any publisher. Microsoft's page *Landing zone requirements and formats*.
 
 Keys are read without regard to letter case, because published samples differ (`keyColumns`, `KeyColumns`).
+
+What a landing zone contains and cannot be read: it stops one table, and never its reader.
 """
 
 import json
@@ -8,10 +10,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.errors import Code, InvariantBroken
 from app.landing.publish import METADATA
 from app.landing.zone import LandingZone, PathKind
-from app.published.table_folders import PublishedTable
-from app.published.unreadable import UnreadableMetadata
+from app.published.table_files import PublishedTable
+
+
+class UnreadableFile(InvariantBroken):
+    """A data file that is no Parquet or delimited text, is not whole, or has columns that nothing can read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Name the file by its path in the zone. `reason` contains no value."""
+        super().__init__(Code.LANDING_FILE_UNREADABLE, f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class UnreadableMetadata(InvariantBroken):
+    """A missing `_metadata.json`, or one that says nothing usable."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Name the file by its path in the zone."""
+        super().__init__(Code.LANDING_METADATA_UNREADABLE, f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
 
 BY_UPDATE_TIME: Final = "LastUpdateTimeFileDetection"
 _MAX_BYTES: Final = 2**20

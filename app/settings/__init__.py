@@ -10,9 +10,8 @@ subject and run `make docs`: docs/settings.md is generated from the fields.
 
 from app.settings.api import LOOPBACK
 from app.settings.landing_zone import Compression
-from app.settings.model import PREFIX, Settings
+from app.settings.model import PREFIX, Settings, unknown_variables
 from app.settings.operation import LogFormat
-from app.settings.variables import unknown_variables
 
 __all__ = [
     "LOOPBACK",

@@ -1,12 +1,124 @@
-"""Settings of the API server: address, TLS and processes."""
+"""Settings of the API server: address, TLS and processes.
+
+Settings that limit one request, one API process and the backlog. docs/limits.md says what happens beyond each.
+"""
 
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from app.errors import Code, Misconfigured
+
+
+class RequestLimits(BaseModel):
+    """Limits of one request, and of all requests that one API process works on."""
+
+    max_body_bytes: Annotated[
+        int, Field(ge=1024, description="Maximum size of a request body in bytes, compressed and decompressed.")
+    ] = 64 * 2**20
+    max_expansion: Annotated[
+        int,
+        Field(
+            ge=2,
+            description="Maximum ratio of a body's decompressed size to its compressed size. It applies to bodies over "
+            "1 MiB.",
+        ),
+    ] = 200
+    max_request_messages: Annotated[
+        int, Field(ge=1, description="Maximum number of messages, CSV records or rows in one request.")
+    ] = 500_000
+    max_value_bytes: Annotated[
+        int, Field(ge=1, description="Maximum length of one text or JSON value, in bytes of UTF-8.")
+    ] = 16 * 2**20
+    body_seconds: Annotated[
+        float,
+        Field(gt=0, description="Maximum time for a request body to arrive, and for an answer to be read, in seconds."),
+    ] = 300.0
+    body_grace_seconds: Annotated[
+        float,
+        Field(gt=0, description="Time before `MIRRORGATE_MIN_BODY_RATE` applies to a body or an answer, in seconds."),
+    ] = 10.0
+    min_body_rate: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="Minimum rate at which a body must arrive and an answer be read, in bytes per second, after "
+            "`MIRRORGATE_BODY_GRACE_SECONDS`.",
+        ),
+    ] = 1024
+    max_concurrent_requests: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="Maximum number of change requests that an API process works on at a time, and, counted "
+            "apart, of bodies that have not arrived completely.",
+        ),
+    ] = 1_000
+    max_bytes_in_memory: Annotated[
+        int | None,
+        Field(
+            ge=1024,
+            description="Memory budget of an API process for request bodies, as sent and decompressed, in bytes. "
+            "Answers that were not read have a quarter of it besides. Unset: four times `MIRRORGATE_MAX_BODY_BYTES`, "
+            "at least 64 MiB.",
+        ),
+    ] = None
+    max_key_share: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=1,
+            description="Share of `MIRRORGATE_MAX_CONCURRENT_REQUESTS` and `MIRRORGATE_MAX_BYTES_IN_MEMORY` that one "
+            "key can hold if it is the only busy one. With 0.5 it can hold as much as stays free.",
+        ),
+    ] = 0.5
+    max_large_bodies_bytes: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="Bytes of bodies over 1 MiB that an API process reads and processes at a time. One such body "
+            "always fits; the others wait unread.",
+        ),
+    ] = 32 * 2**20
+
+    @field_validator("max_bytes_in_memory")
+    @classmethod
+    def _fits_one_body(cls, value: int | None, others: ValidationInfo) -> int | None:
+        # A compressed body and its decompressed form must fit together, or the body would be rejected every time.
+        if value is not None and value < 2 * others.data.get("max_body_bytes", 0):
+            raise ValueError("must be at least twice MIRRORGATE_MAX_BODY_BYTES")
+        return value
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """`max_bytes_in_memory`, or its default for the largest body."""
+        return self.max_bytes_in_memory or max(4 * self.max_body_bytes, 64 * 2**20)
+
+
+class BacklogLimits(BaseModel):
+    """Limits of what is accepted and not published. Beyond them, the API answers 429."""
+
+    max_backlog_bytes: Annotated[
+        int, Field(ge=1, description="Maximum payload bytes of one table that are accepted and not published.")
+    ] = 16 * 2**30
+    max_backlog_rows: Annotated[
+        int | None,
+        Field(ge=1, description="Maximum rows of one table that are accepted and not published. Unset: no limit."),
+    ] = None
+    max_backlog_seconds: Annotated[
+        float | None,
+        Field(gt=0, description="Maximum age of a table's oldest unpublished batch, in seconds. Unset: no limit."),
+    ] = None
+    max_total_backlog_bytes: Annotated[
+        int, Field(ge=1, description="Maximum payload bytes of all tables that are accepted and not published.")
+    ] = 128 * 2**30
+    max_total_backlog_rows: Annotated[
+        int | None,
+        Field(ge=1, description="Maximum rows of all tables that are accepted and not published. Unset: no limit."),
+    ] = None
+
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 """Hosts that only this machine reaches."""

@@ -3,25 +3,90 @@
 Each subject has its own module with the fields, their descriptions and their checks; `Settings` joins them. Every field
 is one variable: `MIRRORGATE_` and the field's name in capitals. Invariant: settings are read once, at the start, and do
 not change afterwards.
+
+Settings of the connection to Postgres.
+
+Settings that say how long the gateway keeps what it no longer needs for publication.
+
+Warnings about environment variables that are not settings.
 """
 
+import difflib
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.errors import Code, Misconfigured
 from app.settings.access import AccessSettings
-from app.settings.api import ApiSettings
-from app.settings.database import DatabaseSettings
-from app.settings.drain import DrainSettings
-from app.settings.fabric import FabricSettings
-from app.settings.landing_zone import LandingZoneSettings
-from app.settings.limits import BacklogLimits, RequestLimits
-from app.settings.mirror import MirrorSettings
+from app.settings.api import ApiSettings, BacklogLimits, RequestLimits
+from app.settings.drain import DrainSettings, MirrorSettings
+from app.settings.landing_zone import FabricSettings, LandingZoneSettings
 from app.settings.operation import AlertSettings, OperationSettings
-from app.settings.retention import RetentionSettings
+
+
+class DatabaseSettings(BaseModel):
+    """Where Postgres is, and how long to wait for it."""
+
+    database_url: Annotated[
+        SecretStr | None,
+        Field(description="Address of Postgres 15 or newer: `postgresql://user:password@host/database`."),
+    ] = None
+    database_seconds: Annotated[
+        float,
+        Field(
+            ge=1,
+            description="Maximum time to wait for an answer from Postgres, in seconds. After it, the connection is "
+            "closed and replaced, and requests that needed it get 503. A group of change requests has half of this "
+            "time.",
+        ),
+    ] = 10.0
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("must start with postgresql://")
+        return value
+
+    def require_database_url(self) -> str:
+        """Return the address of Postgres. Raise Misconfigured `bad_setting` if none is set."""
+        if self.database_url is None:
+            raise Misconfigured(
+                Code.BAD_SETTING,
+                "MIRRORGATE_DATABASE_URL is not set",
+                remedy="Set it to a Postgres database, or run `mirrorgate up`, which starts a private one.",
+            )
+        return self.database_url.get_secret_value()
+
+
+class RetentionSettings(BaseModel):
+    """How long payloads, the ledger and the audit are kept."""
+
+    retention_days: Annotated[
+        float, Field(gt=0, description="Days to keep payloads of published files, ledger entries and receipts.")
+    ] = 7.0
+    retention_bytes: Annotated[
+        int,
+        Field(
+            ge=2**20,
+            description="Payload bytes in Postgres beyond which payloads of published files are deleted earlier, "
+            "oldest first.",
+        ),
+    ] = 64 * 2**30
+    history_days: Annotated[
+        float,
+        Field(gt=0, le=31, description="Days to keep the history of rates and lag that the console plots."),
+    ] = 2.0
+    load_idle_hours: Annotated[
+        float, Field(gt=0, description="Hours after its last request at which a load session expires.")
+    ] = 24.0
+    audit_days: Annotated[
+        float,
+        Field(gt=0, description="Days to keep audit events: operations on keys, registrations and rejections."),
+    ] = 90.0
+
 
 PREFIX: Final = "MIRRORGATE_"
 
@@ -88,3 +153,18 @@ class Settings(
             raise Misconfigured(
                 Code.BAD_SETTING, wrong, remedy="Correct the value, or unset the variable to use its default."
             ) from None
+
+
+_FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
+"""Variables of the client commands (app/cli/options.py), which are not settings of the gateway."""
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each `MIRRORGATE_*` variable that is not a setting. It names the closest setting."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | _FOREIGN
+    sentences = []
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1)
+            sentences.append(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
+    return sentences

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from app.domain.preflight.finding import Finding, Outcome
-from app.domain.preflight.machine_findings import bytes_text, judge_memory
+from app.domain.preflight import Finding, Outcome, bytes_text, judge_memory
 from app.errors import Code, Misconfigured
 from app.settings import LOOPBACK, PREFIX, Settings
 

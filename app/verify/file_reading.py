@@ -21,8 +21,7 @@ from app.domain.model.names import ROW_MARKER
 from app.landing.zone import Entry, LandingZone
 from app.published.data_file import is_delimited_text, read_schema
 from app.published.table_files import DataFile
-from app.published.table_metadata import TableMetadata
-from app.published.unreadable import UnreadableFile
+from app.published.table_metadata import TableMetadata, UnreadableFile
 from app.verify.codes import FindingCode
 from app.verify.table_view import CheckedFile, FileColumn, FileFooter, RowGroup
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from app.errors import Misconfigured
-from app.published.unreadable import UnreadableFile, UnreadableMetadata
+from app.published.table_metadata import UnreadableFile, UnreadableMetadata
 from app.verify.codes import FindingCode, Severity
 
 

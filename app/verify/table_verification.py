@@ -12,10 +12,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from app.landing.zone import Entry, LandingZone, PathKind
-from app.published.table_files import DataFile, TableFiles, consumed_folders, order_files
-from app.published.table_folders import PublishedTable
-from app.published.table_metadata import TableMetadata, read_metadata
-from app.published.unreadable import UnreadableMetadata
+from app.published.table_files import DataFile, PublishedTable, TableFiles, consumed_folders, order_files
+from app.published.table_metadata import TableMetadata, UnreadableMetadata, read_metadata
 from app.verify.checks import CONTENT_CHECKS, FILE_CHECKS, FOLDER_CHECKS, TableCheck
 from app.verify.file_reading import BrokenFile, read_file
 from app.verify.finding import Finding, guarded

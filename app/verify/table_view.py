@@ -6,8 +6,7 @@ from datetime import datetime
 
 from app.domain.model.names import ROW_MARKER
 from app.landing.zone import Entry
-from app.published.table_files import DataFile, TableFiles
-from app.published.table_folders import PublishedTable
+from app.published.table_files import DataFile, PublishedTable, TableFiles
 from app.published.table_metadata import TableMetadata
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding

@@ -8,8 +8,7 @@ from typing import Final
 from app.errors import Code, Misconfigured
 from app.landing.publish import METADATA, PARTNER_EVENTS, SCRATCH
 from app.landing.zone import LandingZone, PathKind
-from app.published.table_files import list_files
-from app.published.table_folders import PublishedTable, list_tables
+from app.published.table_files import PublishedTable, list_files, list_tables
 from app.verify.checks.folders import ZONE_CHECKS, ZoneView
 from app.verify.finding import Finding, guarded
 from app.verify.table_verification import ROW_CHECKS, RowCheckFactory, SharedColumns, TableVerification

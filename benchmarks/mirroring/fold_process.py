@@ -10,11 +10,11 @@ import time
 
 import msgspec
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
-from app.published.table_folders import list_tables
+from app.published.table_files import list_tables
 from benchmarks.machine.process_facts import resident
 
 

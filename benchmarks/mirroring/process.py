@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from app.local.embedded import find_java
-from app.mirror.position import FILES
+from app.mirror.target import FILES
 from app.settings import PREFIX
 from benchmarks.gateway import wait_until
 from benchmarks.machine.process_facts import tree_cpu_seconds

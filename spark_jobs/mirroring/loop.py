@@ -1,31 +1,172 @@
 """The mirror's loop: find tables with changes, and hand them to worker slots, each of which runs one Spark job.
 
 Invariant: a table is in at most one job at a time, so one task owns its Delta log while it commits.
+
+Which table folders have changed since the mirror last looked, at little cost per table.
+
+In a local zone, one `stat` per folder tells: a file that is added, removed or renamed changes the folder's modification
+time. A file system's clock has ticks, so a folder that changed within the last two seconds is listed as well. In a
+remote zone, each folder is listed.
+
+What the mirror process knows of each table between two rounds. All of it can be found out again after a restart.
 """
 
+import os
+import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 from pyspark.sql import SparkSession
 
-from app.domain.mirror.table_report import MirrorState, TableReport
-from app.domain.publication.failure import described
+from app.domain.mirror_report import MirrorState, TableReport
+from app.domain.publication import Failure, described
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.landing.open_zone import open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.target_lock import HeldTarget
 from app.observability import mirror_metrics as metrics
-from app.published.table_folders import PublishedTable, list_tables
-from spark_jobs.mirroring.folder_changes import stamps_of
-from spark_jobs.mirroring.table_states import TableStates
-from spark_jobs.mirroring.task import DueTable, MirrorJob, TableOutcome, run_task
+from app.published.table_files import PublishedTable, list_tables
+from spark_jobs.mirroring.task import DueTable, MirrorJob, TableOutcome, run_task, version_of
+from spark_jobs.retry_schedule import RetrySchedule
 from spark_jobs.spark.health import SparkCalls
 from spark_jobs.worker_slots import MAX_WORKER_SLOTS
+
+_SETTLED_NS: Final = 2 * 10**9
+"""Longer than the tick of any file system's clock that a landing zone may have."""
+_MAX_REQUESTS: Final = 16
+"""Folders of a remote zone that are listed at the same time."""
+
+Stamp: TypeAlias = Hashable
+"""Equal stamps: no file of the folder was added, removed or renamed in between."""
+TakeStamps: TypeAlias = Callable[[Sequence[PublishedTable]], Mapping[PublishedTable, Stamp]]
+
+
+def stamps_of(address: ZoneAddress, zone: LandingZone) -> TakeStamps:
+    """Return the function that takes the stamps of tables of a zone. It raises OSError if a remote store fails."""
+    if address.is_remote:
+        return lambda tables: _listed(zone, tables)
+    return lambda tables: {table: _local_stamp(f"{address.location}/{table.folder}") for table in tables}
+
+
+def _local_stamp(folder: str) -> Stamp:
+    try:
+        state = os.stat(folder)  # noqa: PTH116  # a Path per table and round costs more than the call
+        settled = time.time_ns() - state.st_mtime_ns > _SETTLED_NS
+        names = None if settled else frozenset(os.listdir(folder))  # noqa: PTH208
+    except OSError:  # it is gone, or a task reports why it cannot be read
+        return None
+    return state.st_dev, state.st_ino, state.st_mtime_ns, names
+
+
+def _listed(zone: LandingZone, tables: Sequence[PublishedTable]) -> dict[PublishedTable, Stamp]:
+    with ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="zone-listing") as threads:
+        names = threads.map(lambda table: frozenset(zone.names(table.folder)), tables)
+        return dict(zip(tables, names, strict=True))
+
+
+_RELOOK_SECONDS: Final = (450.0, 750.0)
+"""After a time between these two, a table is looked at without a change of its folder: its Delta table may be gone."""
+
+
+@dataclass(slots=True)
+class _Known:
+    stamp: Stamp = None
+    """Stamp of the folder before the last look; None: look again."""
+    relook_at: float = 0.0
+    looked_at: float = 0.0
+    report: TableReport | None = None
+
+
+class TableStates:
+    """The tables, what they wait for, and the last report of each. Threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[PublishedTable, _Known] = {}
+        self._busy: dict[PublishedTable, Stamp] = {}
+        self.retries = RetrySchedule[PublishedTable]()
+
+    def find_due(self, stamps: Mapping[PublishedTable, Stamp], *, retry: bool = True) -> list[PublishedTable]:
+        """Return the tables to look at, those that have waited longest first; without `retry`, none that has failed.
+
+        `stamps` are of all tables of the zone. A table that is no longer there is due once more, to be reported.
+        """
+        now = time.monotonic()
+        postponed = self.retries.postponed(now) if retry else self.retries.failed()
+        with self._lock:
+            gone = [table for table, known in self._known.items() if table not in stamps and not _is_dropped(known)]
+            due = [
+                table
+                for table, stamp in stamps.items()
+                if (known := self._known.setdefault(table, _Known())).stamp is None
+                or known.stamp != stamp
+                or known.relook_at <= now
+            ]
+            ready = [table for table in (*gone, *due) if table not in self._busy and table not in postponed]
+            return sorted(ready, key=lambda table: self._known[table].looked_at)
+
+    def start(self, tables: Iterable[PublishedTable], stamps: Mapping[PublishedTable, Stamp]) -> list[DueTable]:
+        """Mark tables as being worked on, with the stamps that were taken before."""
+        with self._lock:
+            started = []
+            for table in tables:
+                known = self._known[table]
+                self._busy[table] = stamps.get(table)
+                started.append(DueTable(table, None if known.report is None else version_of(known.report)))
+            return started
+
+    def record(self, outcome: TableOutcome) -> tuple[TableReport | None, TableReport | None]:
+        """Keep what a task found, and when to look again. Return the reports before and after."""
+        table, report = outcome.table, outcome.report
+        with self._lock:
+            known = self._known[table]
+            before = known.report
+            now = time.monotonic()
+            known.looked_at, known.relook_at = now, now + random.uniform(*_RELOOK_SECONDS)
+            known.report = report if outcome.failure is None else _failing(table, report or before, outcome.failure)
+            must_back_off = outcome.failure is not None or (
+                report is not None
+                and (report.state is MirrorState.STOPPED or (outcome.is_due_again and not outcome.commits))
+            )
+            known.stamp = None if must_back_off or outcome.is_due_again else self._busy[table]
+        if must_back_off:
+            self.retries.back_off(table)
+        else:
+            self.retries.reset([table])
+        return before, known.report
+
+    def finish(self, tables: Iterable[PublishedTable]) -> None:
+        """Mark tables as no longer worked on; those that were not reached stay due."""
+        with self._lock:
+            for table in tables:
+                self._busy.pop(table, None)
+
+    def is_busy(self) -> bool:
+        """Return whether any table is worked on."""
+        with self._lock:
+            return bool(self._busy)
+
+    def reports(self) -> list[TableReport]:
+        """Return the last report of each table that was looked at."""
+        with self._lock:
+            return [known.report for known in self._known.values() if known.report is not None]
+
+
+def _is_dropped(known: _Known) -> bool:
+    return known.report is not None and known.report.state is MirrorState.DROPPED and known.report.code is None
+
+
+def _failing(table: PublishedTable, report: TableReport | None, failure: Failure) -> TableReport:
+    """Return the last known report with the reason why the last look failed."""
+    known = report or TableReport(str(table), MirrorState.BEHIND, None, 1, 0, 0, 0, None, None, None, None, None)
+    return replace(known, code=str(failure.code), detail=failure.detail, remedy=failure.remedy)
+
 
 log = structlog.get_logger()
 

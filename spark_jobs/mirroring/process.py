@@ -1,6 +1,12 @@
 """The mirror as a process: its options, what it opens and locks, its signals and its exit status.
 
 It needs a landing zone and a target, no Postgres: the zone may be another publisher's.
+
+`--once`: progress on a terminal, and in the end what was applied and which tables need attention.
+
+Stores the mirror's reports in the gateway's database, where the API reads them, from a separate thread.
+
+The mirror works without a database, so a failure here is logged and tried again, and delays no file.
 """
 
 import argparse
@@ -9,8 +15,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -18,31 +24,128 @@ from typing import Final, NoReturn
 import structlog
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from app.domain.mirror_report import MirrorState, TableReport
+from app.domain.publication import described
 from app.errors import Code, InvariantBroken, Misconfigured, RejectedInput
-from app.landing.claimed_zone import unavailable_zone
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import PathKind
+from app.landing.zone_owner import unavailable_zone
 from app.local.child_process import exit_with_parent, run_process
 from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import HeldTarget, exclusive_target
-from app.observability.mirror_metrics import MIRROR, MirrorView, serve_mirror_metrics
+from app.observability.mirror_metrics import MIRROR, REPORT_FAILURES, MirrorView, applied_counts, serve_mirror_metrics
+from app.observability.periodic_thread import PeriodicThread
 from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
+from app.staging.connection.database import open_engine
+from app.staging.mirror import CONFIRM_SECONDS, store_reports
 from app.zone_settings import zone_address
 from spark_jobs.mirroring.loop import MirrorLoop
-from spark_jobs.mirroring.once import progress_shown, tell_result
-from spark_jobs.mirroring.report_store import reports_stored
 from spark_jobs.mirroring.task import MirrorJob
-from spark_jobs.spark.bounded_stop import BoundedStop
 from spark_jobs.spark.health import SparkPing
 from spark_jobs.spark.session import is_one_process, running_spark
-from spark_jobs.spark.watchdog import SPARK_ENDED, spark_watched
+from spark_jobs.spark.watchdog import SPARK_ENDED, BoundedStop, spark_watched
+
+_FINE = (MirrorState.IN_STEP, MirrorState.DROPPED)
+
+
+@contextmanager
+def progress_shown(console: Console, reports: Callable[[], Sequence[TableReport]]) -> Iterator[Callable[[], None]]:
+    """Yield a function that shows how many landing files are applied, if the console is a terminal."""
+    columns = (TextColumn("Mirroring files"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("files", total=None)
+
+        def update() -> None:
+            found = reports()
+            applied = sum(report.file_number for report in found)
+            bar.update(task, completed=applied, total=applied + sum(report.pending_files for report in found))
+
+        yield update
+
+
+def tell_result(console: Console, reports: Sequence[TableReport], seconds: float) -> bool:
+    """Print what was applied, and each table that is not in step with its reason and remedy.
+
+    Return whether every table is in step.
+    """
+    left = [report for report in reports if report.code is not None or report.state not in _FINE]
+    files, rows = applied_counts()
+    applied = f"applied {files:,} files with {rows:,} rows in {seconds:.1f} s"
+    _say(console, f"{len(reports):,} tables, {len(left):,} not in step; {applied}")
+    for report in left:
+        reason = "not finished" if report.code is None else f"{report.code}: {report.detail}"
+        _say(console, f"{report.table}: {report.state}: {reason}")
+        if report.remedy:
+            _say(console, f"  remedy: {report.remedy}")
+    return not left
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
 
 log = structlog.get_logger()
+
+_LOOK_SECONDS: Final = 0.5
+_JOIN_SECONDS: Final = 2.0
+
+
+@contextmanager
+def reports_stored(
+    database_url: str | None, reports: Callable[[], Sequence[TableReport]], *, database_seconds: float
+) -> Iterator[None]:
+    """Store the reports that have changed, and every few seconds all of them, until the block ends.
+
+    Without a database, do nothing.
+    """
+    if database_url is None:
+        yield
+        return
+    engine = open_engine(database_url, pool_size=1, application="mirrorgate mirror", silence_seconds=database_seconds)
+    store = _ReportStore(reports, lambda found: store_reports(engine, found)).store
+    keeper = PeriodicThread(
+        "mirror-reports", _LOOK_SECONDS, store, waits_first=True, at_end=store, join_seconds=_JOIN_SECONDS
+    )
+    try:
+        with keeper:
+            yield
+    finally:
+        engine.dispose()
+
+
+class _ReportStore:
+    def __init__(
+        self, reports: Callable[[], Sequence[TableReport]], write: Callable[[Sequence[TableReport]], object]
+    ) -> None:
+        self._reports = reports
+        self._write = write
+        self._stored: dict[str, TableReport] = {}
+        self._confirmed_at = 0.0
+
+    def store(self) -> None:
+        """Store what is new, and everything when that was last done some seconds ago."""
+        reports = self._reports()
+        now = time.monotonic()
+        if now - self._confirmed_at >= CONFIRM_SECONDS:
+            self._stored, self._confirmed_at = {}, now
+        changed = [report for report in reports if self._stored.get(report.table) != report]
+        if not changed:
+            return
+        try:
+            self._write(changed)
+        except Exception as error:  # noqa: BLE001  # for example, Postgres fails over: the next round stores them
+            REPORT_FAILURES.inc()
+            failure = described(error)
+            log.warning("mirror_reports_not_stored", code=failure.code, detail=failure.detail)
+            return
+        self._stored |= {report.table: report for report in changed}
+
 
 _LOCAL_POLL_SECONDS: Final = 0.5
 _REMOTE_POLL_SECONDS: Final = 15.0

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.domain.mirror.table_report import MirrorState, TableReport
-from app.domain.publication.failure import Failure, described
+from app.domain.mirror_report import MirrorState, TableReport
+from app.domain.publication import Failure, described
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
 from app.mirror.inspection.history import read_history
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable
 
 NO_VERSION: Final = -1
 

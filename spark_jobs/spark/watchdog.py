@@ -1,17 +1,73 @@
-"""End a process whose Spark ends or hangs: what runs it, such as `mirrorgate up`, starts it again (decision 0025)."""
+"""End a process whose Spark ends or hangs: what runs it, such as `mirrorgate up`, starts it again (decision 0025).
 
+Bounded stop of the drain or the mirror, even while one of its threads hangs in Spark or in a file system.
+"""
+
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import structlog
 
 from app.errors import Code
-from spark_jobs.spark.bounded_stop import BoundedStop
 from spark_jobs.spark.health import SparkCalls, SparkPing, SparkWatch
 
 log = structlog.get_logger()
+
+STOP_SECONDS: Final = 9.0
+"""Less than the 10 s after which container runtimes kill by default."""
+_LAST_ACTS_SECONDS: Final = 2.0
+
+
+class BoundedStop:
+    """Asks the process to stop, once, and ends it if the block does not end soon after.
+
+    The end is safe at any moment: Postgres, or the mirror's Delta log, has every durable step first, and a table's next
+    owner continues there.
+    """
+
+    def __init__(self, *, seconds: float = STOP_SECONDS) -> None:
+        self.stopping = threading.Event()
+        self.last_acts: list[Callable[[], object]] = []
+        """Calls to try, for a moment, before the process is ended; they may hang or fail."""
+        self.failure: str | None = None
+        """Why the process stops by itself, None for a signal."""
+        self._seconds = seconds
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopping.set()
+        self._ended.set()
+
+    def ask(self, failure: str | None = None) -> None:
+        """Ask the process to stop. Safe in a signal handler; a repeated call changes nothing."""
+        if self.stopping.is_set():
+            return
+        self.failure = failure
+        self.stopping.set()
+        threading.Thread(target=self._end_late, name="bounded-stop", daemon=True).start()
+
+    def _end_late(self) -> None:
+        if self._ended.wait(self._seconds):
+            return
+        last = threading.Thread(target=self._try_last_acts, name="last-acts", daemon=True)
+        last.start()
+        last.join(_LAST_ACTS_SECONDS)
+        log.error("stop_forced", seconds=self._seconds, detail="stuck work was abandoned; a restart is safe")
+        os._exit(1)
+
+    def _try_last_acts(self) -> None:
+        for act in self.last_acts:
+            act()
+
 
 SPARK_ENDED: Final = (
     "Start the process again; `mirrorgate up` does. If this repeats, check the machine's memory and what Spark logged "

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from app.checks.zone_claim import claim_landing_zone
 from app.domain.model.table import Table
-from app.landing.claimed_zone import ClaimedZone
 from app.landing.open_zone import open_zone
 from app.landing.zone import LandingZone
+from app.landing.zone_owner import ClaimedZone
 from app.staging.connection.database import Engine, installation_id, open_engine, translated_errors
 from spark_jobs.build_files import BuildConfig
 

@@ -18,8 +18,7 @@ from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.registry import find_table_by_id, note_drop_trouble
 from spark_jobs.fabric_status import is_listed_by_fabric
 from spark_jobs.steps.context import DrainContext, log_fields
-from spark_jobs.steps.failures import TableFailures
-from spark_jobs.steps.leased_tables import LeasedTables
+from spark_jobs.steps.failures import LeasedTables, TableFailures
 
 log = structlog.get_logger()
 

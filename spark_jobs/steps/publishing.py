@@ -4,8 +4,15 @@ One transaction registers a file of each of several tables, and one records thos
 file of a table follows only after that (W9), so at most one visible file of a table is unrecorded. After a crash
 between rename and record, W3 of the next owner finds that file and records it (`reconciliation`). A failure of one
 table stops that table alone.
+
+The spans of a publication: each file continues the trace of the requests whose rows it has.
+
+One Spark job builds the files of several tables, and one transaction records several, so the times are those of the
+whole worker slot. Spans are made from the times after everything else is recorded. That costs one query, which gets a
+second at most; a fault of tracing is logged and fails nothing.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +22,13 @@ import structlog
 
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
+from app.domain.publication import described
 from app.errors import Code, InvariantBroken
 from app.landing.publish import Scratch, make_visible, prepare_folder
 from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
-from app.staging.connection.database import translated_errors
+from app.observability.tracing import TRACING, TraceParent, mark_failed, traceparent_of
+from app.staging.batches.block_insert import find_traces
+from app.staging.connection.database import Engine, answer_within, translated_errors
 from app.staging.ledger.files import record_published, register_builds
 from spark_jobs.build_files import BuildFailure, BuildResult
 from spark_jobs.steps.context import DrainContext
@@ -168,3 +178,66 @@ def _contained(failures: Failures, table_id: TableId) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001
         failures[table_id] = error
+
+
+_QUERY_SECONDS: Final = 1.0
+"""How long the worker slot waits for Postgres before the spans are given up."""
+
+
+class PublicationTrace:
+    """The times of one publication. Does nothing while tracing is off."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], int] = time.time_ns) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._started = self._built = self._published = clock()
+
+    def built(self) -> None:
+        """Note that the files are built."""
+        self._built = self._clock()
+
+    def published(self) -> None:
+        """Note that the files are published, or have failed."""
+        self._published = self._clock()
+
+    def send(self, claimed: Sequence[ClaimedTable], failures: Mapping[TableId, Exception]) -> None:
+        """Make the spans of the files of these tables. Call it last, because it queries Postgres.
+
+        A process that dies before or inside loses the spans and nothing else.
+        """
+        if not TRACING.is_on:
+            return
+        try:
+            files = [file for entry in claimed for file in entry.files]
+            with translated_errors(), answer_within(_QUERY_SECONDS), self._engine.begin() as connection:
+                traces = find_traces(connection, files)
+            for file, causes in traces.items():
+                self._make_spans(file, causes, failures)
+        except Exception as error:  # noqa: BLE001  # a missing trace stops no publication
+            log.warning("traces_not_sent", code=described(error).code)
+
+    def _make_spans(
+        self, file: PlannedFile, causes: Sequence[TraceParent], failures: Mapping[TableId, Exception]
+    ) -> None:
+        identity = file.identity
+        attributes: dict[str, str | int] = {
+            "mirrorgate.table": identity.table,
+            "mirrorgate.generation": identity.generation,
+            "mirrorgate.file_number": identity.number,
+            "mirrorgate.first_sequence": identity.first_sequence,
+            "mirrorgate.last_sequence": identity.last_sequence,
+            "mirrorgate.rows": identity.rows,
+        }
+        whole = TRACING.begin(
+            "publish file", parent=causes[0], links=causes[1:], started_ns=self._started, attributes=attributes
+        )
+        if whole is None:
+            return
+        above = traceparent_of(whole)
+        for name, start, end in (("build", self._started, self._built), ("make visible", self._built, self._published)):
+            part = TRACING.begin(name, parent=above, started_ns=start)
+            if part is not None:
+                part.end(end)
+        if file.table_id in failures:
+            mark_failed(whole, described(failures[file.table_id]).code)
+        whole.end(self._published)

@@ -4,7 +4,7 @@ from typing import Any, Final, Self
 
 import httpx
 
-from app.domain.model.projection.audit_columns import AuditColumns
+from app.domain.model.projection import AuditColumns
 from app.domain.model.table_options import DEFAULT_OPTIONS
 
 ADMIN_KEY: Final = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-api"

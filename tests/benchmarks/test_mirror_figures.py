@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.published.table_folders import list_tables
+from app.published.table_files import list_tables
 from app.published.table_metadata import read_metadata
 from benchmarks.bench import Bench
 from benchmarks.figures.mirror import mirror_freshness

@@ -24,7 +24,7 @@ def test_the_path_leads_from_the_head_of_the_post_to_the_insert_of_the_block(sou
     functions = {function for found in path.modules.values() for function in found}
     assert not [name for name in functions if name.rpartition(".")[2].startswith("<")]
     assert {"BoundedHttpProtocol.data_received", "Ingest.accept"} <= functions
-    assert "app/staging/writer/group_transaction.py" in path.modules, "the work of other threads counts"
+    assert "app/staging/writer/group_commit.py" in path.modules, "the work of other threads counts"
     assert "GroupTransaction._commit" not in functions, "COMMIT follows the insert"
     assert all((ROOT / module).is_file() and module.startswith("app/") for module in path.modules)
 

@@ -11,9 +11,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import TableState
+from app.domain.model.table import DropAction, DropPlan, TableState
 from app.errors import MirrorgateError
 from app.ingest import ArcionJson, IngestResult, ReplicateJson
 from app.staging.tables.operations import begin_drop, request_flush, set_publishing

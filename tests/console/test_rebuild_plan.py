@@ -7,7 +7,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.rebuild.plan import RebuildPlan, plan_rebuild
+from app.domain.rebuild import RebuildPlan, plan_rebuild
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "a:b": "string", "x": "int32", "y": "int32"}, ["id"], required=["id", "x"])

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from app.api import application
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
-from app.staging.mirror.reports import store_reports
+from app.staging.mirror import store_reports
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.gateway_parts import current
 from tests.support.http.server import served

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.formats.arcion.address import Namespace, TableAddress
-from app.formats.arcion.messages import ArcionMessage
-from app.formats.replicate.forms.envelope import Headers
+from app.formats.arcion.messages import ArcionMessage, Namespace, TableAddress
+from app.formats.replicate.forms.standard_form import Headers
 from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
 from tests.contract.reading import load_contract, validator
 from tests.support.processes import REPOSITORY

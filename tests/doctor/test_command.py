@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from app.checks.preflight import examine, not_examined, require_safe
 from app.cli.doctor import findings_grid
-from app.domain.preflight.finding import Finding, Outcome
+from app.domain.preflight import Finding, Outcome
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
 from app.landing.zone_owner import ZONE_MARKER, claim_zone

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.fabric.trouble import MAX_STATUS_AGE_SECONDS, FabricFacts
+from app.domain.fabric import MAX_STATUS_AGE_SECONDS, FabricFacts
 from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts, TableSummary
 from app.domain.health.troubles import (
     CLOCKS_APART,
@@ -19,8 +19,7 @@ from app.domain.health.troubles import (
     process_parts,
     troubles,
 )
-from app.domain.preflight.database_findings import judge_durability
-from app.domain.preflight.machine_findings import judge_space
+from app.domain.preflight import judge_durability, judge_space
 from app.staging.ledger.failures import FAILING_AFTER
 from tests.support.expositions import alert_rules
 

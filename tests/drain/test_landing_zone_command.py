@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.checks.preflight import examine
 from app.cli import main as cli
-from app.domain.preflight.finding import Outcome
+from app.domain.preflight import Outcome
 from app.landing.open_zone import ZoneAddress
 from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain

@@ -139,7 +139,7 @@ def test_what_was_seen_while_the_zone_was_away_stops_no_table(
         unmount(landing_zone)
         raise InvariantBroken(Code.LANDING_FOLDER_LOST, "the folder is gone")
 
-    monkeypatch.setattr("spark_jobs.steps.reconciliation.recover_visible_file", unmounted)
+    monkeypatch.setattr("spark_jobs.steps.take_over.recover_visible_file", unmounted)
     assert running.prepare(current(engine, "other").table_id) is None
     assert current(engine, "other").state is TableState.ACTIVE
 

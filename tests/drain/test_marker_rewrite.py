@@ -10,8 +10,7 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
-from app.staging.tables.operations import request_repair
-from app.staging.tables.quarantine_release import release
+from app.staging.tables.operations import release, request_repair
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys

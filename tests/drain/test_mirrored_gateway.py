@@ -14,9 +14,9 @@ from app.api import application
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
-from app.published.table_folders import list_tables
+from app.published.table_files import list_tables
 from app.settings import Settings
-from app.staging.mirror.reports import store_reports
+from app.staging.mirror import store_reports
 from spark_jobs.drain_cycle import DrainCycle
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.drain.conftest import NewDrain

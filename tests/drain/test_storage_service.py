@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import HttpRequest, RequestsTransportResponse
 
-from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.table import DropAction, DropPlan
 from app.errors import Code, TemporarilyUnavailable
 from app.landing.adls.client import AdlsClient
 from app.staging.connection.database import open_engine

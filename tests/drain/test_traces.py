@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from app.api import application
 from app.observability.tracing import TRACING, span, valid_traceparent
 from app.settings import Settings
-from app.staging.batches.block_traces import purge_traces
+from app.staging.batches.block_insert import purge_traces
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current

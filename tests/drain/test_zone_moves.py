@@ -6,13 +6,17 @@ import pytest
 import sqlalchemy as sa
 
 from app.checks.zone_claim import claim_landing_zone, move_landing_zone
-from app.domain.fabric.states import DatabaseState, DatabaseStatus
-from app.domain.fabric.tables import TableMirroring
+from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
 from app.domain.model.table import TableState
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
-from app.staging.ledger.fabric_database import claim_poll, fabric_database, store_answer
-from app.staging.ledger.fabric_status import fabric_statuses, record_fabric_status
+from app.staging.ledger.fabric_status import (
+    claim_poll,
+    fabric_database,
+    fabric_statuses,
+    record_fabric_status,
+    store_answer,
+)
 from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.cli import main as cli
-from app.domain.fabric.remedies import STATES
+from app.domain.fabric import STATES
 from app.fabric import DatabaseState
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.service import WORKSPACE_ID, Database, table

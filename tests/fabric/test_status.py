@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.domain.fabric.tables import parse_database_status, parse_table
+from app.domain.fabric import parse_database_status, parse_table
 from app.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient

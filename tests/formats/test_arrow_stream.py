@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.model.input_limits import InputLimits
+from app.domain.model.change import InputLimits
 from app.errors import Code, RejectedInput
-from app.formats.arrow.stream import MAX_ARRAYS, decode_arrow_stream
+from app.formats.arrow import MAX_ARRAYS, decode_arrow_stream
 from tests.fuzz.arrow_mutants import made, messages
 from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import hostile_streams, repeated_metadata, rows_of_nothing, stream

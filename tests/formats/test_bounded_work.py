@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.model.input_limits import InputLimits
+from app.domain.model.change import InputLimits
 from app.errors import Code
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
-from app.formats.csv.records import MAX_FIELDS
+from app.formats.csv import MAX_FIELDS
 from tests.support.rejections import rejected
 
 TIMES = 100_000

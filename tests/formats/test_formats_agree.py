@@ -11,9 +11,9 @@ from hypothesis import given, note, reject
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
+from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import ROW_MARKER
-from app.domain.model.projection.audit_columns import AuditColumns
-from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.projection import AuditColumns
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.model.table_schema import SchemaVersion

@@ -8,8 +8,7 @@ import msgspec
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema

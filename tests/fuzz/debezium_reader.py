@@ -7,8 +7,7 @@ from typing import Final, Never
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion
@@ -16,9 +15,9 @@ from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.debezium.connect_schema import read_schema
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.records import Record, decode_debezium, row_schema
 from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
+from app.formats.debezium.values import DebeziumReading
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import DebeziumJson
 from app.ingest.table_cache import TableCache

@@ -10,41 +10,33 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from app.domain.arrow.payload import decode_payload, encode_payload
-from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
-from app.domain.model.change import Operation
-from app.domain.model.input_limits import InputLimits
+from app.domain.arrow import columns_of, decode_payload, encode_payload, schema_from_bytes, schema_to_flatbuffer
+from app.domain.model.change import InputLimits, Operation
+from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName
-from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
-from app.domain.rows.conversion.column_conversion import BadValues, convert
-from app.domain.rows.conversion.value_definitions import scalar
-from app.domain.rows.from_arrow.changed_rows import changed_rows
-from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
+from app.domain.rows.conversion import BadValues, convert, scalar
+from app.domain.rows.from_arrow import changed_rows, snapshot_rows
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
-from app.domain.rows.projection.landed_bytes import row_bytes
-from app.domain.rows.projection.landing_projection import Acceptance, landed
+from app.domain.rows.projection.landing_projection import Acceptance, landed, row_bytes
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
-from app.formats.arrow.stream import decode_arrow_stream
-from app.formats.csv.blanks import trimmed_columns
-from app.formats.csv.records import CsvDialect
+from app.formats.arrow import decode_arrow_stream
+from app.formats.csv import CsvDialect, trimmed_columns
 from app.formats.json.decoder import MessageDecoder
 from app.formats.not_columnar import NotColumnar
 from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
-from app.formats.rows.arrow import split_operations
-from app.formats.rows.columnar import RowReader, RowsBody
+from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody, split_operations
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
-from app.formats.rows.csv_columnar import CsvBody, CsvReader
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS, RowOperation
 from tests.memory.multiple import FIXED_BYTES, MULTIPLE, Counted, measured

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
+from app.domain.arrow import schema_to_flatbuffer
 from tests.fuzz.arrow_mutants import made
 from tests.fuzz.decoders import LAYOUTS, TYPES
 from tests.support.samples.arrow_streams import hostile_streams

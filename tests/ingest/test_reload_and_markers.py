@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.domain.arrow.schema_flatbuffer import schema_from_bytes
+from app.domain.arrow import schema_from_bytes
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.ingest import ArrowLoad, RowOperation
 from app.ingest.loads import RowsOfStream
-from app.staging.ledger.metadata_chain import read_chain
+from app.staging.ledger.files import read_chain
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import stream

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim_by, plan

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.preflight.finding import Outcome
-from app.domain.preflight.zone_findings import ZoneCheck, judge_zone
+from app.domain.preflight import Outcome, ZoneCheck, judge_zone
 from app.landing import local_zone
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import open_zone

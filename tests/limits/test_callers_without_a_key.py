@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.api.server import caller_transport
+from app.api.server import http_protocol
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.conftest import Serve
 from tests.support.http.raw_http import connected, head
@@ -50,7 +50,7 @@ def test_the_connection_of_a_rejected_caller_is_closed_after_it_got_its_answer(s
 
 
 def test_a_rejected_caller_that_goes_on_sending_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caller_transport, "MAX_DISCARDED_BYTES", 1_000)
+    monkeypatch.setattr(http_protocol, "MAX_DISCARDED_BYTES", 1_000)
     gateway = serve()
     with connected(str(gateway.base_url)) as client:
         client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {2**40}"))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from app.api.changes.body import MIN_ROWS_BYTES
-from app.domain.rows.row_builder import MAX_PROBLEMS
+from app.domain.rows.row_layout import MAX_PROBLEMS
 from app.ingest.dry_run import MAX_ANSWER_BYTES
 from tests.api.calls import Gateway, insert, problem
 from tests.limits.conftest import Serve

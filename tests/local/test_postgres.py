@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from app.errors import Code, Misconfigured
-from app.local.embedded import postgres_programs
+from app.local.embedded import postgres_account
 from app.local.embedded.postgres import PrivatePostgres
 from app.staging.connection.schema_revision import migrate
 from tests.support.processes import REPOSITORY, is_alive, read_line, started
@@ -220,7 +220,7 @@ def test_a_server_left_by_a_killed_gateway_is_stopped_and_its_socket_removed(tmp
 def test_a_server_left_by_a_killed_gateway_that_hangs_is_killed(
     tmp_path: Path, leftover: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.local.embedded.leftover_postgres._STOP_WITHIN", 0.5)
+    monkeypatch.setattr("app.local.embedded.postgres._STOP_WITHIN", 0.5)
     with PrivatePostgres(tmp_path, FAST) as postgres:
         assert not is_alive(leftover)
         assert rows(postgres.url) == 1
@@ -270,7 +270,7 @@ def test_a_foreign_postgres_folder_is_rejected_and_left_alone(tmp_path: Path) ->
 
 
 def test_a_missing_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_programs, "_WHEEL", "no_such_package_of_postgres")
+    monkeypatch.setattr(postgres_account, "_WHEEL", "no_such_package_of_postgres")
     with pytest.raises(Misconfigured) as rejection:
         PrivatePostgres(tmp_path).start()
     assert rejection.value.code == Code.POSTGRES_MISSING

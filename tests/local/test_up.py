@@ -19,12 +19,12 @@ from rich.console import Console
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
-from app.local import client_files, supervisor, up
+from app.local import supervisor, up
 from app.local.child_process import CANNOT_START
 from app.local.embedded import DataDirectory, PrivatePostgres
 from app.local.log_files import ChildLog, Rotation
 from app.local.supervisor import Child
-from app.local.up_plan import UpPlan
+from app.local.up import UpPlan
 from app.settings import Settings, start_checks
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -73,15 +73,15 @@ def test_port_zero_takes_a_free_one() -> None:
 
 def test_the_admin_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
-    key = client_files.admin_key(Settings(), file)
+    key = up.admin_key(Settings(), file)
     assert ApiKey.parse(key)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert client_files.admin_key(Settings(), file) == key
+    assert up.admin_key(Settings(), file) == key
 
 
 def test_a_set_admin_key_wins_and_makes_no_file(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
-    assert client_files.admin_key(Settings(admin_key=SecretStr(CHOSEN)), file) == CHOSEN
+    assert up.admin_key(Settings(admin_key=SecretStr(CHOSEN)), file) == CHOSEN
     assert not file.exists()
 
 
@@ -89,16 +89,16 @@ def test_a_damaged_admin_key_is_rejected_without_being_shown(tmp_path: Path) -> 
     file = tmp_path / "admin.key"
     file.write_text("mg_half")
     with pytest.raises(Misconfigured) as rejection:
-        client_files.admin_key(Settings(), file)
+        up.admin_key(Settings(), file)
     assert "mg_half" not in str(rejection.value)
 
 
 def test_client_commands_find_the_gateway_as_long_as_it_runs(tmp_path: Path) -> None:
     file = tmp_path / "gateway.json"
-    with client_files.gateway_file(file, "http://127.0.0.1:8480"):
+    with up.gateway_file(file, "http://127.0.0.1:8480"):
         assert json.loads(file.read_text()) == {"url": "http://127.0.0.1:8480", "pid": os.getpid()}
     assert not file.exists()
-    with client_files.gateway_file(file, "https://127.0.0.1:8480", Path("/etc/tls.pem")):
+    with up.gateway_file(file, "https://127.0.0.1:8480", Path("/etc/tls.pem")):
         assert json.loads(file.read_text())["certificate"] == "/etc/tls.pem"
 
 
@@ -145,7 +145,7 @@ def test_a_child_that_cannot_start_ends_up_with_its_reason(tmp_path: Path) -> No
 def test_on_a_terminal_nobody_sees_raw_log_lines(tmp_path: Path) -> None:
     program = (
         "import io, structlog; from pathlib import Path; from rich.console import Console;"
-        "from app.settings import Settings; from app.local.up_logging import configure_up_logging;"
+        "from app.settings import Settings; from app.local.log_files import configure_up_logging;"
         "out = io.StringIO(); console = Console(file=out, force_terminal=True, color_system=None, width=80);"
         f"configure_up_logging(Settings(), Path({str(tmp_path)!r}), console); log = structlog.get_logger();"
         "log.info('postgres_started', pid=1);"

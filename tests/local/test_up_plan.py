@@ -14,8 +14,8 @@ import pytest
 from app import extras
 from app.cli.main import main
 from app.errors import Code, Misconfigured
-from app.local.embedded import postgres_programs
-from app.local.up_plan import plan_up
+from app.local.embedded import postgres_account
+from app.local.up import plan_up
 from app.settings import Settings
 from tests.support.processes import REPOSITORY
 
@@ -124,7 +124,7 @@ def test_a_taken_port_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_missing_postgres_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(postgres_programs, "find_spec", lambda name: None)
+    monkeypatch.setattr(postgres_account, "find_spec", lambda name: None)
     with pytest.raises(Misconfigured) as rejection:
         plan_up(Settings(port=0), tmp_path / "data", None, os.environ)
     assert rejection.value.code is Code.POSTGRES_MISSING

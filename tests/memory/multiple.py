@@ -13,8 +13,8 @@ import msgspec
 import pyarrow as pa
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decode_payload
-from app.domain.model.input_limits import InputLimits
+from app.domain.arrow import decode_payload
+from app.domain.model.change import InputLimits
 from app.domain.model.landing_file import seed_identity
 from app.domain.model.names import TableName
 from app.errors import RejectedInput

@@ -9,16 +9,15 @@ import pytest
 from app.domain.model.landing_file import PlannedFile, seed_identity
 from app.domain.model.table import Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.publication.drain_plan import FileLimits
-from app.domain.rows.projection.landed_bytes import MAX_BLOCK_BYTES, row_bytes, rows_of_block
+from app.domain.publication import FileLimits
+from app.domain.rows.projection.landing_projection import MAX_BLOCK_BYTES, row_bytes, rows_of_block
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches import row_images
 from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.batches.row_images import scan_row_images
 from app.staging.ledger.leases import due_tables
 from app.staging.writer import request_queue
-from app.staging.writer.request_queue import RequestQueue
-from app.staging.writer.waiting_request import WaitingRequest
+from app.staging.writer.request_queue import RequestQueue, WaitingRequest
 from spark_jobs.build_files import MAX_DRIVER_BYTES, _are_small, _work
 from tests.support.gateway_parts import inserts, stage, typed
 from tests.support.ingest_harness import IngestHarness

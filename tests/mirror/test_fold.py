@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Code, InvariantBroken
-from app.mirror.fold import fold
+from app.mirror.commit import fold
 
 Row = tuple[int | None, str | None, int]
 

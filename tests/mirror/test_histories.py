@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits
 from tests.mirror.model.history import Mirror, file_sizes, open_histories
 

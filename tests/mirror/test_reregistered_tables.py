@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.mirror.table_report import FolderOwner, MirrorState
+from app.domain.mirror_report import FolderOwner, MirrorState
 from app.errors import Code
-from app.landing.folder_marker import MARKER
+from app.landing.landed_state import MARKER
 from app.mirror.table_mirror import MirrorLimits
 from tests.mirror.test_table_mirror import Zone, noted
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.mirror_report import MirrorState, TableReport
 from app.mirror.table_mirror import MirrorLimits
 from tests.mirror.model.delta_content import delta_rows
 from tests.mirror.model.history import Mirror

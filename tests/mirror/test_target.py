@@ -8,9 +8,8 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.mirror.table_path import table_name, table_path
-from app.mirror.target import MirrorTarget
-from app.published.table_folders import PublishedTable
+from app.mirror.target import MirrorTarget, table_name, table_path
+from app.published.table_files import PublishedTable
 
 NAMES = st.text(st.characters(exclude_characters="/.\x00", exclude_categories=["Cs"]), min_size=1, max_size=20)
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from app.mirror.arrow_dataset import arrow_dataset
+from app.mirror.target import arrow_dataset
 from demo.landing_reader import ROW_MARKER, landing_files, table_folder
 from tests.model.tables import ANY, Facts, Key, Spec
 from tests.model.values import Row, landed_value

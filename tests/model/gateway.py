@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from pydantic import SecretStr
 
 from app.api import application
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.landing.local_zone import LocalZone
 from app.local.embedded import PrivatePostgres
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable
 from app.settings import Settings
 from app.staging.connection.schema_revision import migrate
 from demo.gateway import admin_key, running_gateway

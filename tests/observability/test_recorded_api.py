@@ -12,20 +12,18 @@ from pydantic import SecretStr
 
 from app.api import application
 from app.api.limits.memory_budget import Allowance, MemoryBudget
-from app.domain.fabric.states import DatabaseStatus, parse_state
-from app.domain.fabric.tables import TableMirroring
+from app.domain.fabric import DatabaseStatus, TableMirroring, parse_state
 from app.domain.model.table import Table
-from app.domain.publication.failure import Failure
+from app.domain.publication import Failure
 from app.errors import Code
 from app.ingest import backlog
 from app.observability.api_metrics import RESOURCE_LOW
 from app.observability.resource_watch import ResourceWatch
 from app.settings import Settings
-from app.staging.ledger.fabric_database import claim_poll, store_answer
-from app.staging.ledger.fabric_status import record_fabric_status
+from app.staging.ledger.fabric_status import claim_poll, record_fabric_status, store_answer
 from app.staging.ledger.failures import clear_failures, record_failure
 from app.staging.ledger.leases import give_up_lease, renew_lease
-from app.staging.mirror.reports import store_reports
+from app.staging.mirror import store_reports
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.expositions import check_recorded, help_of, series_of

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from app.domain.preflight.finding import Outcome
-from app.domain.preflight.machine_findings import (
+from app.domain.preflight import (
+    Outcome,
     bytes_text,
     judge_descriptor_limit,
     judge_descriptors,

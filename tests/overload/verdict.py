@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 import pyarrow as pa
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decode_payload
+from app.domain.arrow import decode_payload
 from app.domain.model.table import Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.staging.tables.schema_versions import schema_of_version

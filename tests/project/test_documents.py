@@ -43,16 +43,11 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
 def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).rglob("*.py")]
     others = """
-        api/auth/authenticator api/auth/dependencies api/auth/signed_requests
-        api/limits/memory_budget api/limits/rate_limits
-        api/exchange api/changes/body api/changes/decompression api/changes/endpoints
-        api/changes/parameters/common api/changes/parameters/arcion api/changes/parameters/rows
-        api/changes/parameters/arrow api/changes/parameters/identity
-        api/server/content_types domain/model/input_limits domain/model/names
-        domain/publication/backlog domain/rows/image_overlay domain/rows/key_changes domain/rows/row_layout
-        domain/rows/from_arrow/columns domain/rows/from_arrow/snapshot_rows domain/rows/from_arrow/changed_rows
-        domain/rows/source_order domain/rows/typed_columns domain/rows/projection/masking
-        domain/loads/load_session domain/loads/loaded_rows
+        api/auth/authenticator api/auth/dependencies api/limits/memory_budget api/limits/rate_limits
+        api/exchange api/changes/body api/changes/endpoints
+        api/changes/parameters/common api/changes/parameters/formats api/server/content_types
+        domain/model/change domain/model/names domain/rows/image_overlay domain/rows/key_changes domain/rows/row_layout
+        domain/rows/from_arrow domain/rows/source_order domain/rows/typed_columns domain/rows/row_rules domain/loads
     """
     modules += [REPOSITORY / "app" / f"{name}.py" for name in others.split()]
     named = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}

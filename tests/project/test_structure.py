@@ -16,11 +16,23 @@ MAX_MODULES: Final = 25
 MAX_LINES: Final = 600
 LISTS: Final = frozenset({"app/errors/codes.py"})
 """Modules that may be longer: the members of an enumeration cannot be in several modules."""
+MIN_LINES: Final = 120
+"""A shorter module whose only importer is beside it belongs into that module."""
 MIN_DOCSTRING_LINES: Final = 3
 
 ROOTS: Final = ("app", "spark_jobs", "benchmarks", "tests", "tools", "demo", "examples", "docker", "migrations")
 GROWS_BY_DESIGN: Final = frozenset({"migrations/versions"})
 """Folders that gain a module with each version."""
+
+PRODUCT: Final = ("app", "spark_jobs")
+ALONE: Final = frozenset(
+    {
+        "app/bridge/kafka/avro/values.py",  # imported as a module, by its name, for each logical type
+        "app/cli/tables/table_rows.py",  # loads PyArrow, which only one command needs
+        "spark_jobs/spark/worker_daemon.py",  # Spark starts it by its name
+    }
+)
+"""Short modules that stay apart, each with its reason."""
 
 TOP_FOLDERS: Final = {*ROOTS, "deploy", "docs", "openapi", "requirements", ".ci", ".devcontainer", ".github"}
 
@@ -35,6 +47,24 @@ def modules_of(root: str) -> list[Path]:
 
 def named(path: Path) -> str:
     return path.relative_to(REPOSITORY).as_posix()
+
+
+def dotted(path: Path) -> str:
+    return named(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def line_count(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Modules that a module imports, and what it imports from packages, which can be modules."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
 def module_constants(module: Path) -> Iterator[str]:
@@ -80,6 +110,24 @@ def test_no_module_is_long(root: str) -> None:
         if named(path) not in LISTS
     }
     reject({f"{module}: {count} lines, split it by subject" for module, count in counts.items() if count > MAX_LINES})
+
+
+def test_a_short_module_has_an_importer_elsewhere() -> None:
+    modules = {dotted(path): path for root in PRODUCT for path in modules_of(root)}
+    importers: dict[Path, set[Path]] = {path: set() for path in modules.values()}
+    for path in modules.values():
+        for name in imported_names(path):
+            if name in modules:
+                importers[modules[name]].add(path)
+    reject(
+        {
+            f"{named(path)}: {line_count(path)} lines for {named(*users)} alone, move them there"
+            for path, users in importers.items()
+            if path.name != "__init__.py" and line_count(path) < MIN_LINES and named(path) not in ALONE
+            if len(users) == 1 and not any(user.name == "__init__.py" for user in users)
+            if {user.parent for user in users} == {path.parent}
+        }
+    )
 
 
 @pytest.mark.parametrize("root", ROOTS)

@@ -29,7 +29,7 @@ from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
     "spark_jobs.drain_cycle:DrainCycle._prepare",
     "spark_jobs.drain_cycle:DrainCycle.prepare_leased",
     "app.staging.ledger.planning:plan_next_files",
-    "app.domain.publication.drain_plan:plan_files",
+    "app.domain.publication:plan_files",
 )
 def plan(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Continue an earlier plan, or plan one or two files of any size."""

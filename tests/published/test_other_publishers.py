@@ -11,10 +11,8 @@ import pytest
 
 from app.landing.local_zone import LocalZone
 from app.published.data_file import MAX_CHUNK_ROWS, read_chunks, read_rows
-from app.published.table_files import list_files
-from app.published.table_folders import PublishedTable
-from app.published.table_metadata import TableMetadata, read_metadata
-from app.published.unreadable import UnreadableFile
+from app.published.table_files import PublishedTable, list_files
+from app.published.table_metadata import TableMetadata, UnreadableFile, read_metadata
 from tests.support import publishers
 
 TABLE = PublishedTable(None, publishers.NAME, publishers.NAME)

@@ -11,10 +11,14 @@ import pytest
 
 from app.landing.local_zone import LocalZone
 from app.published.data_file import LandedRows, read_rows, read_schema
-from app.published.table_files import list_files
-from app.published.table_folders import PublishedTable, list_tables
-from app.published.table_metadata import TableMetadata, parse_metadata, read_metadata
-from app.published.unreadable import UnreadableFile, UnreadableMetadata
+from app.published.table_files import PublishedTable, list_files, list_tables
+from app.published.table_metadata import (
+    TableMetadata,
+    UnreadableFile,
+    UnreadableMetadata,
+    parse_metadata,
+    read_metadata,
+)
 
 ORDERS = PublishedTable(None, "orders", "orders")
 KEYED = TableMetadata(("id",))

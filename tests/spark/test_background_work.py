@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from app.domain.model.table import TableId
 from app.staging.connection.database import Connection
-from spark_jobs.background.work import BackgroundWork, stop_all
+from spark_jobs.background import BackgroundWork, stop_all
 
 
 class Step(BackgroundWork):

@@ -13,16 +13,15 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from app.domain.loads.load_mode import LoadMode
-from app.domain.loads.load_session import LoadId
+from app.domain.loads import LoadId, LoadMode
 from app.errors import Code, Misconfigured
 from app.landing.adls.retries import Retries, TransientStorageError
 from app.observability.drain_metrics import DRAIN, DrainView, serve_metrics
 from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch
-from app.staging.loads.sessions import begin_load
-from spark_jobs import lease_keeper, maintenance
-from spark_jobs.drain import view_of
+from app.staging.loads import begin_load
+from spark_jobs import drain_loop
+from spark_jobs.drain import renew, view_of
 from spark_jobs.spark.health import SparkPing
 from tests.spark.conftest import NewWorker, drain
 from tests.support.expositions import check_recorded
@@ -49,8 +48,8 @@ def test_a_drain_serves_what_it_does_on_loopback(
     worker = new_worker(spark_job_min_bytes=2**20)
     port = serve_metrics(MetricsAddress("127.0.0.1", 0), view_of(worker, SparkPing(spark, stuck_seconds=0)))
     assert port
-    maintenance.try_maintenance(worker, WEEK)
-    lease_keeper.renew(worker, 60)
+    drain_loop.try_maintenance(worker, WEEK)
+    renew(worker, 60)
     ResourceWatch(low=DRAIN.resource_low).check()
     healthy = served(port)
     good, bad = (registered(engine, name, schema_of({"id": "int64"}, ["id"])) for name in ("good", "bad"))
@@ -60,18 +59,18 @@ def test_a_drain_serves_what_it_does_on_loopback(
     loaded = registered(engine, "loaded", schema_of({"id": "int64"}, ["id"]), COMPLETE)
     with engine.begin() as connection:
         begin_load(connection, loaded.name, LoadId(str(uuid4())), LoadMode.FULL, 0.001, "test")
-    maintenance.try_maintenance(worker, WEEK)
+    drain_loop.try_maintenance(worker, WEEK)
     drain(worker)
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(maintenance, "run_maintenance", fails)
-    maintenance.try_maintenance(worker, WEEK)
+    monkeypatch.setattr(drain_loop, "run_maintenance", fails)
+    drain_loop.try_maintenance(worker, WEEK)
     with pytest.raises(TransientStorageError):
         Retries(0.3, sleep=lambda _: None, chance=lambda: 1.0).run(_throttled)
     with workers_gone(engine):
-        lease_keeper.renew(worker, 60)
+        renew(worker, 60)
     with few_descriptors():
         ResourceWatch(low=DRAIN.resource_low).check()
     worker.waits_for = Code.LANDING_ZONE_AWAY

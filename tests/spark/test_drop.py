@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import FileNumber, Generation, TableState
+from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation, TableState
 from app.domain.model.table_options import TableOptions
 from app.landing.local_zone import LocalZone
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing

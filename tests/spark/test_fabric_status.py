@@ -8,8 +8,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app.api.schemas.status import table_statuses
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.table import Table, TableState
+from app.domain.model.table import DropAction, DropPlan, Table, TableState
 from app.landing.open_zone import ZoneAddress
 from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle

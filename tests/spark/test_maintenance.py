@@ -12,9 +12,9 @@ from app.errors import Code
 from app.landing.local_zone import LocalZone
 from app.staging.retention import rounds as retention
 from app.staging.tables.operations import request_repair, set_publishing
-from spark_jobs import maintenance
+from spark_jobs import drain_loop
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.maintenance import maintenance_running, run_maintenance, try_maintenance
+from spark_jobs.drain_loop import maintenance_running, run_maintenance, try_maintenance
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
@@ -120,8 +120,8 @@ def test_a_failing_round_is_survived_and_the_next_one_comes(
         rounds.append(1)
         raise OSError("storage")
 
-    monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(maintenance, "run_retention", fail)
+    monkeypatch.setattr(drain_loop, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(drain_loop, "run_retention", fail)
     try_maintenance(worker, AT_ONCE)
     with maintenance_running(worker, AT_ONCE):
         wait_until(lambda: len(rounds) > 2, within=30, what="more rounds")

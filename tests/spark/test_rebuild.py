@@ -15,15 +15,13 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType
-from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
-from app.domain.rebuild.rebuilt_rows import Finding
+from app.domain.rebuild import Finding, RebuildPhase, RebuiltColumn
 from app.errors import Code
 from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild
 from app.staging.tables.operations import set_publishing
 from app.staging.tables.registration import evolve_table
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.rebuilding.parts import PartOrder, PartResult, copy_part
-from spark_jobs.rebuilding.rebuild_run import RebuildRun
+from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
@@ -152,7 +150,7 @@ def test_changes_while_images_are_copied_land_once_after_the_copied_rows(
         stage(engine, [typed(table, [insert({"id": 8, "code": "c8"}), delete({"id": 8}, 1)])])
         return copy_part(*args)
 
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.copy_part", change_then_copy)
+    monkeypatch.setattr("spark_jobs.rebuilding.copy_part", change_then_copy)
     begin(engine, key_columns=["code"])
     settle(engine, worker)
     assert {key: row["id"] for (key,), row in folded(landing_zone, "code").items()} == {"c1": 3, "c2": 9, "c3": 1}
@@ -229,7 +227,7 @@ def test_a_filter_decides_about_copied_rows_and_about_changes_while_they_are_cop
     stage(engine, [typed(table, inserts)])
     worker = new_worker()
     drain(worker)
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.ROWS_PER_PART", 3)
+    monkeypatch.setattr("spark_jobs.rebuilding.ROWS_PER_PART", 3)
 
     def change_then_run(run: RebuildRun, orders: Sequence[PartOrder]) -> list[PartResult]:
         changes = [update(None, {"id": 1, "amount": 11}), update(None, {"id": 2, "amount": 2}, 1)]
@@ -262,7 +260,7 @@ def test_deleted_rows_that_are_flagged_are_rebuilt_and_stay_flagged(
         stage(engine, [typed(table, [delete({"id": 2})])])
         return copy_part(*args)
 
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.copy_part", delete_then_copy)
+    monkeypatch.setattr("spark_jobs.rebuilding.copy_part", delete_then_copy)
     begin(engine, [column("code", "string"), column("number", "int64", "id")], ["number"])
     settle(engine, worker)
     expected = {(at,): {"code": f"c{at}", "number": at, "gone": at > 0} for at in (0, 1, 2)}
@@ -275,8 +273,8 @@ def test_deleted_rows_that_are_flagged_are_rebuilt_and_stay_flagged(
 def test_many_parts_are_copied_by_spark_tasks(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.ROWS_PER_PART", 2)
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.PARTS_PER_TASK", 1)
+    monkeypatch.setattr("spark_jobs.rebuilding.ROWS_PER_PART", 2)
+    monkeypatch.setattr("spark_jobs.rebuilding.PARTS_PER_TASK", 1)
     rows = [insert({"id": 10 + at, "code": f"x{at}"}, at) for at in range(9)]
     stage(engine, [typed(current(engine, "t"), rows)])
     begin(engine, key_columns=["code"])
@@ -315,9 +313,9 @@ def test_a_paused_table_is_paused_after_a_rebuild_until_it_is_resumed(
 
 
 STEPS = {
-    "before the attempt": "spark_jobs.rebuilding.rebuild_run.start_attempt",
-    "before the copies": "spark_jobs.rebuilding.rebuild_run.image_snapshot",
-    "between copies and switch": "spark_jobs.rebuilding.rebuild_run.switch_generation",
+    "before the attempt": "spark_jobs.rebuilding.start_attempt",
+    "before the copies": "spark_jobs.rebuilding.image_snapshot",
+    "between copies and switch": "spark_jobs.rebuilding.switch_generation",
     "before the old folder is gone": "spark_jobs.steps.dropping.remove_table_folder",
     "before the end of the drop": "spark_jobs.steps.dropping.finish_drop",
 }
@@ -335,7 +333,7 @@ def test_a_drain_that_dies_at_a_step_leaves_the_rest_to_the_next(
     begin(engine, key_columns=["code"])
     with monkeypatch.context() as patch:
         patch.setattr(STEPS[step], lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
-        patch.setattr("spark_jobs.background.work.RETRY_SECONDS", 0)
+        patch.setattr("spark_jobs.background.RETRY_SECONDS", 0)
         drain(worker)
     end_lease(engine, worker)
     table = current(engine, "t")

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from app.domain.model.change import Change, Image
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_layout import RowRules
-from app.domain.rows.shaped_changes import ShapedChanges, Values
+from app.domain.rows.row_rules import ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.not_columnar import NotColumnar
 from app.formats.replicate.columnar import Address, DataColumns, decode_data_messages

@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from app.domain.model.change import Change, Operation
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import Epoch, Table
+from app.domain.model.table import DropAction, DropPlan, Epoch, Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from app.domain.access.mask_secret import MaskSecret, hashes
 from app.domain.access.rights import Principal, Right
-from app.domain.arrow.payload import decode_payload
+from app.domain.arrow import decode_payload
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import TableOptions

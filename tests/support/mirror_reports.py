@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.mirror.table_report import FolderOwner, MirrorState, TableReport
+from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
 from app.domain.model.table import Table
 from app.staging.connection.database import installation_id
 

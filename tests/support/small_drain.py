@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from spark_jobs.build_files import BuildConfig

@@ -11,7 +11,7 @@ import pytest
 
 from app.landing.local_zone import LocalZone
 from app.landing.zone import Entry, LandingZone
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable
 from app.published.table_metadata import TableMetadata
 from app.verify import checks
 from app.verify.checks import files

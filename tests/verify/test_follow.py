@@ -13,7 +13,7 @@ import pytest
 
 from app.landing.local_zone import LocalZone
 from app.landing.zone import LandingZone
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable
 from app.published.table_metadata import TableMetadata
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from app.landing.zone import LandingZone
-from app.published.table_folders import list_tables
+from app.published.table_files import list_tables
 from app.verify.codes import FindingCode, Severity
 from app.verify.comparison.compare_zone import compare_zone
 from app.verify.finding import Finding, guarded

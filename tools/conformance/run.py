@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from app.domain.fabric.states import DatabaseState, parse_state
+from app.domain.fabric import DatabaseState, parse_state
 from app.errors import MirrorgateError
 from app.fabric import FabricClient, open_fabric
+from app.fabric.client import MirroredDatabase
 from app.fabric.definition import Definition
-from app.fabric.items import MirroredDatabase
 from app.fabric.transport import FabricRejected
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone

@@ -11,14 +11,12 @@ from threading import Lock
 from typing import Final, Protocol
 
 from app.api.limits.rate_limits import RateLimiter
-from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
-from app.domain.access.rate_limit import NO_LIMITS, TokenBucket
+from app.domain.access.api_key import NO_LIMITS, ApiKey, TokenBucket, hash_secret, looks_like_a_token, signing_secret
 from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Right
-from app.domain.access.sign_in_attempt import SignInAttempt
-from app.domain.access.signatures import signing_secret
+from app.domain.access.sign_in import SignInAttempt
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.access.api_keys import StoredKey, find_key, list_key_ids
-from app.staging.access.audit_writer import AuditWriter
+from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0
@@ -40,7 +38,7 @@ IDS_SECONDS: Final = 1.0
 
 
 class TokenVerifier(Protocol):
-    """Verifies access tokens of an issuer; see `app.api.auth.oidc`."""
+    """Verifies access tokens of an issuer; see `app.api.auth.tokens`."""
 
     def start(self) -> None:
         """Prepare for the first token, in a thread."""

@@ -17,9 +17,9 @@ import httpx
 import structlog
 
 from app.api.auth.authenticator import TokenVerifier
-from app.api.auth.issuer_documents import discovered, exchange_json, issuer_client, named_address
+from app.api.auth.issuer_keys import discovered, exchange_json, issuer_client, named_address
 from app.domain.access.rights import Credential, Grant
-from app.domain.access.sign_in_attempt import SignInAttempt
+from app.domain.access.sign_in import SignInAttempt
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.api.auth.signed_requests import authorize_change
+from app.api.auth.dependencies import authorize_change
 from app.api.changes.body import limits_of, read_body
 from app.api.changes.parameters import (
     ChangeQuery,

@@ -19,9 +19,8 @@ from app.api.console.sessions import SESSION_COOKIE, anonymous_chrome, is_secure
 from app.api.console.sign_in import new_session, rejected_sign_in
 from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, GatewayDep
-from app.domain.access.console_session import TOKEN_BYTES, SessionToken
 from app.domain.access.rights import Credential
-from app.domain.access.sign_in_attempt import ATTEMPT_SECONDS, SignInAttempt
+from app.domain.access.sign_in import ATTEMPT_SECONDS, TOKEN_BYTES, SessionToken, SignInAttempt
 from app.errors import Code, RejectedInput
 from app.settings.start_checks import CALLBACK_PATH
 

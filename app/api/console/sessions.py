@@ -19,8 +19,8 @@ from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, gateway_in
 from app.api.operations.keys import caller_names
 from app.console.chrome import Chrome, Theme, chrome_of, installed_version
-from app.domain.access.console_session import SessionToken, safe_next
 from app.domain.access.rights import Credential, Principal, Right
+from app.domain.access.sign_in import SessionToken, safe_next
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.staging.access.console_sessions import find_session

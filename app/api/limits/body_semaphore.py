@@ -3,13 +3,82 @@
 A request keeps its permit until it is answered, because its body is in memory until then. A body that does not arrive
 within a second stops counting until it is complete, so that a slow caller does not block the others.
 Invariant: the admitted bodies fill at most `max_bytes`, or there is only one of them.
+
+Limits how many requests at a time do work that takes long and holds a database connection.
+
+The others wait without a thread or a connection, so every other route still has both.
+
+The time that a body can take to arrive, or an answer to be read, so that a slow caller holds little for long.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Final
 
+from app.errors import Code, TemporarilyUnavailable
 from app.observability.api_metrics import ADMITTED_BODIES, ADMITTED_BODIES_LIMIT, WAITING_BODIES
+
+
+class ConcurrencyLimit:
+    """A number of slots for one kind of work; a request that finds none waits at most `seconds`."""
+
+    def __init__(self, work: str, slots: int, seconds: float) -> None:
+        """Create the limit. `work` names the work in the error of a request that gets no slot."""
+        self._work = work
+        self._free = asyncio.Semaphore(slots)
+        self._seconds = seconds
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold a slot for the block. Raises TemporarilyUnavailable `overloaded`."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            detail = f"no slot for {self._work} became free within {self._seconds:.0f} s"
+            raise TemporarilyUnavailable(Code.OVERLOADED, detail, retry_after=10) from None
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+MAX_UNVERIFIED_SECONDS: Final = 15.0
+"""How long the body of a caller that has not shown a valid key can take to arrive."""
+
+MAX_UNVERIFIED_GRACE_SECONDS: Final = 3.0
+"""The grace period of such a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferDeadline:
+    """Computes the time that a transfer can take: a grace period, and then the time of its bytes at a minimum rate.
+
+    The rate is `min_rate` bytes per second, or more for a large transfer: the rate that moves all of its bytes in
+    `max_seconds`. A caller that declares much and sends little is rejected soon after the grace period.
+    """
+
+    max_seconds: float
+    grace_seconds: float
+    min_rate: int
+
+    def seconds(self, moved: int, total: int) -> float:
+        """Return how long to wait for the next bytes, counted from the start, after `moved` of `total` bytes."""
+        rate = max(self.min_rate, total / self.max_seconds)
+        return min(self.max_seconds, self.grace_seconds + moved / rate)
+
+    @property
+    def of_unverified(self) -> "TransferDeadline":
+        """Return the deadline for bodies of callers that have not shown a valid key."""
+        return replace(
+            self,
+            max_seconds=min(self.max_seconds, MAX_UNVERIFIED_SECONDS),
+            grace_seconds=min(self.grace_seconds, MAX_UNVERIFIED_GRACE_SECONDS),
+        )
+
 
 LARGE_BODY_BYTES: Final = 2**20
 """Bytes above which a body needs a permit."""

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Final
 
 from app.api.server.request_facts import RequestFacts
-from app.domain.access.rate_limit import NO_LIMITS, RateLimits, TokenBucket
+from app.domain.access.api_key import NO_LIMITS, RateLimits, TokenBucket
 from app.domain.access.rights import Credential
 from app.errors import Code, TemporarilyUnavailable
 

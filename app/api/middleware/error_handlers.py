@@ -2,24 +2,96 @@
 
 Each rejection is recorded for the log line of the request and, if the audit keeps it, for the audit. Exceptions that
 are not expected pass on to `request_entry`, which answers 500.
+
+The answer for an error: problem details, or a page of the console that says the same.
+
+Selects the rejections that the audit keeps: no valid key, no right, or a table outside the key's patterns.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app.api.exchange import Exchange, exchange_of
-from app.api.middleware.problem_pages import problem_answer
-from app.api.middleware.rejection_audit import audit_rejection
-from app.api.server.body_rejection import BodyRejected
-from app.api.server.problem_responses import STATUS
+from app.api.gateway import gateway_in
+from app.api.server.problem_responses import (
+    STATUS,
+    UNKNOWN_KEYS,
+    BodyRejected,
+    describe_issue,
+    missing_parameter_remedy,
+    problem_response,
+)
 from app.api.server.request_facts import BODY_COMPLETE
-from app.api.server.validation_messages import UNKNOWN_KEYS, describe_issue, missing_parameter_remedy
-from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput
+from app.console.chrome import Chrome, installed_version
+from app.console.render import render
+from app.domain.access.rejections import Rejection
+from app.domain.model.names import TableName
+from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
+from app.observability.telemetry import current_request_id
+
+MAX_SHOWN: Final = 20
+"""Problems that a page lists."""
+
+_REMEDIES: Final = {
+    Code.NOT_FOUND: "Check the address, or go to the overview and look from there.",
+    Code.METHOD_NOT_ALLOWED: "Go back to the page, and use its buttons.",
+    Code.UNAUTHENTICATED: "Sign in to the console.",
+    Code.FORBIDDEN: "Sign in with a key that has the right that the detail names, or ask an administrator for one.",
+}
+"""What to do in a browser, where the remedy of a code speaks of calls."""
+
+
+def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer for an error in the form that the path of the request has."""
+    answer = problem_response(error, headers)
+    if not exchange.is_page:
+        return answer
+    problems = error.problems if isinstance(error, RejectedInput) else ()
+    page = render(
+        "problem.html",
+        exchange.chrome or Chrome(installed_version()),
+        status=answer.status_code,
+        title=error.code.meaning,
+        error=error,
+        remedy=_remedy(error),
+        request_id=current_request_id(),
+        problems=problems[:MAX_SHOWN],
+        retry_after=error.retry_after if isinstance(error, TemporarilyUnavailable) else None,
+    )
+    kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "allow", "connection")}
+    return HTMLResponse(page, answer.status_code, kept)
+
+
+def _remedy(error: MirrorgateError) -> str:
+    is_general = error.remedy == error.code.remedy
+    return _REMEDIES.get(error.code, error.remedy) if is_general else error.remedy
+
+
+def audit_rejection(exchange: Exchange, error: MirrorgateError, status: int) -> None:
+    """Record a rejection in memory if the audit keeps it. Never waits and never fails."""
+    withheld = error.withheld if isinstance(error, RejectedInput) else None
+    if withheld is None and error.kind not in {Kind.UNAUTHENTICATED, Kind.FORBIDDEN}:
+        return
+    action = f"{exchange.scope['method']} {exchange.route}"
+    table = withheld or (_path_table(exchange) if error.kind is Kind.FORBIDDEN else None)
+    rejection = Rejection(action, int(status), error.code, exchange.subject, table)
+    gateway_in(exchange.scope).audit_writer.note_rejection(rejection)
+
+
+def _path_table(exchange: Exchange) -> str | None:
+    """Return the folded table name in the path of the request; None if there is no valid one."""
+    try:
+        return TableName.parse(exchange.scope["path_params"]["table"]).folded
+    except (KeyError, RejectedInput):
+        return None
+
 
 log = structlog.get_logger()
 

@@ -5,6 +5,14 @@ route than a small request takes (decision 0031). All others pass on to the fram
 
 This is the outermost layer, so it also answers requests that raised an unexpected exception: a handler outside of it
 would not know the request id.
+
+The log line and the metrics of every request.
+
+The line has the facts of the request and its answer, never a row value or a secret.
+
+The span of a request, which the transaction that stages its changes continues.
+
+Rejects URLs that are not text, before their parts reach a query: PostgreSQL cannot store U+0000 or invalid UTF-8.
 """
 
 import asyncio
@@ -12,27 +20,125 @@ import os
 import time
 import traceback
 from collections.abc import Mapping
+from functools import cache
 from itertools import count
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote_to_bytes
 
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import Counter, Histogram
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth.dependencies import authenticate
 from app.api.exchange import Answer, BodyBounds, Exchange
-from app.api.middleware.error_handlers import answer_error, answer_validation_error
-from app.api.middleware.problem_pages import problem_answer
-from app.api.middleware.request_log import record
-from app.api.middleware.request_span import begin_request_span, end_request_span
-from app.api.middleware.well_formed_url import check_url
-from app.api.server.body_rejection import BodyRejected
-from app.api.server.page_headers import is_page_path
+from app.api.middleware.error_handlers import answer_error, answer_validation_error, problem_answer
+from app.api.server.problem_responses import BodyRejected, is_page_path
 from app.api.server.request_facts import CHANGES_PREFIX
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
-from app.observability.tracing import TRACING
+from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from app.observability.api_metrics import REQUEST_SECONDS, REQUESTS
+from app.observability.telemetry import REQUEST_LINES
+from app.observability.tracing import (
+    TRACING,
+    current_trace,
+    mark_failed,
+    set_current_trace,
+    traceparent_of,
+    valid_traceparent,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+
+MAX_LOGGED_TABLES: Final = 20
+"""Tables that a log line names."""
+
+_UNLOGGED_PATHS: Final = frozenset({"/healthz", "/readyz", "/statusz", "/metrics"})
+
+
+def record(exchange: Exchange, started: float) -> None:
+    """Count a request that has ended, and log it. `started` is a time of `time.perf_counter`."""
+    seconds = time.perf_counter() - started
+    scope, status = exchange.scope, exchange.status
+    route = exchange.route
+    requests, durations = _metrics_of(route, status)
+    requests.inc()
+    durations.observe(seconds)
+    if not REQUEST_LINES.is_on or scope["path"] in _UNLOGGED_PATHS:
+        return
+    client = scope.get("client")
+    trace = current_trace()
+    REQUEST_LINES.write(
+        method=scope["method"],
+        route=route,
+        status=status,
+        milliseconds=round(seconds * 1000, 1),
+        code=exchange.code,
+        tables=exchange.tables[:MAX_LOGGED_TABLES],
+        key=exchange.subject,
+        bytes=exchange.received,
+        changes=exchange.changes,
+        client=client[0] if client else None,
+        request_id=exchange.request_id,
+        trace_id=trace.split("-")[1] if trace else None,
+    )
+
+
+@cache
+def _metrics_of(route: str, status: int) -> tuple[Counter, Histogram]:
+    """Return the metrics of a route's path. The path of a request would make their number unbounded."""
+    return REQUESTS.labels(route, status), REQUEST_SECONDS.labels(route)
+
+
+_SERVER_ERROR: Final = 500
+
+
+def begin_request_span(scope: Scope) -> "Span | None":
+    """Begin the span of a request, under the caller's `traceparent` if that is valid, and make it the current one."""
+    sent = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    attributes = {"http.request.method": scope["method"], "url.scheme": scope["scheme"]}
+    parent = valid_traceparent(sent) if sent else None
+    span = TRACING.begin(scope["method"], parent=parent, is_server=True, attributes=attributes)
+    set_current_trace(None if span is None else traceparent_of(span))
+    return span
+
+
+def end_request_span(span: "Span", exchange: Exchange) -> None:
+    """End the span with what became known of the request. Names are those of HTTP's semantic conventions."""
+    if span.is_recording():
+        span.update_name(f"{exchange.scope['method']} {exchange.route}")
+        span.set_attribute("http.route", exchange.route)
+        span.set_attribute("http.response.status_code", exchange.status)
+        span.set_attribute("http.request.body.size", exchange.received)
+        span.set_attribute("mirrorgate.request_id", exchange.request_id)
+        span.set_attribute("mirrorgate.changes", exchange.changes)
+        span.set_attribute("mirrorgate.tables", exchange.tables)
+        if exchange.code is not None:
+            span.set_attribute("mirrorgate.code", exchange.code)
+        if exchange.status >= _SERVER_ERROR:
+            mark_failed(span, exchange.code or str(exchange.status))
+    span.end()
+    set_current_trace(None)
+
+
+def check_url(scope: Scope) -> None:
+    """Raise RejectedInput `bad_request` for a path or query with U+0000 or with bytes that are not UTF-8."""
+    for part in (scope["raw_path"], scope["query_string"]):
+        if part and (b"%" in part or not part.isascii()):
+            _check_part(part)
+
+
+def _check_part(part: bytes) -> None:
+    try:
+        text = unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise RejectedInput(Code.BAD_REQUEST, "the path or query of the URL is not UTF-8") from None
+    if "\0" in text:
+        raise RejectedInput(Code.BAD_REQUEST, "the path or query of the URL contains the character U+0000")
+
 
 log = structlog.get_logger()
 

@@ -2,7 +2,7 @@
 
 from app.api.auth.dependencies import visible_name
 from app.api.gateway import Gateway
-from app.api.operations.visible_tables import found_table
+from app.api.operations.table_operations import found_table
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import WrittenMessage
 from app.domain.model.names import TableName

@@ -7,10 +7,8 @@ from typing import Final
 
 from app.api.gateway import Gateway
 from app.api.schemas.access import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
-from app.domain.access.api_key import format_key, hash_secret
-from app.domain.access.rate_limit import RateLimits
+from app.domain.access.api_key import SALT_BYTES, RateLimits, format_key, hash_secret, signing_secret
 from app.domain.access.rights import Principal, Right
-from app.domain.access.signatures import SALT_BYTES, signing_secret
 from app.errors import Code, Problem, RejectedInput
 from app.staging.access.api_keys import (
     StoredKey,

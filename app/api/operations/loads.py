@@ -11,24 +11,25 @@ from typing import Final
 
 from app.api.auth.dependencies import visible_name
 from app.api.gateway import Gateway
-from app.api.operations.visible_tables import found_table
+from app.api.operations.table_operations import found_table
 from app.domain.access.rights import Principal
-from app.domain.loads.load_mode import LoadMode
-from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep
+from app.domain.loads import LoadId, LoadMode, LoadSession, LoadState, LoadStep
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.ingest import give_marker
 from app.staging.batches.batch import Batch, StagingRequest, TableMoved
 from app.staging.connection.database import translated_errors
-from app.staging.loads.sessions import (
+from app.staging.loads import (
+    UnseenPage,
     abort_load,
     begin_completion,
     begin_load,
     finish_completion,
     get_load,
     list_loads,
+    next_unseen,
+    note_scanned,
 )
-from app.staging.loads.unseen_rows import UnseenPage, next_unseen, note_scanned
 
 COMPLETION_SECONDS: Final = 10.0
 """How long one request deletes rows before it answers that it is not finished."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from app.api.gateway import Gateway
-from app.api.operations.visible_tables import visible_table
+from app.api.operations.table_operations import visible_table
 from app.api.schemas.operations import (
     BucketDifferenceModel,
     RowDifferencesModel,
@@ -13,14 +13,12 @@ from app.api.schemas.operations import (
     SourceCheckResultModel,
 )
 from app.domain.access.rights import Principal
-from app.domain.model.projection.audit_columns import History
+from app.domain.model.projection import History
 from app.domain.model.table import Table
 from app.domain.model.table_schema import Column
-from app.domain.rows.projection.source_rows import landed_columns
-from app.domain.rows.typed_images import typed_images
-from app.domain.source_checks.canonical import canonical_rows
-from app.domain.source_checks.columns import compared_columns
-from app.domain.source_checks.digests import MAX_ROWS, BucketDigests, BucketRows, Digest
+from app.domain.rows.projection.landing_projection import landed_columns
+from app.domain.rows.typed_columns import typed_images
+from app.domain.source_checks import MAX_ROWS, BucketDigests, BucketRows, Digest, canonical_rows, compared_columns
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
 from app.staging.images.snapshot import image_snapshot

@@ -1,4 +1,7 @@
-"""Operations of an administrator on one generation of a table. Each runs in one transaction and records an event."""
+"""Operations of an administrator on one generation of a table. Each runs in one transaction and records an event.
+
+Finds tables that a caller may see: one by its name, or the summaries of all.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -8,20 +11,42 @@ from app.api.auth.dependencies import check_sources, visible_name
 from app.api.gateway import Gateway
 from app.api.schemas.status import TableModel, table_statuses
 from app.domain.access.mask_secret import hashes
-from app.domain.access.rights import Principal
-from app.domain.access.row_rule_rights import check_row_rules
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.names import TableName
-from app.domain.model.table import FileNumber, Generation, Table, TableState
+from app.domain.access.rights import Principal, check_row_rules
+from app.domain.health.facts import TableSummary
+from app.domain.model.names import TableName, unknown_table
+from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.rebuild.plan import RebuiltColumn
+from app.domain.rebuild import RebuiltColumn
 from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.images.backfill.request import request_backfill, stop_backfill
+from app.staging.images.backfill import request_backfill, stop_backfill
+from app.staging.overview import table_summaries
 from app.staging.rebuild.progress import ColumnsOf, begin_checked_rebuild, begin_rebuild
-from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
-from app.staging.tables.quarantine_release import release
+from app.staging.tables.operations import begin_drop, release, request_flush, request_repair, set_publishing
+from app.staging.tables.registry import find_table
+
+
+def found_table(connection: Connection, name: TableName) -> Table:
+    """Return the live table of this name. Raises RejectedInput `unknown_table`."""
+    table = find_table(connection, name)
+    if table is None:
+        raise unknown_table(name)
+    return table
+
+
+def visible_table(connection: Connection, text: str, principal: Principal) -> Table:
+    """Return the live table of this name if the caller may see it. Raises RejectedInput `bad_name`, `unknown_table`."""
+    return found_table(connection, visible_name(text, principal))
+
+
+def visible_summaries(connection: Connection, principal: Principal) -> list[TableSummary]:
+    """Return the live tables that the caller may see, by name, read in one statement."""
+    found = table_summaries(connection)
+    if principal.oversees_every_table:
+        return found
+    return [summary for summary in found if principal.may_touch(TableName.parse(summary.name))]
+
 
 _Arguments = ParamSpec("_Arguments")
 

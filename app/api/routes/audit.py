@@ -9,9 +9,8 @@ from app.api.auth.dependencies import Overseer
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.keys import caller_names
-from app.api.routes.paging import AfterId, PageLimit
 from app.api.schemas.access import AuditEventModel, AuditModel, Outcome
-from app.api.schemas.common import AwareMoment
+from app.api.schemas.common import AfterId, AwareMoment, PageLimit
 from app.domain.model.names import TableName
 from app.staging.access.audit_events import AuditEvent, AuditFilter, list_audit
 from app.staging.connection.database import translated_errors

@@ -12,8 +12,7 @@ from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.dead_letters import discard_one, discard_through, letter_message, replay_one, replay_waiting
 from app.api.operations.keys import caller_names
-from app.api.operations.visible_tables import found_table
-from app.api.routes.paging import MAX_ID, AfterId, PageLimit
+from app.api.operations.table_operations import found_table
 from app.api.routes.table_operations import GenerationParameter
 from app.api.routes.tables import TablePath
 from app.api.schemas.changes import (
@@ -23,6 +22,7 @@ from app.api.schemas.changes import (
     ReplayedLettersModel,
     ReplayedModel,
 )
+from app.api.schemas.common import MAX_ID, AfterId, PageLimit
 from app.domain.model.dead_letter import MAX_LETTER_BYTES, LetterFormat, LetterState
 from app.domain.model.table import Generation
 from app.staging.batches.dead_letters import StoredLetter, list_letters

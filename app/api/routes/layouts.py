@@ -13,7 +13,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.ingest import WrongLayout, read_layout
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
-from app.staging.tables.layouts import (
+from app.staging.tables.replicate_sources import (
     MAX_LAYOUTS,
     StoredLayout,
     delete_layout,

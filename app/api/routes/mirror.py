@@ -9,15 +9,15 @@ from starlette.concurrency import run_in_threadpool
 from app.api.auth.dependencies import Reader
 from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
-from app.api.operations.visible_tables import visible_table
-from app.api.routes.paging import MAX_ID, MAX_PAGE_ENTRIES
+from app.api.operations.table_operations import visible_table
 from app.api.routes.tables import TablePath
+from app.api.schemas.common import MAX_ID, MAX_PAGE_ENTRIES
 from app.api.schemas.status import MirrorRowsModel, TableMirrorModel
 from app.domain.access.rights import Principal
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
-from app.staging.mirror.progress import mirror_progress
+from app.staging.mirror import mirror_progress
 
 router = APIRouter(prefix="/v1/tables/{table}", tags=["mirror"])
 

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.auth.dependencies import Reader
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
-from app.api.operations.visible_tables import visible_table
-from app.api.routes.paging import PageLimit
+from app.api.operations.table_operations import visible_table
 from app.api.routes.tables import TablePath
+from app.api.schemas.common import PageLimit
 from app.api.schemas.tables import BlockModel, ChainModel, ColumnModel, SchemaModel
-from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
+from app.domain.arrow import schema_to_flatbuffer
 from app.staging.connection.database import translated_errors
-from app.staging.ledger.metadata_chain import read_chain
+from app.staging.ledger.files import read_chain
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 

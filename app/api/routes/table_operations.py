@@ -9,8 +9,8 @@ from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.keys import caller_names
 from app.api.operations.table_operations import TableOperation
-from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
+from app.api.schemas.common import MAX_ID, AfterId, PageLimit
 from app.api.schemas.operations import EventModel, EventsModel, RebuildTable, RecreateTable, ReleaseTable, RenameTable
 from app.api.schemas.status import TableModel
 from app.api.schemas.tables import declared_schema, read_options

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Query, Response
 from app.api.auth.dependencies import Reader, Registrar, check_sources, visible_name
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
-from app.api.operations.visible_tables import visible_table
-from app.api.routes.paging import MAX_ID, PageLimit
+from app.api.operations.table_operations import visible_table
 from app.api.schemas.changes import BatchModel
+from app.api.schemas.common import MAX_ID, PageLimit
 from app.api.schemas.registered_table import RegisteredTableModel, registered_table
 from app.api.schemas.status import TableModel, TablesModel, fabric_model, table_statuses
 from app.api.schemas.tables import (
@@ -21,7 +21,7 @@ from app.api.schemas.tables import (
     read_options,
 )
 from app.domain.access.mask_secret import check_registered, hashes
-from app.domain.access.row_rule_rights import check_row_rules
+from app.domain.access.rights import check_row_rules
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.errors import Code, RejectedInput
@@ -29,8 +29,7 @@ from app.staging.access.mask_secrets import record_secret
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import read_snapshot, translated_errors
 from app.staging.ledger.files import list_files
-from app.staging.tables.registration import RegistrationOutcome, register_table
-from app.staging.tables.registration_events import record_registration
+from app.staging.tables.registration import RegistrationOutcome, record_registration, register_table
 from app.staging.tables.registry import list_tables
 
 router = APIRouter(prefix="/v1", tags=["tables"])

@@ -1,6 +1,8 @@
 """What all models of the API share: strict parsing, times, whole numbers, and problem details.
 
 Change messages are not parsed with these models.
+
+Query parameters that the lists of the API share.
 """
 
 import re
@@ -8,9 +10,19 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final, Self
 
+from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 from app.errors import Code
+
+MAX_ID: Final = 2**63 - 1
+"""The largest id that Postgres stores."""
+
+MAX_PAGE_ENTRIES: Final = 1000
+
+PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE_ENTRIES, description="Maximum number of entries in the answer.")]
+AfterId = Annotated[int, Query(ge=0, le=MAX_ID, description="Only entries with a greater id.")]
+
 
 _NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+(e[-+]?[0-9]+)?\s*", re.IGNORECASE)
 _PROBLEM: Final[dict[str, Any]] = {

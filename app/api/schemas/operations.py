@@ -8,9 +8,9 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from app.api.schemas.common import Model
 from app.api.schemas.tables import ColumnModel, RegisterTable, declared_columns
-from app.domain.model.drop_plan import DropAction
-from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
-from app.domain.source_checks.digests import MAX_DIGITS
+from app.domain.model.table import DropAction
+from app.domain.rebuild import RebuildPhase, RebuiltColumn
+from app.domain.source_checks import MAX_DIGITS
 from app.errors import Code
 
 

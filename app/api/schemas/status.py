@@ -12,22 +12,20 @@ from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model, Seconds
 from app.api.schemas.operations import RebuildModel
-from app.domain.fabric.remedies import remedy_for
+from app.domain.fabric import remedy_for
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import Kind, Severity, database_troubles, troubles
-from app.domain.loads.load_mode import LoadMode
-from app.domain.loads.load_session import LoadSession, LoadState
-from app.domain.mirror.table_report import MirrorState
+from app.domain.loads import LoadMode, LoadSession, LoadState
+from app.domain.mirror_report import MirrorState
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableLife, TableState
 from app.domain.model.table_options import TableOptions
 from app.staging.connection.database import Connection
-from app.staging.images.backfill.progress import BackfillState
+from app.staging.images.backfill import BackfillState
 from app.staging.images.size import ImagesSize
-from app.staging.ledger.fabric_database import fabric_database
-from app.staging.ledger.fabric_status import FabricStatus
-from app.staging.mirror.progress import MirrorProgress
-from app.staging.overview.table_facts import TableFacts, find_facts
+from app.staging.ledger.fabric_status import FabricStatus, fabric_database
+from app.staging.mirror import MirrorProgress
+from app.staging.overview import TableFacts, find_facts
 
 
 class BeginLoad(Model):

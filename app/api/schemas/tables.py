@@ -14,10 +14,9 @@ from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, model_validat
 
 from app.api.schemas.common import Model
 from app.domain.access.mask_secret import MaskSecret
-from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
+from app.domain.arrow import columns_of, schema_from_bytes
 from app.domain.model.names import check_column_name
-from app.domain.model.projection.rejections import bad_option
-from app.domain.model.projection.transforms import MaskMethod
+from app.domain.model.projection import MaskMethod, bad_option
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput

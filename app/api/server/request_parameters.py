@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.api.server.validation_messages import printable_name
+from app.api.server.problem_responses import printable_name
 from app.errors import Code, RejectedInput
 
 ParameterLocation = Literal["query", "header"]

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.bridge.kafka.clients import Decoders, Gateway
 from app.bridge.kafka.cluster import Cluster, error_of, is_incremental, open_consumer
 from app.bridge.kafka.partition.delivery import Counters
 from app.bridge.kafka.partition.partition import Partition, SharedResources
 from app.bridge.kafka.partition.positions import CannotContinue, Choices
+from app.bridge.kafka.registered_records import Decoders, Gateway
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of
 from app.bridge.log import BridgeLog

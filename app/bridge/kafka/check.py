@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.bridge.kafka.clients import registry_of
 from app.bridge.kafka.cluster import DEFAULTS, Cluster, open_consumer
 from app.bridge.kafka.partition.elements import parameters_of
 from app.bridge.kafka.partition.positions import SNAPSHOTS_REMEDY, producer_name
+from app.bridge.kafka.registered_records import registry_of
 from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of

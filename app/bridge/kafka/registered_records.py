@@ -3,17 +3,24 @@
 The format of the topic decides how Avro is written as JSON: a Debezium record gets the Connect schema that it was
 written from, others the values as text. A record of JSON Schema has JSON behind its id. Invariant: what is decoded once
 for a schema is kept; a record costs no call of the registry after the first of its schema.
+
+What the partitions share to send records: the client of the gateway, the registry, and the decoders.
 """
 
+import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from app.bridge.kafka.avro import DecodePlan, Node, Style, connect_schema, read_schema
 from app.bridge.kafka.records import JsonDecoder, RecordDecoder, RecordRejected, on_one_line
 from app.bridge.kafka.registry import SchemaRegistry
+from app.bridge.kafka.settings import RegistrySettings
+from app.bridge.kafka.topics import TopicRule
+from app.bridge.settings_file import GatewaySettings
+from app.client.http import GatewayClient
 
 MAX_SCHEMAS: Final = 2_000
 """Schemas in memory for a rule of topics; the oldest goes first."""
@@ -121,3 +128,44 @@ def _not_framed(record: bytes, part: str) -> RecordRejected:
         f"the record's {part} does not begin with byte 0 and the id of a schema, as Confluent's serializers write it",
         f"Set `{part}: json` for the topic if it has JSON. With Apicurio, set apicurio.registry.as-confluent=true.",
     )
+
+
+class Gateway(GatewayClient):
+    """A gateway client that sends at most `requests` requests at a time, apart from those that wait for a retry."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings.url, settings.key, settings.certificate)
+        self._places = threading.BoundedSemaphore(settings.requests)
+
+    def _answered(self, method: str, path: str, **arguments: Any) -> Any:
+        with self._places:
+            return super()._answered(method, path, **arguments)
+
+
+def registry_of(settings: RegistrySettings | None) -> SchemaRegistry | None:
+    """Open a client of the schema registry, None without one."""
+    if settings is None:
+        return None
+    return SchemaRegistry(
+        settings.url,
+        username=settings.username,
+        password=settings.password,
+        certificate=settings.certificate,
+        timeout=settings.timeout,
+    )
+
+
+class Decoders:
+    """The decoder of each rule, with one registry for all."""
+
+    def __init__(self, settings: RegistrySettings | None) -> None:
+        self._registry = registry_of(settings)
+        self._found: dict[str, RecordDecoder] = {}
+
+    def of(self, rule: TopicRule) -> RecordDecoder:
+        """Return the decoder of a rule."""
+        name = f"{rule.topic is None}{rule.name}"
+        if name not in self._found:
+            has_table = rule.table is not None
+            self._found[name] = decoder_of(rule.format, rule.value, rule.key, self._registry, has_table=has_table)
+        return self._found[name]

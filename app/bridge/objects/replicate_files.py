@@ -25,7 +25,7 @@ from app.client.chunking.json_messages import split_json
 from app.client.file_content import Mark, check_unchanged, decompress, digest_of
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.csv.records import read_records
+from app.formats.csv import read_records
 
 _HEADER: Final = "header__"
 _OPERATION_COLUMNS: Final = ("header__change_oper", "header__operation")

@@ -22,7 +22,7 @@ from app.cli.mirror.target import (
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
-    from app.domain.mirror.table_report import TableReport
+    from app.domain.mirror_report import TableReport
     from app.landing.open_zone import ZoneAddress
     from app.mirror.inspection.health import HealthFinding, TableHealth
     from app.mirror.inspection.history import TableVersion
@@ -192,8 +192,7 @@ def health(
     Example: `mirrorgate mirror health --sku F64 --to /data/mirror`
     """
     target = open_target("mirror health", to, data_dir, storage_options)
-    from app.mirror.inspection.guard_rails import GUARD_RAILS
-    from app.mirror.inspection.health import examine_table, find_problems
+    from app.mirror.inspection.health import GUARD_RAILS, examine_table, find_problems
 
     if sku.upper() not in GUARD_RAILS:
         raise typer.BadParameter(f"choose one of {', '.join(GUARD_RAILS)}", param_hint="--sku")

@@ -151,7 +151,7 @@ def diff(
     if (file is None) == (not versions) or (versions and len(versions) != 2):
         raise typer.BadParameter("give two versions or times, or --file")
     target = open_target("mirror diff", to, data_dir, storage_options)
-    from app.mirror.inspection.version_pairs import between, of_file
+    from app.mirror.inspection.difference import between, of_file
 
     if file is not None:
         pair = of_file(target, table, file)

@@ -1,18 +1,29 @@
-"""`mirrorgate send`: post files of changes to a running gateway, in requests of a bounded size."""
+"""`mirrorgate send`: post files of changes to a running gateway, in requests of a bounded size.
+
+The report that `mirrorgate send` prints at its end, for people and as JSON.
+
+Which options of `mirrorgate send` go together. A combination that makes no sense ends with exit status 2.
+"""
 
 import json
+import os
+import re
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
-from app.cli.options import AsJson, Connection, with_connection
-from app.cli.send.usage import Usage, other_parameters, parameters, readable
+from app.cli.options import AsJson, Connection, named_values, with_connection
+from app.cli.output import Grid, counted
+from app.client.send.job import NumberedFiles
+from app.client.send.progress import Progress
 from app.client.source import Source, SourceFormat
-from app.domain.loads.load_mode import LoadMode
+from app.domain.loads import LoadMode
 from app.errors import MirrorgateError
 from app.formats.arcion.csv_layout import CsvMode
 from app.formats.rows.operations import RowOperation
@@ -20,6 +31,139 @@ from app.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from app.client.send.job import SendJob
+
+
+def to_json(
+    progress: Progress, end: BaseException | None, producer: NumberedFiles | None, load: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the report for --json. `end` is the error that ended the run, None if everything was sent.
+
+    `load` is the load session as the gateway described it last.
+    """
+    error = None
+    if isinstance(end, MirrorgateError):
+        error = {"code": end.code, "detail": end.detail, "remedy": end.remedy, "errors": getattr(end, "errors", [])}
+    numbers = None if producer is None else producer.numbers
+    named = None if numbers is None else {"producer": numbers.name, "sequence": numbers.sequence}
+    of_load = {} if load is None else {"load": load}
+    return {"complete": end is None, **asdict(progress), "producer": named, **of_load, "error": error}
+
+
+def summary(progress: Progress, *, of_files: bool) -> str:
+    """Return one line that says what was accepted."""
+    parts = [f"accepted: {counted(progress.changes, 'change')} in {counted(progress.requests, 'request')}"]
+    if of_files:
+        parts.append(f"{counted(progress.files, 'file')} sent completely")
+    if progress.repeated:
+        parts.append(f"{counted(progress.repeated, 'request')} already durable before")
+    if progress.ignored:
+        parts.append(f"{counted(progress.ignored, 'message')} without a body ignored")
+    if progress.duplicates:
+        parts.append(f"{counted(progress.duplicates, 'duplicate')} dropped")
+    return ", ".join(parts)
+
+
+def load_summary(load: Mapping[str, Any]) -> str:
+    """Return one line that says what a load session did."""
+    parts = [f"load {load['state']}: {counted(load['rows'], 'row')}", f"{counted(load['deletes'], 'row')} deleted"]
+    if load["superseded"]:
+        parts.append(f"{counted(load['superseded'], 'row')} left to the stream, which changed them meanwhile")
+    return ", ".join(parts)
+
+
+def interruption(progress: Progress, *, is_numbered: bool) -> str:
+    """Return where Ctrl-C ended the run, and how to continue."""
+    doubt = "; messages {} to {} may have been accepted too".format(*progress.in_doubt) if progress.in_doubt else ""
+    text = f"interrupted: the messages before {progress.next_message} were accepted{doubt}"
+    if is_numbered:
+        return f"{text}\nto send the rest, run the same command again"
+    return f"{text}\nto send the rest, add --from-message {progress.next_message}"
+
+
+def progress_grid(progress: Progress) -> Grid:
+    """Lay out what each table has accepted."""
+    numbers = ("gen", "changes", "rows", "last sequence")
+    made = Grid(("table", *numbers), right=numbers)
+    for name, table in progress.tables.items():
+        made.add(name, str(table.generation), f"{table.changes:,}", f"{table.rows:,}", str(table.last_sequence))
+    return made
+
+
+STANDARD_INPUT: Final = Path("-")
+_PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+_SIGN_FORMATS: Final = (SourceFormat.CSV, SourceFormat.ROWS_CSV)
+_FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
+    "override": (SourceFormat.ARCION,),
+    "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
+    "mode": (SourceFormat.CSV, SourceFormat.ARCION),
+    "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
+    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.DEBEZIUM),
+    "layout": (SourceFormat.REPLICATE,),
+    "table_from": (SourceFormat.REPLICATE,),
+    "header": (SourceFormat.CSV,),
+    "delimiter": _SIGN_FORMATS,
+    "quote": _SIGN_FORMATS,
+    "escape": _SIGN_FORMATS,
+}
+"""The formats that an option is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a call is about: its source, and how it can be continued."""
+
+    source_format: SourceFormat
+    files: Sequence[Path]
+    table: str | None
+    mode: CsvMode | None
+    producer: str | None
+    load: LoadMode | None
+    from_message: int
+
+    def check(self) -> None:
+        """Check everything but the parameters of the format. Raises BadParameter."""
+        if self.source_format is SourceFormat.CSV and (self.mode is None or self.table is None):
+            raise typer.BadParameter("--format csv requires --table and --mode")
+        if self.source_format.is_rows and self.table is None:
+            raise typer.BadParameter(f"--format {self.source_format} requires --table")
+        is_one_file = len(self.files) == 1 and not self.files[0].is_dir()
+        if (self.load is not None or self.from_message) and not is_one_file:
+            raise typer.BadParameter("--load and --from-message are for one file")
+        if self.load is not None and (self.producer is not None or self.from_message):
+            raise typer.BadParameter("--load does not take --producer or --from-message")
+        if self.load is not None and self.table is None:
+            raise typer.BadParameter("--load requires --table")
+        if self.producer is not None and not _PRODUCER.fullmatch(self.producer):
+            raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
+
+
+def parameters(source_format: SourceFormat, **given: str | None) -> dict[str, str]:
+    """Return the given request parameters. Raises BadParameter for one that the format does not have."""
+    found = {name: str(value) for name, value in given.items() if value is not None}
+    for name in found:
+        formats = _FORMATS_OF[name]
+        if source_format not in formats:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is for --format {' and '.join(formats)}")
+    return found
+
+
+def other_parameters(texts: Sequence[str]) -> dict[str, str]:
+    """Return parameters that have no option of their own, which the gateway checks. Raises BadParameter."""
+    found = named_values("--parameter", texts)
+    for name in found:
+        if name in _FORMATS_OF or name == "table":
+            raise typer.BadParameter(f"--parameter {name}=… is the option --{name.replace('_', '-')}")
+        if name == "dry_run":
+            raise typer.BadParameter("send stages what it sends; post a message with ?dry_run=true instead")
+    return found
+
+
+def readable(file: Path) -> Path:
+    """Return a file or folder that can be read, or standard input. Raises BadParameter."""
+    if file != STANDARD_INPUT and not os.access(file, os.R_OK):
+        reason = "Permission denied" if file.exists() else "No such file or directory"
+        raise typer.BadParameter(f"{file} cannot be read: {reason}")
+    return file
 
 
 @with_connection
@@ -175,7 +319,7 @@ def send(
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
     """Print what was accepted, then raise or exit unless everything was."""
-    from app.cli.send.report import interruption, load_summary, progress_grid, summary, to_json
+    from app.cli.send.command import interruption, load_summary, progress_grid, summary, to_json
 
     progress = job.progress
     if as_json:

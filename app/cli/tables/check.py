@@ -18,10 +18,7 @@ from app.cli.console import ERRORS, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.source_checks.columns import compared_columns
-from app.domain.source_checks.dialects import Dialect
-from app.domain.source_checks.digests import MAX_ROWS, bucket_of, is_bucket
-from app.domain.source_checks.source_sql import SourceQueries
+from app.domain.source_checks import MAX_ROWS, Dialect, SourceQueries, bucket_of, compared_columns, is_bucket
 from app.errors import Code, MirrorgateError
 from app.extras import require_extras
 

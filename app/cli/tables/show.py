@@ -11,7 +11,7 @@ from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
 
 if TYPE_CHECKING:
-    from app.domain.publication.metadata_chain import Block
+    from app.domain.publication import Block
 
 
 @with_connection
@@ -141,7 +141,7 @@ def show_chain(
 ) -> None:
     """Show the metadata chain: a hash-linked log of what each file holds, written before the file."""
     from app.cli.output import Grid
-    from app.domain.publication.metadata_chain import verify_chain
+    from app.domain.publication import verify_chain
 
     blocks = _blocks(connection, table)
     if verify:
@@ -160,7 +160,7 @@ def show_chain(
 
 
 def _blocks(connection: Connection, table: str) -> "list[Block]":
-    from app.domain.publication.metadata_chain import Block
+    from app.domain.publication import Block
 
     blocks: list[Block] = []
     with connection.client() as client:

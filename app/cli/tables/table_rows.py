@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Table
-from app.domain.rows.typed_images import typed_images
+from app.domain.rows.typed_columns import typed_images
 from app.errors import Code, RejectedInput
 from app.landing.parquet_file import open_writer, row_groups
 from app.staging.connection.database import Engine, translated_errors

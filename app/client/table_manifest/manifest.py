@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.model.names import TableName, check_column_name
-from app.domain.model.projection.audit_columns import AuditColumns
-from app.domain.model.projection.row_filter import Comparison, RowFilter
-from app.domain.model.projection.transforms import Constant, Mask
+from app.domain.model.projection import AuditColumns, Comparison, Constant, Mask, RowFilter
 from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS, ColumnOverride, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, RejectedInput

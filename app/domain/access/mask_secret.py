@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import scrypt, sha256
 from typing import Final, Self
 
-from app.domain.model.projection.transforms import MaskMethod
+from app.domain.model.projection import MaskMethod
 from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, TemporarilyUnavailable

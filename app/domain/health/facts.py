@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from app.domain.fabric.states import Whose
-from app.domain.fabric.trouble import FabricFacts
+from app.domain.fabric import FabricFacts, Whose
 from app.domain.model.table import Generation, TableId, TableLife, TableState
-from app.domain.preflight.finding import Finding
+from app.domain.preflight import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from enum import StrEnum
 from shlex import quote
 from typing import Final, NamedTuple
 
-from app.domain.fabric.remedies import remedy_for
-from app.domain.fabric.trouble import FabricFacts, fabric_trouble
+from app.domain.fabric import FabricFacts, fabric_trouble, remedy_for
 from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts, TableSummary
 from app.domain.model.table import TableState
-from app.domain.preflight.finding import Outcome
+from app.domain.preflight import Outcome
 from app.errors.codes import Code
 
 OK: Final = "ok"

@@ -1,10 +1,19 @@
-"""The canonical change: one row event, whatever tool wrote it."""
+"""The canonical change: one row event, whatever tool wrote it.
 
+Limits of one request: messages, values, the length of a value, and the memory that its rows take.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
+
+from app.domain.model.written_values import as_json
+from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 
 SourceValue: TypeAlias = str | int | bool | Decimal | dict[str, Any] | list[Any] | None
 """A column value as the source gave it. Numbers never pass through float; containers only as JSON."""
@@ -56,3 +65,74 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     source_time: SourceTime = None
     ends_transaction: bool = True
     """False where the source said that more changes of the same transaction follow."""
+
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
+_MAX_CHARACTER_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class InputLimits:
+    """The largest number of messages in a request, and of bytes of a text or JSON value."""
+
+    messages: int
+    value_bytes: int
+    reserve: Callable[[int], None] = field(default=lambda _: None, compare=False)
+    """Reserves memory for what a body becomes, in bytes in total, before it is made.
+
+    Raises RejectedInput `body_too_large`, or TemporarilyUnavailable `overloaded`.
+    """
+    reserve_answer: Callable[[int], None] = field(default=lambda _: None, compare=False)
+    """Reserves memory for an answer of so many bytes. Raises TemporarilyUnavailable `overloaded`."""
+
+    def check_messages(self, count: int) -> None:
+        """Raise RejectedInput `too_many_messages` if there are more messages than allowed."""
+        if count > self.messages:
+            raise RejectedInput(Code.TOO_MANY_MESSAGES, f"the request holds more than {self.messages} messages")
+
+
+UNLIMITED: Final = InputLimits(messages=2**63, value_bytes=2**63)
+
+OBJECT_BYTES: Final = 48
+"""Bytes that are reserved for each object and list of a JSON body before it is decoded message by message."""
+
+MAX_CELLS: Final = 2**24
+"""Messages of a request times columns of its table.
+
+Each takes about 22 bytes while the rows are typed, also if a message does not give the column; a full image takes at
+least 12 bytes of JSON per column.
+"""
+
+
+def check_cells(messages: int, columns: int) -> None:
+    """Raise RejectedInput `too_many_messages` if messages times columns exceed MAX_CELLS."""
+    if messages * columns > MAX_CELLS:
+        detail = f"{messages} messages of a table with {columns} columns have more than {MAX_CELLS} values"
+        raise RejectedInput(Code.TOO_MANY_MESSAGES, detail)
+
+
+def long_values(changes: Sequence[Change], excluded: Collection[str], max_bytes: int) -> list[Problem]:
+    """Return a problem for each value longer than `max_bytes` in a column that is not `excluded`.
+
+    This checks every value; call it only for bodies that are longer than `max_bytes` themselves.
+    """
+    return [
+        Problem(Code.VALUE_TOO_LARGE, f"longer than {max_bytes} bytes", change.index, pointer_to(at, column), column)
+        for change in changes
+        for at, column, value in _values(change)
+        if column not in excluded and _is_longer(value, max_bytes)
+    ]
+
+
+def _values(change: Change) -> Iterator[tuple[str, str, SourceValue]]:
+    for at, image in ((change.before_at, change.before), (change.after_at, change.after)):
+        for column, value in (image or {}).items():
+            yield at, column, value
+
+
+def _is_longer(value: SourceValue, max_bytes: int) -> bool:
+    if isinstance(value, str):
+        return len(value) > max_bytes or (
+            len(value) > max_bytes // _MAX_CHARACTER_BYTES and len(value.encode("utf-8", "surrogatepass")) > max_bytes
+        )
+    return isinstance(value, dict | list) and len(_ENCODER.encode(value)) > max_bytes

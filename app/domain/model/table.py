@@ -1,16 +1,67 @@
-"""A destination table: its identity, its generation and its state."""
+"""A destination table: its identity, its generation and its state.
 
-from collections.abc import Mapping
+Drop plans: what follows the deletion of a table's folder.
+
+Nothing, a new generation, one under a new name, or the generation that a rebuild has begun already.
+
+Schema changes as a table's events record them: what a registration, a metadata message or changes did.
+
+Source routing: which table a source feeds, among those that have its name in any letter case.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NewType, TypeAlias
+from typing import Any, NamedTuple, NewType, TypeAlias
 
-from app.domain.model.drop_plan import DropPlan
-from app.domain.model.names import TableName
-from app.domain.model.projection.audit_columns import History
+from app.domain.model.names import SourceName, TableName
+from app.domain.model.projection import History
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, RejectedInput
+
+
+class DropAction(StrEnum):
+    """Why the folder is deleted."""
+
+    DROP = "drop"
+    RECREATE = "recreate"
+    RENAME = "rename"
+    REBUILD = "rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """Recorded when a drop begins, carried out when the folder is gone. None leaves an attribute as it is."""
+
+    action: DropAction
+    schema: TableSchema | None = None
+    options: TableOptions | None = None
+    new_name: TableName | None = None
+    stays_paused: bool = False
+    """True if the table was paused before its rebuild; the rebuild then pauses it again."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as it is stored."""
+        plan: dict[str, Any] = {
+            "action": self.action,
+            "schema": self.schema and self.schema.to_json(),
+            "options": self.options and self.options.to_stored(),
+            "new_name": self.new_name and str(self.new_name),
+        }
+        return plan | ({"stays_paused": True} if self.stays_paused else {})
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "DropPlan":
+        """Read a stored plan."""
+        return cls(
+            DropAction(stored["action"]),
+            TableSchema.from_json(stored["schema"]) if stored["schema"] else None,
+            TableOptions.parse(stored["options"]) if stored["options"] else None,
+            TableName.parse(stored["new_name"]) if stored["new_name"] else None,
+            stored.get("stays_paused", False),
+        )
+
 
 TableId = NewType("TableId", int)
 """The number of a table in Postgres; it survives renames."""
@@ -137,3 +188,76 @@ class Table:
 def former_generation(table: Table) -> Table:
     """Return a table that is being rebuilt in the generation whose folder is deleted."""
     return replace(table, generation=Generation(table.generation - 1))
+
+
+def schema_change(before: Table, after: Table) -> Mapping[str, Any]:
+    """Return the differences by kind, empty if the columns are the same."""
+    old = {column.name: column for column in before.schema.columns}
+    new = {column.name: column for column in after.schema.columns}
+    found: dict[str, Any] = {
+        "added": [{"name": name, "type": str(column.type)} for name, column in new.items() if name not in old],
+        "nullable": [name for name, column in new.items() if name in old and column.nullable > old[name].nullable],
+        "left": sorted(after.left_columns - before.left_columns),
+        "returned": sorted(before.left_columns - after.left_columns),
+        "rows_lack": sorted(name for name in after.late_columns if name not in old),
+        "key_columns": list(after.schema.key_columns) if after.schema.key_columns != before.schema.key_columns else [],
+        "row_marker": before.schema.bare and not after.schema.bare,
+    }
+    changed = {name: value for name, value in found.items() if value}
+    return changed and {"schema_version": after.schema_version, **changed}
+
+
+class Route(NamedTuple):
+    """Where a source's changes go."""
+
+    table: Table | None
+    twin: Table | None = None
+    """A table whose name, or a name in its option `sources`, differs from the source's in letter case only."""
+
+
+def route(source: SourceName, candidates: Sequence[Table]) -> Route:
+    """Return the table that a source feeds: one whose option `sources` names it, else the one with its name.
+
+    `candidates` are the tables with that name or source in any letter case. Letter case counts, except for callers'
+    names of tables.
+    """
+    names = [source] if source.catalog is None else [source, source.without_catalog]
+    for any_case in (False, True):
+        if any_case and not source.any_case:
+            break
+        for name in names:
+            for table in candidates:
+                if any(_is(name, given, any_case=any_case) for given in sources_of(table)):
+                    return Route(table)
+        for table in candidates:
+            if any(_is(names[-1], own, any_case=any_case) for own in _names_of(table)):
+                return Route(table)
+    return Route(None, candidates[0] if candidates else None)
+
+
+def sources_of(table: Table) -> list[SourceName]:
+    """Return the names that the table's option `sources` has."""
+    return [SourceName.parse(text) for text in table.options.sources]
+
+
+def is_named(table: Table, source: SourceName) -> bool:
+    """Tell whether the table's option `sources` has exactly this name."""
+    return any(_is(source, given, any_case=False) for given in sources_of(table))
+
+
+def case_detail(source: SourceName, twin: Table) -> str:
+    """Return the error text for a source whose name differs from a registered one in letter case only."""
+    return (
+        f"the source {source.without_catalog} does not feed table {twin.name}, because their names differ in letter "
+        "case"
+    )
+
+
+def _names_of(table: Table) -> list[SourceName]:
+    """Return the table's own name, and the one that it is being renamed to."""
+    renamed = table.drop_plan.new_name if table.drop_plan else None
+    return [SourceName(None, name.schema, name.table) for name in (table.name, renamed) if name is not None]
+
+
+def _is(one: SourceName, other: SourceName, *, any_case: bool) -> bool:
+    return one.folded == other.folded if any_case else one[:3] == other[:3]

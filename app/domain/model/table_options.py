@@ -14,17 +14,24 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from app.domain.model.projection.audit_columns import (
+from app.domain.model.names import SourceName
+from app.domain.model.projection import (
     NO_AUDIT_COLUMNS,
     AuditColumns,
+    Constant,
     Deletes,
     History,
+    Mask,
+    RowFilter,
+    bad_option,
     check_audit_columns,
+    check_filter,
+    check_filter_members,
+    check_members,
+    check_transforms,
+    named,
+    rejection,
 )
-from app.domain.model.projection.rejections import bad_option, check_members, named, rejection
-from app.domain.model.projection.row_filter import RowFilter, check_filter, check_filter_members
-from app.domain.model.projection.transforms import Constant, Mask, check_transforms
-from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code
 

@@ -19,8 +19,7 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias
 from app.domain.model.change import Image, SourceValue
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, TableSchema
-from app.domain.rows.conversion.column_conversion import BadValues, convert
-from app.domain.rows.conversion.value_reading import reading_of
+from app.domain.rows.conversion import BadValues, convert, reading_of
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 

@@ -7,15 +7,13 @@ from operator import eq
 
 import pyarrow as pa
 
-from app.domain.model.change import Change, SourceValue
-from app.domain.model.input_limits import MAX_CELLS, check_cells
+from app.domain.model.change import MAX_CELLS, Change, SourceValue, check_cells
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
 from app.domain.rows.projection.row_facts import needed_facts, with_facts_of_changes, with_facts_of_shaped
-from app.domain.rows.row_builder import RowBuilder
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
-from app.domain.rows.row_rules import RowMarker, RowRules
-from app.domain.rows.shaped_changes import ShapedChanges
+from app.domain.rows.row_layout import RowBuilder
+from app.domain.rows.row_rules import RowMarker, RowRules, ShapedChanges
 from app.domain.rows.shaped_rows import POINTER, ShapedRows, shaped_rows
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
 from app.errors import RejectedInput

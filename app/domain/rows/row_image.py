@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
-from app.domain.model.written_number import as_kept, fraction
+from app.domain.model.written_values import as_kept, fraction
 from app.domain.rows.key_changes import KeyChange
 from app.errors import Code, RejectedInput
 

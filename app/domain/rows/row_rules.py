@@ -1,16 +1,161 @@
-"""The rules of one table by which its changes become rows, and a cache of what was worked out from them."""
+"""The rules of one table by which its changes become rows, and a cache of what was worked out from them.
 
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
+Changes of one table as tuples of values with a shape, as the columnar decoders yield them.
+
+Most changes of a body have the same few shapes. What becomes of a change depends on its shape, its values only fill the
+row; so the rules are applied once per shape (`app.domain.rows.row_layout`).
+
+Masks values as soon as they are typed, so that neither row images nor payloads nor files have the originals.
+
+Invariant: within a scope, which is one table or a declared group, equal values have equal hashes in all formats under
+one secret, so a hashed key remains a key. Across scopes they differ, so that no table tells the hashes of another.
+"""
+
+import hmac
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from hashlib import sha256
 from threading import Lock
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.domain.access.mask_secret import MaskSecret
+from app.domain.model.change import Operation, SourceTime, SourceValue
+from app.domain.model.projection import Mask, MaskMethod
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.projection.masking import Masking
+from app.errors import Code, TemporarilyUnavailable
+
+Values: TypeAlias = tuple[SourceValue, ...]
+"""The values of an image in the order of the table's columns; those of columns that are not given are ignored."""
+
+
+TypeColumn: TypeAlias = Callable[[Sequence[Any]], pa.Array]
+"""Types the values of a column as a format writes them, None for NULL. Raises BadValues."""
+
+
+class Shape(NamedTuple):
+    """What a change gives, apart from its values: see `Change`. Names are those of columns."""
+
+    operation: Operation
+    before: frozenset[str] | None
+    """The columns that the image before the change gives; None without that image."""
+    after: frozenset[str] | None
+    """The columns whose value after the change is given, the `kept` ones included; None without that image."""
+    kept: frozenset[str] = frozenset()
+    """Columns of `after` whose value is in the image before the change only, because the change kept it."""
+    source_columns: frozenset[str] | None = None
+    is_late: bool = False
+
+
+class ChangeFacts(NamedTuple):
+    """The position and the time of each change in its source; None for one that its message does not give."""
+
+    positions: Sequence[str | None]
+    times: Sequence[SourceTime]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedChanges:
+    """The ordered changes of one request for one table."""
+
+    shapes: Sequence[Shape]
+    """One per change. Changes of one shape share one object."""
+    before: Sequence[Values | None]
+    after: Sequence[Values | None]
+    null_text: bool = False
+    """True if the text `null` means NULL, as in Arcion's messages."""
+    ends_transaction: bool = True
+    """False if the source said that its transaction continues after the last change."""
+    source_position: str | None = None
+    """The source position of the last change that has one, verbatim."""
+    origins: Callable[[], ChangeFacts | None] | None = field(default=None, compare=False)
+    """Reads the facts of the changes, for a table that needs them; returns None where only the exact path can.
+
+    None if the format has no such facts.
+    """
+    typed_by: Mapping[int, TypeColumn] = field(default_factory=dict, compare=False)
+    """How columns are typed whose values are no source values, by position.
+
+    Keys are never among them, and no column is if the table keeps row images. Requests that are typed together have the
+    same, and only the exact path can land them if several updates change keys.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """The masks of a table, and what its hashes need."""
+
+    table: Table
+    secret: MaskSecret | None = None
+    """The secret of this process."""
+
+    def arrays(self, arrays: Sequence[pa.Array], names: Sequence[str]) -> list[pa.Array]:
+        """Return typed columns with these names, then other ones, with masked values.
+
+        Raises TemporarilyUnavailable `mask_secret_missing` or `mask_secret_differs`.
+        """
+        return [*map(self._masked, arrays, names), *arrays[len(names) :]]
+
+    def batch(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Do for a typed batch what `arrays` does."""
+        return pa.RecordBatch.from_arrays(self.arrays(batch.columns, names), schema=batch.schema)
+
+    def rows(
+        self, rows: Sequence[Sequence[SourceValue]], masked: Sequence[pa.Array], names: Sequence[str]
+    ) -> Sequence[Values]:
+        """Return rows of source values with those of masked columns, for row images."""
+        places = {at: masked[at].to_pylist() for at, name in enumerate(names) if name in self.table.options.masks}
+        return [*self._replaced(rows, places)]
+
+    def _replaced(
+        self, rows: Sequence[Sequence[SourceValue]], places: Mapping[int, Sequence[str | None]]
+    ) -> Iterator[Values]:
+        for number, row in enumerate(rows):
+            values = [*row]
+            for at, masked in places.items():
+                values[at] = masked[number]
+            yield tuple(values)
+
+    def _masked(self, array: pa.Array, name: str) -> pa.Array:
+        mask = self.table.options.masks.get(name)
+        if mask is None:
+            return array
+        if mask.method is MaskMethod.NULL:
+            return pa.nulls(len(array), array.type)
+        if mask.method is MaskMethod.TRUNCATE:
+            return pc.utf8_slice_codeunits(array, 0, mask.characters)
+        return self._hashed(array, mask)
+
+    def _hashed(self, array: pa.StringArray, mask: Mask) -> pa.StringArray:
+        """Return the keyed hashes of texts. Arrow has no kernel for them, so each distinct text is hashed once."""
+        key = self._own_secret().key_of(_scope(mask, self.table))
+        encoded = array.dictionary_encode()
+        hashes = [hmac.digest(key, text.encode(), sha256).hex() for text in encoded.dictionary.to_pylist()]
+        return pa.array(hashes, pa.string()).take(encoded.indices)
+
+    def _own_secret(self) -> MaskSecret:
+        """Return the secret of this process, if the rows of the table are hashed under it."""
+        if self.secret is None:
+            detail = f"table {self.table.name} has a hashed column, and this process has no secret"
+            raise TemporarilyUnavailable(Code.MASK_SECRET_MISSING, detail)
+        if not self.secret.made(self.table.mask_fingerprint):
+            detail = f"table {self.table.name} is hashed under another secret than that of this process"
+            raise TemporarilyUnavailable(Code.MASK_SECRET_DIFFERS, detail)
+        return self.secret
+
+
+def _scope(mask: Mask, table: Table) -> str:
+    """Return what the hashes of a column share with others (decision 0071): a table is known by its number.
+
+    The number stays over a rename, a rebuild and a recreation, and no other table ever has it.
+    """
+    return f"table:{table.table_id}" if mask.group is None else f"group:{mask.group}"
+
 
 MAX_KEPT_COLUMNS: Final = 2**17
 """Columns of all that one cache keeps. A column of a layout takes about 200 bytes."""

@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.change import Image, Operation, SourceValue
-from app.domain.rows.conversion.column_conversion import BadValues, convert
-from app.domain.rows.conversion.value_reading import reading_of
+from app.domain.rows.conversion import BadValues, convert, reading_of
 from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import MissingColumns, pick
 from app.domain.rows.row_layout import ChangeLayout, RowLayout, layout_of
-from app.domain.rows.row_rules import MAX_KEPT_COLUMNS, RowRules
-from app.domain.rows.shaped_changes import ShapedChanges, TypeColumn, Values
+from app.domain.rows.row_rules import MAX_KEPT_COLUMNS, RowRules, ShapedChanges, TypeColumn, Values
 
 NULL_TEXT: Final = "null"
 _COMPARABLE: Final = frozenset({str, int, type(None)})

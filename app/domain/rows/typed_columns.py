@@ -1,4 +1,7 @@
-"""Types rows of source values: -> Arrow columns, with every value that does not fit named by message and column."""
+"""Types rows of source values: -> Arrow columns, with every value that does not fit named by message and column.
+
+Row images -> typed Arrow columns, as the rows landed.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,13 +14,40 @@ import pyarrow.compute as pc
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.rows.conversion.column_conversion import BadValues, convert, convert_texts, hold_any
-from app.domain.rows.conversion.value_reading import ValueReading, reading_of
-from app.domain.rows.row_builder import MAX_PROBLEMS, RowBuilder
+from app.domain.rows.conversion import BadValues, ValueReading, convert, convert_texts, hold_any, reading_of
+from app.domain.rows.row_image import by_position, known_values, list_images
+from app.domain.rows.row_layout import MAX_PROBLEMS, RowBuilder
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows
-from app.errors import Code, Problem
+from app.errors import Code, InvariantBroken, Problem
 from app.errors.json_pointer import pointer_to
+
+
+def typed_images(
+    images: Sequence[bytes], schema: TableSchema, options: TableOptions, names: Iterable[str]
+) -> list[pa.Array]:
+    """Return these columns of rows, each as `ColumnType.arrow`; what an image does not know is NULL.
+
+    Raises InvariantBroken `internal` if a value does not have the type with which it was accepted.
+    """
+    width = len(schema.columns)
+    rows = list_images(images, width)
+    if rows is None:
+        known = [by_position(known_values(image), width) for image in images]
+        rows = [[row.get(at) for at in range(width)] for row in known]
+    by_column = list(zip(*rows, strict=True)) if rows else [()] * width
+    ordinals = {column.name: at for at, column in enumerate(schema.columns)}
+    return [_typed(by_column[ordinals[name]], schema, options, ordinals[name]) for name in names]
+
+
+def _typed(values: Sequence[SourceValue], schema: TableSchema, options: TableOptions, ordinal: int) -> pa.Array:
+    column = schema.columns[ordinal]
+    try:
+        return convert(values, column.type, reading_of(column.name, options))
+    except BadValues:  # its text has no value, and neither has this one
+        detail = f"a row image has a value in column {column.name!r} that is not {column.type}"
+        raise InvariantBroken(Code.INTERNAL, detail) from None
+
 
 MAX_ROWS_TOGETHER: Final = 1_000
 """Rows up to which columns are converted together, because a kernel call has a fixed cost."""

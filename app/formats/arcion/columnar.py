@@ -4,10 +4,16 @@ A body is decoded in two steps. The first decodes the messages and leaves their 
 The second decodes all images of one table together, into tuples of texts in the order of the table's columns.
 
 Invariant: the changes equal those of `decode_arcion`, or nothing is returned. It never rejects.
+
+What `exists` says about the images of a message: worked out once for all messages with the same bytes there.
+
+The images of NATIVE messages of one table: -> rows with shapes. Without `exists`, the columns of an image are given.
+
+Invariant: the changes equal those of `decode_arcion`, or NotColumnar is raised.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain, compress
 from typing import Any, Final, NamedTuple, Self
@@ -15,26 +21,178 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 from msgspec import UNSET, Raw
 
-from app.domain.model.source_name import SourceName
-from app.domain.model.written_number import keep_minus_zeros
-from app.domain.rows.shaped_changes import ChangeFacts, Shape, ShapedChanges, Values
+from app.domain.model.change import Operation
+from app.domain.model.names import SourceName
+from app.domain.model.written_values import keep_minus_zeros
+from app.domain.rows.row_rules import ChangeFacts, Shape, ShapedChanges, Values
 from app.errors import RejectedInput
-from app.formats.arcion.address import AddressResolver, TableAddress
-from app.formats.arcion.exists_flags import MAX_CACHED_BYTES, MessageLayout, MessageLayouts
-from app.formats.arcion.messages import position_of, time_of
-from app.formats.arcion.native_images import is_native, native_images
+from app.formats.arcion.messages import (
+    ALL_AFTER,
+    FLAGS,
+    OPERATIONS,
+    AddressResolver,
+    TableAddress,
+    position_of,
+    time_of,
+)
 from app.formats.json.decoder import MessageDecoder, exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
-from app.formats.json.image_decoder import Given, ImageDecoder
-from app.formats.json.nested_values import count_brackets
-from app.formats.json.quote_accounting import are_opaque, count_quotes, is_all_read
-from app.formats.json.texts import has_suspicious_escape
+from app.formats.json.quote_accounting import Given, ImageDecoder, are_opaque, count_quotes, is_all_read
+from app.formats.json.texts import count_brackets, has_suspicious_escape
 from app.formats.not_columnar import NotColumnar
+
+_EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
+_MAX_CACHED: Final = 1_024
+MAX_CACHED_BYTES: Final = 2**12
+"""Bytes of a part of a message that is kept, so that blanks in it cannot fill the memory."""
+
+_BEFORE, _AFTER = 2, 1
+_FORBIDDEN: Final = {Operation.INSERT: _BEFORE, Operation.DELETE: _AFTER}
+"""The flag that must not be the only one: an insert has no image before, a delete none after."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageLayout:
+    """The shape of a message, and where its images must have values, by column position."""
+
+    shape: Shape
+    before: Sequence[int]
+    after: Sequence[int]
+    unlisted: Sequence[int]
+    """Columns without a flag: no image may have them."""
+    ignores_before: bool
+    """True if the image before the change can have any columns: nothing of an insert with plain flags is there."""
+
+    def fits_full(self, before: object, after: object) -> bool:
+        """Tell whether the images that the flags name are there; each has all columns, and all columns are listed."""
+        return (before is not None or not self.before) and (after is not None or not self.after)
+
+    def fits(self, before: Sequence[object] | None, after: Sequence[object] | None) -> bool:
+        """Tell whether images with UNSET for what they lack have exactly what the flags say."""
+        given = [before[at] for at in self.before] if before else [UNSET] * len(self.before)
+        given += [after[at] for at in self.after] if after else [UNSET] * len(self.after)
+        images = [image for image in (before, after) if image]
+        return UNSET not in given and all(image[at] is UNSET for image in images for at in self.unlisted)
+
+
+@dataclass(slots=True)
+class MessageLayouts:
+    """The layouts of the messages of a table with these columns, by operation and `exists`."""
+
+    columns: Sequence[str]
+    _known: dict[tuple[str, bytes], MessageLayout] = field(default_factory=dict)
+
+    def look_up(self, operation: str, exists: Raw) -> MessageLayout:
+        """Return the layout. Raises NotColumnar for flags that the exact path must reject or knows better."""
+        written = (operation, bytes(exists))
+        layout = self._known.get(written)
+        if layout is None:
+            if len(self._known) >= _MAX_CACHED:
+                self._known.clear()
+            layout = self._layout(*written)
+            if len(exists) <= MAX_CACHED_BYTES:
+                self._known[written] = layout
+        return layout
+
+    def _layout(self, text: str, exists: bytes) -> MessageLayout:
+        operation, written = OPERATIONS.get(text), _EXISTS.decode(keep_minus_zeros(exists))
+        if operation is None or not is_all_read(exists, [written]) or has_suspicious_escape(exists):
+            raise NotColumnar
+        flags = {name: FLAGS.get(flag) for name, flag in written.items()}
+        if None in flags.values() or not flags.keys() <= {*self.columns}:
+            raise NotColumnar
+        before = frozenset(name for name, flag in flags.items() if flag and flag & _BEFORE)
+        after = frozenset(name for name, flag in flags.items() if flag and flag & _AFTER)
+        forbidden = _FORBIDDEN.get(operation)
+        if (forbidden == _BEFORE and before) or (forbidden == _AFTER and after - before):
+            raise NotColumnar
+        kept = frozenset() if operation is Operation.DELETE else before - after
+        shape = Shape(
+            operation,
+            None if operation is Operation.INSERT else before,
+            None if operation is Operation.DELETE else after | kept,
+            kept,
+        )
+        at = {name: position for position, name in enumerate(self.columns)}
+        return MessageLayout(
+            shape,
+            [at[name] for name in before],
+            [at[name] for name in after],
+            [at[name] for name in self.columns if name not in flags],
+            operation is Operation.INSERT and {*written.values()} in ALL_AFTER,
+        )
+
+
+_MAX_TABLES: Final = 1_024
+_MAX_SHAPES: Final = 256
+"""Shapes of messages that are read together; more take the exact path."""
+
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
+def is_native(exists: Given) -> bool:
+    """Tell whether a message has no `exists`."""
+    return exists is UNSET or exists == Raw(b"null")
+
+
+class NativeRows(NamedTuple):
+    """What messages say, by message. Images have UNSET in the place of columns that are not given."""
+
+    shapes: Sequence[Shape]
+    before: Sequence[Values | None]
+    after: Sequence[Values | None]
+
+
+class NativeImages:
+    """Reads images of tables with these columns."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        """Prepare. Raises ValueError for names that msgspec cannot take."""
+        self._names = tuple(columns)
+        self._all = frozenset(columns)
+        self._images = ImageDecoder(columns, str | None)
+
+    def read(self, operations: Sequence[str], before: Sequence[Given], after: Sequence[Given]) -> NativeRows:
+        """Return the rows and shapes of messages. Raises NotColumnar, ValueError or RecursionError."""
+        before_rows, before_full = self._images.decode_optional(before)
+        after_rows, after_full = self._images.decode_optional(after)
+        given_before, given_after = self._given(before_rows, before_full), self._given(after_rows, after_full)
+        keys = [*zip(operations, given_before, given_after, strict=True)]
+        distinct = {*keys}
+        if len(distinct) > _MAX_SHAPES:
+            raise NotColumnar
+        shape_of = {key: _shape(*key) for key in distinct}
+        return NativeRows([*map(shape_of.__getitem__, keys)], before_rows, after_rows)
+
+    def _given(self, rows: Sequence[tuple[Any, ...] | None], is_full: bool) -> Sequence[frozenset[str]]:
+        """Return the columns that each image has."""
+        if is_full:
+            return [_NOTHING if row is None else self._all for row in rows]
+        presence = [None if row is None else tuple(value is not UNSET for value in row) for row in rows]
+        names = {present: frozenset(compress(self._names, present)) for present in {*presence} if present is not None}
+        return [_NOTHING if present is None else names[present] for present in presence]
+
+
+def _shape(text: str, before: frozenset[str], after: frozenset[str]) -> Shape:
+    operation = OPERATIONS.get(text)
+    if operation is None or (operation is Operation.INSERT and before) or (operation is Operation.DELETE and after):
+        raise NotColumnar
+    return Shape(
+        operation,
+        None if operation is Operation.INSERT else before,
+        None if operation is Operation.DELETE else after,
+    )
+
+
+@lru_cache(_MAX_TABLES)
+def native_images(columns: tuple[str, ...]) -> NativeImages:
+    """Return the reader of tables with these columns; few tables get NATIVE messages, so it is made when one does."""
+    return NativeImages(columns)
+
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _ANY: Final = msgspec.json.Decoder(float_hook=exact_fraction)
 _IMAGE: Final = msgspec.json.Decoder(dict[str, str | int | bool | None] | None)
-_MAX_CACHED: Final = 1_024
 _OF_AN_ADDRESS: Final = 2
 """Objects that an address consists of, or fewer."""
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from app.domain.model.change import Change, Image, Operation
+from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Operation
 from app.domain.model.dead_letter import RejectedMessage, is_kept
-from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
 from app.formats.arcion.messages import OPERATIONS, WrongMessage, images, time_of
-from app.formats.csv.records import CsvRecord, read_records, written_records
+from app.formats.csv import CsvRecord, read_records, written_records
 
 _MAX_PROBLEMS: Final = 100
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.errors import Code, RejectedInput
-from app.formats.csv.records import CsvDialect
+from app.formats.csv import CsvDialect
 
 
 class CsvMode(StrEnum):

@@ -2,27 +2,152 @@
 
 All values are texts without types. The text `null` is SQL NULL where `exists` is not 0. `exists` says for each column
 which image has it: 0 none, 1 after, 2 before, 3 both.
+
+Arcion table addresses: the source table that a message names, and the hashes beside its name.
+
+Bare rows among Arcion's messages: in NATIVE, a snapshot message is the row alone, without a table or an operation.
+
+The request says which table they are for. The same body may have messages of changes, as the same topic has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.model.change import Change, Image, Operation, SourceTime
+from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Operation, SourceTime
 from app.domain.model.dead_letter import RejectedMessage, is_kept
-from app.domain.model.input_limits import UNLIMITED, InputLimits
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
-from app.domain.model.written_number import as_json
+from app.domain.model.names import SourceName, TableName
+from app.domain.model.written_values import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
-from app.formats.arcion.address import AddressResolver, TableAddress
-from app.formats.arcion.bare_rows import at_index, rows_and_messages, snapshot_row, with_remedy
-from app.formats.json.decoder import MessageDecoder
+from app.formats.json.decoder import MessageDecoder, raw_messages
 from app.formats.json.framing import DECODE_ERRORS
+
+DEFAULT_SCHEMA: Final = "default_schema"
+
+
+class Namespace(msgspec.Struct, gc=False):
+    """Catalog and schema of a table address, with the hash of both."""
+
+    catalog: str | UnsetType | None = UNSET
+    schema: str | UnsetType | None = UNSET
+    hash: int | UnsetType | None = UNSET
+
+
+class TableAddress(msgspec.Struct, gc=False):
+    """The `tableName` of a message."""
+
+    name: str
+    namespace: Namespace | UnsetType | None = UNSET
+    hash: int | UnsetType | None = UNSET
+
+
+_Key: TypeAlias = tuple[str | None, str | None, str]
+
+
+class AddressResolver:
+    """Resolves the addresses of one request, each once. With an `override`, every message is for that table."""
+
+    def __init__(self, override: TableName | None = None) -> None:
+        self._override = override
+        self._known: dict[_Key, tuple[SourceName, int, int]] = {}
+        self.wrong_hashes = 0
+
+    def look_up(self, given: TableAddress) -> SourceName:
+        """Return the source table of an address, and count wrong hashes. Raises RejectedInput `bad_name`."""
+        space = given.namespace
+        catalog, schema = (space.catalog or None, space.schema or None) if space else (None, None)
+        key = (catalog, schema, given.name)
+        if key not in self._known:
+            self._known[key] = (self._source(*key), *address_hashes(*key))
+        source, space_hash, table_hash = self._known[key]
+        if (given.hash and given.hash != table_hash) or (space and space.hash and space.hash != space_hash):
+            self.wrong_hashes += 1
+        return source
+
+    def _source(self, catalog: str | None, schema: str | None, name: str) -> SourceName:
+        """Return `schema.name`, `catalog.name` if the schema is null or the default one, or `name` alone."""
+        return _source(catalog, schema, name) if self._override is None else SourceName.address(self._override)
+
+
+@lru_cache
+def _source(catalog: str | None, schema: str | None, name: str) -> SourceName:
+    if schema is None or schema == DEFAULT_SCHEMA:
+        return SourceName.of(None, catalog, name)
+    return SourceName.of(catalog, schema, name)
+
+
+@lru_cache
+def address_hashes(catalog: str | None, schema: str | None, name: str) -> tuple[int, int]:
+    """Return the hashes of a namespace and of a table in it, as Replicant computes them: Java's `Objects.hash`."""
+    space = 31 * (31 + java_hash(catalog)) + java_hash(schema)
+    return _wrapped(space), _wrapped(31 * (31 + space) + java_hash(name))
+
+
+def java_hash(text: str | None) -> int:
+    """Return Java's `String.hashCode` over UTF-16 code units; 0 for null."""
+    result = 0
+    units = (text or "").encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        result = (31 * result + (high << 8 | low)) & 0xFFFFFFFF
+    return _wrapped(result)
+
+
+def _wrapped(number: int) -> int:
+    """Return a number as a signed 32-bit one."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+REMEDY: Final = (
+    "If it is a snapshot row of `replication-format: NATIVE`, name its table: `?table=...&mode=snapshot`. Send rows "
+    "without change data capture to `POST /v1/changes/rows`. Otherwise compare it with `ArcionMessage` in /redoc."
+)
+_ROWS: Final = MessageDecoder(dict[str, Any])
+_OF_A_MESSAGE: Final = frozenset({"tableName", "opType"})
+OPERATION_KEY: Final = b'"opType"'
+"""What a body without messages of changes does not have, unless a row has it."""
+
+_AT: Final = ""
+"""JSON Pointer of the row: it has no images."""
+
+_UNNAMED: Final = "`tableName`"
+
+
+def rows_and_messages(body: bytes, limits: InputLimits) -> list[tuple[Image | None, bytes]]:
+    """Return the bare rows of a body; for a message of a change None, and the message as it is written.
+
+    Raises RejectedInput for what is no JSON object.
+    """
+    rows = _ROWS.decode(body, limits)
+    if not any(row.keys() >= _OF_A_MESSAGE for row in rows):
+        return [(row, b"") for row in rows]
+    return [
+        (None, written) if row.keys() >= _OF_A_MESSAGE else (row, b"")
+        for row, written in zip(rows, raw_messages(body), strict=True)
+    ]
+
+
+def snapshot_row(index: int, row: Image) -> Change:
+    """Return the change that a row is, whose text `null` is None already."""
+    return Change(index, Operation.SNAPSHOT, None, row, _AT, _AT)
+
+
+def at_index(error: RejectedInput, index: int) -> RejectedInput:
+    """Return the rejection of a message that was decoded alone, with its index in the body."""
+    problems = tuple(replace(problem, index=index) for problem in error.problems)
+    return RejectedInput.of(problems, remedy=error.remedy) if problems else error
+
+
+def with_remedy(error: RejectedInput) -> RejectedInput:
+    """Return the rejection of a message without a table with what a bare row needs."""
+    if error.code is Code.MALFORMED_MESSAGE and error.problems and _UNNAMED in error.detail:
+        return RejectedInput.of(error.problems, remedy=REMEDY)
+    return error
+
 
 OPERATIONS: Final = {
     "I": Operation.INSERT,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
-from app.domain.model.written_number import as_json
+from app.domain.model.written_values import as_json
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"

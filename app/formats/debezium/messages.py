@@ -13,11 +13,17 @@ from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.events import METADATA
-from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.records import Record
 from app.formats.debezium.table_plan import row_fields
-from app.formats.debezium.unavailable import unavailable_values
-from app.formats.debezium.values import NeedsParameter, ReadValue, column_reader, field_reader, hides_unavailable
+from app.formats.debezium.values import (
+    DebeziumReading,
+    NeedsParameter,
+    ReadValue,
+    column_reader,
+    field_reader,
+    hides_unavailable,
+    unavailable_values,
+)
 
 _PLACEHOLDER: str = (
     "the connector wrote a placeholder in place of the value of a new row; let the source log whole rows, in Postgres "

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from app.domain.model.calendar_text import (
+from app.domain.model.written_values import (
     INFINITY,
     MINUS_INFINITY,
     date_text,

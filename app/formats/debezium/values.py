@@ -4,19 +4,32 @@ With a Connect field, its semantic type says what a value means. Without one the
 the days of a date, and what the request says of timestamps and decimals. docs/formats.md, "Debezium", lists all types.
 
 Invariant: a value is the same afterwards, to the last digit, or ValueError says why not, without the value.
+
+How a body of Debezium events is read where the events leave it open: the parameters of a request.
+
+Values that the connector could not read: an update omits what did not change, and Debezium writes a placeholder.
+
+Postgres omits unchanged TOAST values, Oracle unchanged LOBs. The placeholder is `__debezium_unavailable_value` or that
+of the connector's property `unavailable.value.placeholder`; bytes, arrays and maps have it in their own form. Source:
+"Toasted values" in Debezium's description of the connector for PostgreSQL.
 """
 
 import binascii
-from base64 import b64encode
-from collections.abc import Callable
+import hashlib
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import Any, Final, TypeAlias
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final, Self, TypeAlias
+from uuid import UUID
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import DEFAULT_OPTIONS, BinaryEncoding, TableOptions, TimestampUnit
 from app.domain.model.table_schema import Column, TypeName
+from app.errors import Code, RejectedInput
 from app.formats.debezium.connect_schema import DECIMAL, MAX_SCALE, VARIABLE_DECIMAL, ConnectField
-from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, DecimalForm, Nanoseconds
 from app.formats.debezium.times import (
     ELEMENT_READERS,
     READERS,
@@ -25,6 +38,143 @@ from app.formats.debezium.times import (
     iso_text,
     without_nanoseconds,
 )
+
+EVERY_COLUMN: Final = "*"
+_UNITS: Final = ", ".join(TimestampUnit)
+
+
+class DecimalForm(StrEnum):
+    """What the texts of decimal columns are, in events without a schema: digits, or base64 of Connect's bytes."""
+
+    TEXT = "text"
+    BASE64 = "base64"
+
+
+class Nanoseconds(StrEnum):
+    """What happens to the digits below a microsecond of a timestamp: the event is rejected, or they are cut off."""
+
+    REJECT = "reject"
+    TRUNCATE = "truncate"
+
+
+class Tombstones(StrEnum):
+    """What a record with a key and without a value means: nothing, or that the row with this key was deleted."""
+
+    IGNORE = "ignore"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumReading:
+    """What a request says about its events."""
+
+    keyed: bool | None = None
+    """Whether each element is a record `{"key": …, "value": …}`; None recognizes records by their shape."""
+    key_columns: tuple[str, ...] = ()
+    """The key columns of every table of the request; empty takes them from the key of each record."""
+    timestamps: tuple[tuple[str, TimestampUnit], ...] = ()
+    """What integers count, by column; `*` is every column that neither the request nor its table names."""
+    decimals: DecimalForm = DecimalForm.TEXT
+    tombstones: Tombstones | None = None
+    """None ignores them, and rejects those that can be the only sign of a delete."""
+    unavailable: tuple[str, ...] = ()
+    """Placeholders of values that the connector could not read, beside Debezium's default."""
+    nanoseconds: Nanoseconds = Nanoseconds.REJECT
+
+    def unit_of(self, column: str, options: TableOptions) -> TimestampUnit | None:
+        """Return what the integers of a timestamp column count, None if that is unknown."""
+        given = dict(self.timestamps)
+        return given.get(column) or options.unit_of(column) or given.get(EVERY_COLUMN)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the reading as it is stored with a dead letter."""
+        return {
+            "keyed": self.keyed,
+            "key_columns": list(self.key_columns),
+            "timestamps": dict(self.timestamps),
+            "decimals": self.decimals,
+            "tombstones": self.tombstones,
+            "unavailable": list(self.unavailable),
+            "nanoseconds": self.nanoseconds,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Read a stored reading."""
+        return cls(
+            stored["keyed"],
+            tuple(stored["key_columns"]),
+            tuple((column, TimestampUnit(unit)) for column, unit in stored["timestamps"].items()),
+            DecimalForm(stored["decimals"]),
+            None if stored["tombstones"] is None else Tombstones(stored["tombstones"]),
+            tuple(stored["unavailable"]),
+            Nanoseconds(stored["nanoseconds"]),
+        )
+
+
+PLAIN_READING: DebeziumReading = DebeziumReading()
+
+
+def parse_units(written: Sequence[str]) -> tuple[tuple[str, TimestampUnit], ...]:
+    """Read the parameter `timestamps`, such as `created:millis` and `*:micros`. Raises RejectedInput `bad_request`."""
+    found: dict[str, TimestampUnit] = {}
+    for entry in written:
+        column, colon, unit = entry.rpartition(":")
+        if not colon or not column or unit not in {*TimestampUnit}:
+            detail = (
+                f"timestamps must be column:unit pairs with the units {_UNITS}, for example "
+                "timestamps=created:millis,*:micros, where * is every other column: a connector can write milliseconds "
+                "and microseconds in one row"
+            )
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+        if column in found:
+            raise RejectedInput(Code.BAD_REQUEST, f"timestamps names the column {column!r} twice")
+        found[column] = TimestampUnit(unit)
+    return tuple(found.items())
+
+
+DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
+
+IsUnavailable: TypeAlias = Callable[[Any], bool]
+
+
+@lru_cache
+def unavailable_values(placeholders: tuple[str, ...]) -> IsUnavailable:
+    """Return the function that tells whether a value is one of these placeholders or Debezium's, in any form."""
+    all_of_them = (DEFAULT_PLACEHOLDER, *placeholders)
+    texts = placeholder_texts(placeholders)
+    lists = [form for text in all_of_them for form in _list_forms(text)]
+    objects = [{text: text} for text in all_of_them]
+
+    def is_unavailable(value: Any) -> bool:
+        if isinstance(value, str):
+            return value in texts
+        if isinstance(value, list):
+            return value in lists
+        return isinstance(value, dict) and value in objects
+
+    return is_unavailable
+
+
+def _list_forms(text: str) -> tuple[list[Any], ...]:
+    """Return the placeholder as an array of texts, bytes, integers and UUIDs."""
+    content = text.encode()
+    name_based = UUID(bytes=hashlib.md5(content, usedforsecurity=False).digest(), version=3)
+    return ([text], [b64encode(content).decode()], [*content], [str(name_based)])
+
+
+@lru_cache
+def placeholder_texts(placeholders: tuple[str, ...]) -> frozenset[str]:
+    """Return these placeholders and Debezium's in all forms that are texts."""
+    return frozenset(form for text in (DEFAULT_PLACEHOLDER, *placeholders) for form in _text_forms(text))
+
+
+def _text_forms(text: str) -> tuple[str, ...]:
+    """Return the placeholder as text, as bytes in each `binary.handling.mode`, and as a map written as text."""
+    content = text.encode()
+    encoded = (b64encode(content).decode(), urlsafe_b64encode(content).decode(), content.hex(), content.hex().upper())
+    return (text, *encoded, f'{{"{text}":"{text}"}}')
+
 
 ReadValue: TypeAlias = Callable[[Any], SourceValue]
 """Reads a value that is not NULL. Raises ValueError with a reason that omits the value."""

@@ -4,22 +4,247 @@ msgspec decodes the body as a whole. What it accepts silently (duplicate keys, U
 it, and a body that it rejects is decoded again message by message, so that the error names the wrong one.
 
 Invariant: no number passes through float, and no error text holds a value of the body.
+
+Duplicate keys, U+0000 and deep nesting, which msgspec accepts silently: the check of the exact path.
+
+msgspec keeps the last of two equal keys and skips a key that a struct does not know. Every key has two quotes. So if
+the decoded messages, written again, have as many quotes as the body, nothing was dropped (docs/decisions/0034). Any
+other body is read a second time, key by key.
+
+Invariant: a body that passes has no key twice in any object, no U+0000 and at most MAX_NESTING levels.
+
+Converts decoded JSON values to msgspec types, and finds what a validation message of msgspec is about.
+
+msgspec names the path of a wrong value, but leaves the key of a mapping open as `[...]`. The key is then found by
+validating each one alone.
+
+Invariant: no text from here holds a value.
 """
 
+import json
+import re
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import reduce
+from operator import getitem
 from types import GenericAlias
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+import numpy as np
 
-from app.domain.model.input_limits import OBJECT_BYTES, UNLIMITED, InputLimits
-from app.domain.model.written_number import fraction, keep_minus_zeros
+from app.domain.model.change import OBJECT_BYTES, UNLIMITED, InputLimits
+from app.domain.model.written_values import as_json, fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
-from app.formats.json.duplicate_keys import check_strictly
+from app.errors.json_pointer import pointer_to
 from app.formats.json.framing import DECODE_ERRORS, reason_of, split_messages, strip_body
-from app.formats.json.nested_values import check_nested_values, count_values
-from app.formats.json.texts import check_texts, first_wrong_byte
-from app.formats.json.validation import open_key, where
+from app.formats.json.quote_accounting import count_quotes, count_structural_quotes
+from app.formats.json.texts import (
+    MAX_NESTING,
+    check_nested_values,
+    check_texts,
+    count_values,
+    first_wrong_byte,
+    is_too_deep,
+)
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
+_SLICE: Final = 256
+"""Messages written again at a time, so that the copy is small."""
+
+_SHORT: Final = 4_096
+"""Bytes below which a NumPy call costs more than the work it does."""
+
+_BRACE, _BREAK = b"{\n"
+_CASE: Final = 0x20
+"""The bit that tells `{` from `[`."""
+
+_MISLEADING_ESCAPE: Final = re.compile(rb"\\u00(?:00|22)")
+"""U+0000, or a quote that the body writes by its number and the encoder as `\\"`."""
+
+_TOO_DEEP: Final = f"nested more than {MAX_NESTING} levels deep"
+_START: Final = re.compile(r"[^ \t\r\n,]")
+
+
+def check_strictly(body: bytes, messages: Sequence[Any], offset: int = 0) -> None:
+    """Check a valid `body`, which starts `offset` bytes into the request, and was decoded to `messages`.
+
+    Optional keys of their types must default to UNSET: a key that was not written must not be written again.
+
+    Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json`.
+    """
+    if not _is_all_decoded(body, messages):
+        check_texts(body, offset)
+        _check_each_key(body, offset)
+
+
+def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
+    """Tell whether a body consists of its decoded messages. True is proof; False costs a second reading."""
+    found = _MISLEADING_ESCAPE.search(body)
+    if found and b"\\u0000" in body:
+        return False
+    count = count_structural_quotes if found else count_quotes
+    quotes = 0
+    try:
+        for start in range(0, len(messages), _SLICE):
+            written = _ENCODER.encode_lines(messages[start : start + _SLICE])
+            if _has_many_brackets(written) and any(map(is_too_deep, written.splitlines())):
+                return False
+            quotes += count(written)
+    except RecursionError:
+        return False
+    return quotes == count(body)
+
+
+def _has_many_brackets(lines: bytes) -> bool:
+    """Tell whether a line may have more than MAX_NESTING opening brackets, those in texts included."""
+    if len(lines) < _SHORT:
+        return True
+    text = np.frombuffer(lines, np.uint8)
+    brackets = np.flatnonzero(text | _CASE == _BRACE)
+    ends = np.flatnonzero(text == _BREAK)
+    return bool((np.diff(np.searchsorted(brackets, ends), prepend=0) > MAX_NESTING).any())
+
+
+def _check_each_key(body: bytes, offset: int) -> None:
+    text = body.decode()
+    if text.startswith("["):
+        text, offset = text[1:-1], offset + 1
+    index = position = 0
+    while found := _START.search(text, position):
+        start = found.start()
+        wrong = None
+        try:
+            _, position = _CHECKER.raw_decode(text, start)
+            if is_too_deep(text[start:position].encode()):
+                wrong = _TOO_DEEP
+        except _RepeatedKeyError:
+            detail = "an object has the same key twice"
+            raise RejectedInput.of((Problem(Code.DUPLICATE_MEMBER, detail, index, _pointer(text, start)),)) from None
+        except RecursionError:
+            wrong = _TOO_DEEP
+        except ValueError:
+            wrong = "not valid JSON"
+        if wrong:
+            detail = f"the message that starts at byte {offset + len(text[:start].encode())} is {wrong}"
+            raise RejectedInput.of((Problem(Code.MALFORMED_JSON, detail, index),))
+        index += 1
+
+
+class _RepeatedKeyError(Exception):
+    """An object has the same key twice."""
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The keys and values of an object in order, repeated ones too, in its place."""
+
+
+def _check_object(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _RepeatedKeyError
+
+
+def _pointer(text: str, start: int) -> str | None:
+    """Return the JSON Pointer of the first repeated key of a message, outer objects first."""
+    try:
+        return _pointer_of_repeated(_PAIRS.raw_decode(text, start)[0])
+    except RecursionError:
+        return None
+
+
+def _pointer_of_repeated(value: Any) -> str | None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for name, _ in value:
+            if name in seen:
+                return pointer_to("", name)
+            seen.add(name)
+    below = value if isinstance(value, _Pairs) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in below:
+        if (pointer := _pointer_of_repeated(inner)) is not None:
+            return pointer_to("", str(step)) + pointer
+    return None
+
+
+def _reject(_: str) -> Any:
+    raise ValueError
+
+
+_SAME: Final[Callable[[str], Any]] = str
+_CHECKER: Final = json.JSONDecoder(
+    object_pairs_hook=_check_object, parse_float=_SAME, parse_int=_SAME, parse_constant=_reject
+)
+_PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs, parse_float=_SAME, parse_int=_SAME, parse_constant=_reject)
+
+
+Converted = TypeVar("Converted")
+
+_PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
+_SOME_KEY: Final = "[...]"
+_MAX_BYTES_TRIED: Final = 2**20
+"""Bytes validated to find the JSON key that a rejection is about."""
+
+
+def convert(value: Any, wanted: type[Converted], index: int, at: str) -> Converted:
+    """Return a decoded value as this type; fractions are Decimal.
+
+    Raises RejectedInput `malformed_message` with the pointer of what is wrong, below `at`.
+    """
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        message = str(error)
+    pointer, reason = where(message)
+    if _SOME_KEY in message:
+        size = len(_ENCODER.encode(value))
+        pointer = open_key(value, size, message, lambda one: _validation_error(one, wanted)) or pointer
+    raise RejectedInput.of((Problem(Code.MALFORMED_MESSAGE, reason, index, at + pointer),))
+
+
+def where(message: str) -> tuple[str, str]:
+    """Return pointer and reason of a validation message such as "Expected `str`, got `int` - at `$.opType`"."""
+    match = _PATH.search(message)
+    if match is None:
+        return "", message
+    return match[1].replace(_SOME_KEY, "").replace(".", "/"), message[: match.start()]
+
+
+def open_key(whole: Any, size: int, message: str, validation_error: Callable[[Any], str | None]) -> str | None:
+    """Return the pointer of the key that a validation message leaves open.
+
+    `validation_error` validates the value, of `size` bytes, again with one key of the open mapping alone. None where
+    the message names the whole path, or where there are too many bytes and keys to try.
+    """
+    path = _PATH.search(message)
+    before, some, behind = path[1].partition(_SOME_KEY) if path else ("", "", "")
+    if not (before and some):
+        return None
+    steps = before.removeprefix(".").split(".")
+    try:
+        values = reduce(getitem, steps, whole)
+    except (KeyError, TypeError):
+        return None  # a step of the path is an element of a list: the message names the path alone
+    if not isinstance(values, dict) or len(values) * size > _MAX_BYTES_TRIED:
+        return None
+    for name, value in values.items():
+        if validation_error(_with(whole, steps, {name: value})) == message:
+            rest = behind.replace(_SOME_KEY, "").replace(".", "/")
+            return pointer_to(before.replace(".", "/"), name) + rest
+    return None
+
+
+def _with(whole: Any, steps: Sequence[str], value: Any) -> Any:
+    """Return a copy of nested objects with another value at the end of the steps."""
+    return {**whole, steps[0]: _with(whole[steps[0]], steps[1:], value)} if steps else value
+
+
+def _validation_error(value: Any, wanted: Any) -> str | None:
+    try:
+        msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
+
 
 Message = TypeVar("Message")
 

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
-from app.domain.model.written_number import keep_minus_zeros
+from app.domain.model.written_values import keep_minus_zeros
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
-from app.formats.replicate.forms.envelope import Id, Text
+from app.formats.replicate.forms.standard_form import Id, Text
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 """Of a key whose value is not needed."""

@@ -19,17 +19,17 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.written_number import as_json, keep_minus_zeros
-from app.domain.rows.shaped_changes import ChangeFacts, Shape, ShapedChanges, Values
+from app.domain.model.written_values import as_json, keep_minus_zeros
+from app.domain.rows.row_rules import ChangeFacts, Shape, ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
-from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
 from app.formats.json.quote_accounting import is_all_decoded
+from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets
 from app.formats.not_columnar import NotColumnar
 from app.formats.replicate.columnar import DataColumns, is_uniform
 from app.formats.replicate.data_messages import OPERATIONS, is_false, source_time
-from app.formats.replicate.forms.envelope import HeaderPointers, Id, Text
+from app.formats.replicate.forms.standard_form import HeaderPointers, Id, Text
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
 from app.formats.replicate.metadata import MAX_ORDINAL

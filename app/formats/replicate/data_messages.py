@@ -11,10 +11,9 @@ import msgspec
 from msgspec import UNSET
 
 from app.domain.model.change import Change, Image, Operation, SourceTime
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName
 from app.errors import Code, Problem
-from app.formats.replicate.forms.envelope import KEY_AT, DataParts, HeaderPointers
-from app.formats.replicate.forms.standard_form import rejection, text
+from app.formats.replicate.forms.standard_form import KEY_AT, DataParts, HeaderPointers, rejection, text
 from app.formats.replicate.masks import read_mask
 
 OPERATIONS: Final = {

@@ -14,7 +14,7 @@ import msgspec
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
-from app.formats.replicate.forms.envelope import HeaderPointers
+from app.formats.replicate.forms.standard_form import HeaderPointers
 from app.formats.replicate.metadata import SourceColumn
 
 _HEX: Final = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)

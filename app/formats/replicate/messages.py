@@ -9,16 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from app.domain.model.change import UNLIMITED, InputLimits
 from app.domain.model.dead_letter import is_kept
-from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Problem, RejectedInput
 from app.formats.json.decoder import MessageDecoder
-from app.formats.json.keyed import split
+from app.formats.json.texts import split
 from app.formats.replicate.data_messages import DataChange, Images, MessageAddress, RejectedData, data_change
-from app.formats.replicate.forms.custom_form import CustomForm
-from app.formats.replicate.forms.envelope import DataParts
-from app.formats.replicate.forms.message_form import STANDARD, MessageForm
-from app.formats.replicate.forms.standard_form import StandardBody, data_parts, is_metadata, text, unwrap
+from app.formats.replicate.forms.layouts import STANDARD, CustomForm, MessageForm
+from app.formats.replicate.forms.standard_form import DataParts, StandardBody, data_parts, is_metadata, text, unwrap
 from app.formats.replicate.metadata import TableMetadata, read_metadata
 
 

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.model.names import MAX_TEXT_BYTES, TableName, is_bounded
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import MAX_TEXT_BYTES, SourceName, TableName, is_bounded
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, Problem, RejectedInput

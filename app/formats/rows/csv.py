@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.domain.model.change import Image
+from app.domain.model.change import UNLIMITED, Image, InputLimits
 from app.domain.model.dead_letter import RejectedMessage
-from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
-from app.formats.csv.records import CsvDialect, CsvRecord, read_records, written_records
+from app.formats.csv import CsvDialect, CsvRecord, read_records, written_records
 from app.formats.rows.messages import RowChanges
 from app.formats.rows.operations import RowOperation
 

@@ -4,9 +4,8 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.domain.model.change import Change
+from app.domain.model.change import UNLIMITED, Change, InputLimits
 from app.domain.model.dead_letter import RejectedMessage
-from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 from app.formats.foreign_forms import Form, foreign_problem, remedy_of

@@ -8,15 +8,13 @@ from typing import ClassVar, Final
 from app.domain.access.rights import Principal
 from app.domain.model.change import Operation
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.errors import Code, RejectedInput
-from app.formats.arcion.bare_rows import OPERATION_KEY
 from app.formats.arcion.columnar import ArcionBody, ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout
-from app.formats.arcion.messages import decode_arcion
-from app.formats.csv.blanks import trimmed_columns
+from app.formats.arcion.messages import OPERATION_KEY, decode_arcion
+from app.formats.csv import trimmed_columns
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, eligible_table, opened_or_why
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader, present_table

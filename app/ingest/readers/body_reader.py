@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from app.domain.access.rights import Principal
+from app.domain.model.change import UNLIMITED, InputLimits
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
-from app.domain.model.input_limits import UNLIMITED, InputLimits
-from app.domain.model.names import TableName, unknown_table
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName, unknown_table
 from app.domain.model.table import Table
 from app.errors import RejectedInput
 from app.formats.foreign_forms import Form, explained

@@ -7,19 +7,18 @@ from typing import ClassVar, Final
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
 from app.domain.rows.row_rules import KeptByTable, RowRules
 from app.errors import RejectedInput
 from app.formats.debezium.columnar.events import EventBody, EventPart, decode_events
 from app.formats.debezium.columnar.images import EventReader
-from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, Tombstones
 from app.formats.debezium.records import decode_debezium
 from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
+from app.formats.debezium.values import PLAIN_READING, DebeziumReading, Tombstones
 from app.formats.not_columnar import NotColumnar
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, eligible_table, opened_or_why
-from app.ingest.debezium.tables import DebeziumTables
+from app.ingest.debezium import DebeziumTables
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers.body_reader import BodyReader
 from app.ingest.table_cache import NotCached, TableCache

@@ -7,8 +7,8 @@ from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.csv.records import CsvDialect
-from app.formats.debezium.reading import DebeziumReading
+from app.formats.csv import CsvDialect
+from app.formats.debezium.values import DebeziumReading
 from app.formats.rows.csv import RowsLayout
 from app.formats.rows.operations import RowOperation
 from app.ingest.parsed_request import ParsedRequest

@@ -8,16 +8,14 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import TableId
 from app.domain.model.table_options import SourceOrder
 from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.json.decoder import raw_messages
 from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages, is_keyed
-from app.formats.replicate.forms.layouts import Layout, read_layout
-from app.formats.replicate.forms.message_form import STANDARD, MessageForm
+from app.formats.replicate.forms.layouts import STANDARD, Layout, MessageForm, read_layout
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, opened_or_why
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
@@ -26,7 +24,7 @@ from app.ingest.replicate.source_cache import FoundSource, SourceCache
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache
 from app.staging.connection.database import translated_errors
-from app.staging.tables.layouts import find_layout
+from app.staging.tables.replicate_sources import find_layout
 
 _SCHEMA_ID: Final = re.compile(rb'"messageSchemaId"[ \t\r\n]*:[ \t\r\n]*"([^"\\]+)"')
 _MAX_HEAD: Final = 1_024

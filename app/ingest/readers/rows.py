@@ -8,13 +8,11 @@ from typing import ClassVar, Final
 from app.domain.access.rights import Principal
 from app.domain.model.change import Operation
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
-from app.formats.csv.blanks import trimmed_columns
-from app.formats.rows.columnar import RowReader, RowsBody
+from app.formats.csv import trimmed_columns
+from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody
 from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
-from app.formats.rows.csv_columnar import CsvBody, CsvReader
 from app.formats.rows.declaration import Declaration
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATIONS, RowOperation

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Final
 
 from app.domain.access.rights import Principal
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
 from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceVersion
-from app.ingest.replicate.destinations import history_of
+from app.ingest.replicate.tables import history_of
 from app.ingest.table_cache import NotCached, TableCache
 from app.staging.batches.batch import SchemaIdTables
 from app.staging.connection.database import translated_errors

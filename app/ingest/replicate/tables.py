@@ -2,34 +2,242 @@
 
 Invariant: a metadata message takes effect in its own transaction and stays in effect, whether or not the data
 messages are accepted. Sending the request again repeats it without a change.
+
+Finds the table that a Replicate message is for, from the message's source, its schema id and `?table=`.
+
+Everything is looked up once per request, past the table cache: a metadata message can change a table, and the sequence
+lock does not check what is decided here. The columnar path uses `source_cache` instead. Tables that the caller may not
+touch count as unknown.
+
+Registers and evolves a table as Replicate metadata (MD) messages declare, and stores the versions of its source.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import msgspec
+import structlog
 from msgspec import UNSET
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change, Image
 from app.domain.model.dead_letter import RejectedMessage, is_kept
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
-from app.domain.model.table import Table
+from app.domain.model.names import SourceName, TableName
+from app.domain.model.table import Table, case_detail
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.data_messages import DataChange, RejectedData
-from app.formats.replicate.forms.key_records import with_key, with_missing_keys
-from app.formats.replicate.history import SourceHistory, VersionId, with_external_ids
+from app.formats.replicate.forms.standard_form import with_key, with_missing_keys
+from app.formats.replicate.history import (
+    SourceHistory,
+    SourceVersion,
+    VersionId,
+    columns_in_another_case,
+    extend,
+    new_entries,
+    renamed_columns,
+    with_external_ids,
+)
 from app.formats.replicate.messages import ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, named_table, table_of
-from app.ingest.replicate.destinations import Destinations, history_of
-from app.ingest.replicate.registration import register_versions, rejection
 from app.ingest.table_cache import TableCache
-from app.staging.connection.database import translated_errors
-from app.staging.tables.replicate_sources import record_replicate_metadata, replicate_metadata, source_facts
+from app.staging.batches.sequence_lock import lock_counters
+from app.staging.connection.database import Connection, translated_errors
+from app.staging.tables.registration import (
+    Registration,
+    RegistrationOutcome,
+    find_locked_table,
+    record_registration,
+    register_table,
+)
+from app.staging.tables.replicate_sources import (
+    SourceFacts,
+    names_with_schema_id,
+    record_replicate_metadata,
+    replicate_metadata,
+    source_facts,
+)
+
+
+@dataclass
+class Destinations:
+    """The tables that the sources of one request feed, and what Postgres stores of those sources."""
+
+    table_cache: TableCache
+    principal: Principal
+    _found: dict[SourceName, tuple[TableName | None, Table | None]] = field(default_factory=dict)
+    """By source: the table that it feeds, and a table fed by a source that differs in letter case only."""
+    _described: dict[str, list[TableName]] = field(default_factory=dict)
+    """By schema id: the caller's tables that have it or had it."""
+    _facts: dict[str, SourceFacts | None] = field(default_factory=dict)
+    """By folded table name: what is stored, of the source's versions the current one only."""
+
+    def requested(self, name: TableName) -> TableName:
+        """Return the name of the table that `?table=` means, or the same name if the caller has no such table."""
+        return self.of(SourceName.address(name)) or name
+
+    def of(self, source: SourceName, requested: TableName | None = None) -> TableName | None:
+        """Return the table that a source feeds, None if the caller has no such table.
+
+        Raises RejectedInput `source_case_mismatch`, unless another table is `requested` for the source.
+        """
+        if source not in self._found:
+            table = self.table_cache.refresh(source)
+            twin = self.table_cache.twin(source, self.principal) if table is None else None
+            visible = table is not None and self.principal.may_touch(table.name)
+            self._found[source] = (table.name if table is not None and visible else None, twin)
+        destination, twin = self._found[source]
+        if twin is not None and (requested is None or requested.folded == twin.name.folded):
+            raise RejectedInput(Code.SOURCE_CASE_MISMATCH, case_detail(source, twin))
+        return destination
+
+    def of_message(self, source: SourceName | None, requested: TableName | None) -> TableName | None:
+        """Return the table that a message's own address names; where it feeds none, `?table=` decides."""
+        if source is None:
+            return None
+        return self.of(source, requested) or (source.table if requested is None else None)
+
+    def of_metadata(self, entry: TableMetadata, requested: TableName | None) -> TableMetadata:
+        """Return a metadata message with its destination: the table of its source, else that of `?table=`.
+
+        A source whose name differs from the table's gets an order of its own. Raises RejectedInput `table_mismatch`,
+        `source_case_mismatch` or `bad_name`.
+        """
+        destination = self.of(entry.source, requested)
+        if requested is not None and destination is not None and requested.folded != destination.folded:
+            detail = f"the message describes {entry.source}, but `table` names another table"
+            raise RejectedInput(Code.TABLE_MISMATCH, detail)
+        if destination is None and requested is not None and requested.folded != entry.source.folded:
+            self._check_source(entry, requested)
+            destination = requested
+        if (destination or entry.table).folded == entry.source.folded:
+            return replace(entry, destination=destination)
+        return replace(entry, destination=destination, task=f"{entry.task or ''}/{entry.source}")
+
+    def described_by(self, schema_id: str | None) -> Sequence[TableName]:
+        """Return the caller's tables that have this schema id or had it."""
+        if not schema_id:
+            return ()
+        found = self._described.get(schema_id)
+        if found is None:
+            with translated_errors(), self.table_cache.begin() as connection:
+                named = names_with_schema_id(connection, schema_id)
+                self.table_cache.note_described(schema_id, named)
+                found = self._described[schema_id] = [name for name in named if self.principal.may_touch(name)]
+                if len(found) == 1 and found[0].folded not in self._facts:
+                    self._facts[found[0].folded] = source_facts(connection, found[0])
+        return found
+
+    def facts(self, name: TableName) -> SourceFacts | None:
+        """Return what is stored of a table's source, with its current version only; one query per table."""
+        if name.folded not in self._facts:
+            self._facts[name.folded] = self.read_facts(name)
+        return self._facts[name.folded]
+
+    def read_facts(self, name: TableName, *, whole: bool = False) -> SourceFacts | None:
+        """Query what is stored of a table's source now; `whole`: with all versions."""
+        with translated_errors(), self.table_cache.begin() as connection:
+            return source_facts(connection, name, whole=whole)
+
+    def _check_source(self, entry: TableMetadata, requested: TableName) -> None:
+        """Raise RejectedInput `table_mismatch` if `?table=` names a table that another source feeds."""
+        history = history_of(self.read_facts(requested)) if self.principal.may_touch(requested) else None
+        if history is not None and history.current.source not in {None, str(entry.source)}:
+            detail = f"another source than {entry.source} feeds table {requested}; its option `sources` can name both"
+            raise RejectedInput(Code.TABLE_MISMATCH, detail)
+
+
+def history_of(facts: SourceFacts | None) -> SourceHistory | None:
+    """Return the stored versions of a table's source."""
+    return SourceHistory.from_json(facts.metadata) if facts is not None and facts.metadata else None
+
+
+log = structlog.get_logger()
+
+
+def register_versions(
+    table_cache: TableCache,
+    principal: Principal,
+    before: SourceHistory | None,
+    entries: Sequence[TableMetadata],
+) -> int:
+    """Apply metadata messages of one table in one transaction, and return how many were new.
+
+    Messages that repeat an earlier version change nothing, see `new_entries`. A crash before COMMIT leaves the table
+    as it was. Raises RejectedInput.
+    """
+    accepted = new_entries(before, entries)
+    if not accepted:
+        return 0
+    name = entries[0].table
+    outcomes: list[RegistrationOutcome] = []
+    with translated_errors(), table_cache.begin() as connection:
+        versions = list(before.versions) if before else []
+        for entry in accepted:
+            registration = _evolved(
+                connection, entry, _previous(versions, entry), marker_first=table_cache.marker_first
+            )
+            record_registration(connection, registration, principal.key_id, "metadata message")
+            outcomes.append(registration.outcome)
+            versions.append(SourceVersion.of(entry))
+        table_id = registration.table.table_id
+        stored = replicate_metadata(connection, table_id, lock=True)
+        present = SourceHistory.from_json(stored) if stored else None
+        history = extend(present, entries)
+        if history != present:
+            record_replicate_metadata(connection, table_id, history.to_json())
+    table_cache.forget_table(name)
+    for outcome in outcomes:
+        if outcome is not RegistrationOutcome.UNCHANGED:
+            log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
+    return len(accepted)
+
+
+def rejection(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
+    """Return the rejection of a request because of one message."""
+    return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
+
+
+def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> SourceVersion | None:
+    """Return the version that a message follows: the last one of its task, or of any task if its task has none."""
+    own = [version for version in versions if version.task == entry.task]
+    followed = own or versions
+    return followed[-1] if followed else None
+
+
+def _evolved(
+    connection: Connection, entry: TableMetadata, previous: SourceVersion | None, *, marker_first: bool
+) -> Registration:
+    """Register what one metadata message declares. A rejection names the message."""
+    present = find_locked_table(connection, entry.table)
+    try:
+        if present is None:
+            wanted = entry.schema_after(None)
+        else:
+            wanted = entry.schema_after(present.schema, present.options)
+            _check_renames(connection, entry, previous, present)
+        registration = register_table(connection, entry.table, wanted, marker_first=marker_first)
+        if registration.table.name != entry.table:  # another process has just registered the twin
+            raise RejectedInput(Code.SOURCE_CASE_MISMATCH, case_detail(entry.source, registration.table))
+        return registration
+    except RejectedInput as error:
+        if any(problem.index is not None for problem in error.problems):
+            raise
+        raise rejection(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
+
+
+def _check_renames(
+    connection: Connection, entry: TableMetadata, previous: SourceVersion | None, present: Table
+) -> None:
+    """Raise RejectedInput `column_renamed`, unless the table has accepted no row yet and so has nothing to lose."""
+    problems = [*columns_in_another_case(entry, present.schema, present.options)]
+    renamed = [] if problems else [*renamed_columns(entry, previous, present.schema, present.options)]
+    if renamed and lock_counters(connection, [present.table_id])[present.table_id].last_sequence:
+        problems += renamed
+    if problems:
+        raise RejectedInput.of(tuple(problems))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,24 +3,187 @@
 A lost answer says nothing about what was done. So every step reads what is at the path before it is repeated; a file
 that a lost request may have created is recognized by the attempt's name in its metadata, or by its ETag. A process
 that dies inside a call leaves at most a hidden file in scratch.
+
+A probe of the conditions on ETags that a DFS service obeys, by requests that it must not carry out.
+
+After each request the path is read again: what is there proves more than what the service answered.
+
+Files of a storage service as Python streams, with one block in memory at a time.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 from uuid import uuid4
 
 import structlog
 
-from app.domain.preflight.zone_findings import Seen
+from app.domain.preflight import Seen, ZoneCheck
 from app.errors import StorageError
 from app.landing.adls.client import AdlsClient, PathProperties
-from app.landing.adls.conditions import supported_conditions
 from app.landing.adls.retries import Retries, StorageRejected, TransientStorageError
-from app.landing.adls.streams import Download, Upload
-from app.landing.zone import Entry, FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
+from app.landing.zone import Entry, FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome, ScratchRevoked
+
+
+def supported_conditions(zone: LandingZone, client: AdlsClient, retries: Retries, folder: str) -> Iterator[Seen]:
+    """Yield one result per condition that renames and deletes rely on; stop at the service's first failure."""
+    probe = _Probe(zone, client, retries, folder)
+    tries = {
+        ZoneCheck.RENAME_CONDITION: probe.rename_onto_existing,
+        ZoneCheck.SOURCE_ETAG: probe.rename_of_changed,
+        ZoneCheck.CONDITIONAL_DELETE: probe.delete_of_changed,
+    }
+    for check, attempt in tries.items():
+        try:
+            yield Seen(check, attempt())
+        except OSError as error:
+            yield Seen(check, f"it could not be tried: {error}")
+            return
+
+
+class _Probe:
+    def __init__(self, zone: LandingZone, client: AdlsClient, retries: Retries, folder: str) -> None:
+        self._zone, self._client, self._retries, self._folder = zone, client, retries, folder
+
+    def rename_onto_existing(self) -> str | None:
+        source, _, found = self._changed_file()
+        target, _, existing = self._changed_file()
+        status = self._attempt(lambda: self._client.rename(source, target, found.etag, new_only=True))
+        if not self._is_unchanged(target, existing) or not self._is_unchanged(source, found):
+            return "the service ignores the condition that a rename must not replace"
+        return f"the service rejects the condition that a rename must not replace: {status}" if status == 400 else None
+
+    def rename_of_changed(self) -> str | None:
+        source, stale, found = self._changed_file()
+        self._attempt(lambda: self._client.rename(source, f"{source}-moved", stale, new_only=False))
+        return None if self._is_unchanged(source, found) else "a file that had changed was renamed nevertheless"
+
+    def delete_of_changed(self) -> str | None:
+        file, stale, found = self._changed_file()
+        self._attempt(lambda: self._client.delete(file, PathProperties(False, found.size, stale, None)))
+        if not self._is_unchanged(file, found):
+            return "a file that had changed was deleted nevertheless"
+        below = self._properties(self._folder)
+        self._attempt(lambda: self._client.delete(self._folder, PathProperties(True, 0, stale, None)))
+        return (
+            None if below and self._properties(self._folder) else "a folder that had changed was deleted nevertheless"
+        )
+
+    def _changed_file(self) -> tuple[str, str, PathProperties]:
+        """Return the path of a file that replaced another one, the former ETag, and the present properties."""
+        path = f"{self._folder}/{uuid4().hex}"
+        self._zone.create_file(path, b"old")
+        old = self._found(path)
+        self._zone.create_file(f"{path}-new", b"new")
+        self._zone.replace_file(f"{path}-new", path)
+        return path, old.etag, self._found(path)
+
+    def _found(self, path: str) -> PathProperties:
+        found = self._properties(path)
+        if found is None:
+            raise FileNotFoundError(path)
+        return found
+
+    def _attempt(self, request: Callable[[], None]) -> int:
+        """Return the status with which the service rejected the request, 0 if it did not."""
+
+        def step(_: bool) -> int:
+            try:
+                request()
+            except StorageRejected as rejected:
+                return rejected.status
+            return 0
+
+        return self._retries.run(step)
+
+    def _is_unchanged(self, path: str, before: PathProperties) -> bool:
+        now = self._properties(path)
+        return now is not None and now.etag == before.etag
+
+    def _properties(self, path: str) -> PathProperties | None:
+        return self._retries.run(lambda _: self._client.head(path))
+
+
+class Upload(io.RawIOBase):
+    """Collects writes and appends them in blocks; `send` appends the rest."""
+
+    def __init__(self, append: Callable[[bytes, int], None], block_bytes: int) -> None:
+        self._append = append
+        self._block_bytes = block_bytes
+        self._block = bytearray()
+        self.sent = 0
+
+    def writable(self) -> bool:
+        """Return True: the stream is for writing."""
+        return True
+
+    def tell(self) -> int:
+        """Return the number of bytes written so far."""
+        return self.sent + len(self._block)
+
+    def write(self, data: Any) -> int:
+        """Collect data, and append each full block."""
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), self._block_bytes):
+            self._block += view[start : start + self._block_bytes]
+            if len(self._block) >= self._block_bytes:
+                self.send()
+        return len(view)
+
+    def send(self) -> None:
+        """Append the collected block."""
+        if self._block:
+            self._append(bytes(self._block), self.sent)
+            self.sent += len(self._block)
+            self._block.clear()
+
+
+class Download(io.RawIOBase):
+    """Reads ranges of a file of known size."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, block_bytes: int) -> None:
+        self._read = read
+        self._size = size
+        self._block_bytes = block_bytes
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True: the stream is for reading."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: any position can be read."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position of the next read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position; the next read uses it."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Read one range into the buffer; return its length, 0 at the end."""
+        length = min(len(buffer), self._size - self._position)
+        if length <= 0:
+            return 0
+        buffer[:length] = self._read(self._position, length)
+        self._position += length
+        return length
+
+    def readall(self) -> bytes:
+        """Read from the position to the end, block after block."""
+        blocks = []
+        while (length := min(self._block_bytes, self._size - self._position)) > 0:
+            blocks.append(self._read(self._position, length))
+            self._position += length
+        return b"".join(blocks)
+
 
 log = structlog.get_logger()
 

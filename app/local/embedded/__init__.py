@@ -8,6 +8,6 @@ the server of a killed gateway. Nothing here reads settings: everything is given
 from app.local.embedded.data_directory import DataDirectory
 from app.local.embedded.java import find_java, require_java
 from app.local.embedded.postgres import PrivatePostgres, running_url
-from app.local.embedded.postgres_programs import find_programs
+from app.local.embedded.postgres_account import find_programs
 
 __all__ = ["DataDirectory", "PrivatePostgres", "find_java", "find_programs", "require_java", "running_url"]

@@ -3,35 +3,225 @@
 Only the caller's account can connect: the socket is in a private folder, so no password is needed. Hold the lock of the
 data directory (`DataDirectory`) before starting one: a Postgres that runs on the folder is then left over from a killed
 gateway, and is stopped.
+
+Wait for a condition that another process makes true, with a time limit.
+
+Find and stop the Postgres that a killed gateway left running.
+
+The roles and the database of the private Postgres, and the URLs under which they are reached.
+
+The private folder of the Postgres socket, and the link to it in the data directory.
+
+The path of a socket is limited to 107 bytes, so the folder is below the system's temporary folder, not in the data
+directory. It has two levels: the outer folder keeps every other account out, the inner one belongs to the account of
+Postgres, which other programs may share (`nobody`).
 """
 
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import quote
 
 import structlog
 
 from app.errors import Code, Misconfigured
-from app.local.embedded.deadline import holds_within
-from app.local.embedded.leftover_postgres import LockFile, stop_leftover
-from app.local.embedded.postgres_account import SYSTEM_ENVIRONMENT, PostgresAccount, choose_account
-from app.local.embedded.postgres_database import NAME, create_database, gateway_url, superuser_url
-from app.local.embedded.postgres_programs import find_programs, run_program
-from app.local.embedded.socket_folder import make_socket_folder, remove_socket_folder
+from app.local.embedded.postgres_account import (
+    SYSTEM_ENVIRONMENT,
+    PostgresAccount,
+    choose_account,
+    find_programs,
+    run_program,
+)
 from app.local.log_files import ChildLog
 
+_POLL_SECONDS: Final = 0.02
+
+
+def holds_within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Return True as soon as `condition` is true, or False after `seconds`."""
+    give_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= give_up:
+            return False
+        time.sleep(_POLL_SECONDS)  # files and processes of Postgres offer no notification
+    return True
+
+
 _log = structlog.get_logger()
+_STOP_WITHIN: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """The contents of `postmaster.pid`, which a running Postgres writes."""
+
+    pid: int
+    ready: bool
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Read the lock file; None if it is missing or not completely written yet."""
+        try:
+            lines = (folder / "postmaster.pid").read_text().splitlines()
+            return cls(pid=int(lines[0]), ready=len(lines) > 7 and lines[7].strip() == "ready")
+        except (FileNotFoundError, IndexError, ValueError):
+            return None
+
+
+def stop_leftover(folder: Path) -> LockFile | None:
+    """Stop a Postgres that runs on `folder`; return the lock file that is left, if any.
+
+    A remaining lock file names a process that is gone; the pid may belong to another program by now.
+    """
+    found = LockFile.read(folder)
+    if found is not None and _runs_on(folder, found.pid):
+        _log.warning("postgres_leftover_stopped", folder=str(folder), pid=found.pid)
+        for stop_signal in (signal.SIGINT, signal.SIGKILL):
+            _send(found.pid, stop_signal)
+            if holds_within(_STOP_WITHIN, lambda: not _runs_on(folder, found.pid)):
+                break
+    return LockFile.read(folder)
+
+
+def _send(pid: int, stop_signal: signal.Signals) -> None:
+    try:
+        os.kill(pid, stop_signal)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise Misconfigured(
+            Code.POSTGRES_FAILED,
+            f"a Postgres with pid {pid}, left from an earlier run, belongs to another user",
+            remedy=f"Stop it as that user or as root: kill -INT {pid}",
+        ) from error
+
+
+def _runs_on(folder: Path, pid: int) -> bool:
+    """Return True if `pid` is a Postgres server with its data in `folder`; the kernel may have reused the pid."""
+    words = _command_line(pid)
+    if not words or Path(words[0]).name != "postgres" or "-D" not in words[:-1]:
+        return False
+    given = Path(words[words.index("-D") + 1])
+    return given == folder or given.resolve() == folder.resolve()
+
+
+def _command_line(pid: int) -> list[str]:
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return [os.fsdecode(word) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+    shown = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return shown.stdout.split()
+
+
+NAME: Final = "mirrorgate"
+"""Name of the database, and of the superuser of the cluster, which only creates what the gateway owns."""
+
+_ROLE: Final = "gateway"
+"""The role of the gateway: owner of its database and no superuser. As a superuser, SQL could read the machine's files
+with the capability of Postgres (decision 0004)."""
+
+_CREATE_DATABASE: Final = f"""
+SELECT 'CREATE ROLE {_ROLE} LOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{_ROLE}') \\gexec
+SELECT 'CREATE DATABASE {NAME} OWNER {_ROLE}' WHERE NOT EXISTS
+    (SELECT FROM pg_database WHERE datname = '{NAME}') \\gexec
+ALTER DATABASE {NAME} OWNER TO {_ROLE};
+\\connect {NAME}
+"""  # noqa: S608  # constant text
+"""Create the role and the database. psql runs each step only where it is missing."""
+
+_HAND_OVER: Final = f"""
+DO $$
+DECLARE
+    act text;
+BEGIN
+    FOR act IN
+        SELECT format('ALTER SCHEMA %I OWNER TO {_ROLE}', nspname) FROM pg_namespace
+        WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' AND nspowner = '{NAME}'::regrole
+        UNION ALL
+        SELECT format('ALTER TABLE %s OWNER TO {_ROLE}', c.oid::regclass) FROM pg_class c
+        WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S') AND c.relowner = '{NAME}'::regrole
+          AND c.relnamespace::regnamespace::text !~ '^(pg_|information_schema)'
+          AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+              AND d.deptype IN ('a', 'i') AND c.relkind = 'S')
+        UNION ALL
+        SELECT format('ALTER ROUTINE %s OWNER TO {_ROLE}', p.oid::regprocedure) FROM pg_proc p
+        WHERE p.proowner = '{NAME}'::regrole AND p.pronamespace::regnamespace::text !~ '^(pg_|information_schema)'
+    LOOP
+        EXECUTE act;
+    END LOOP;
+END $$;
+"""  # noqa: S608  # constant text
+"""Give the gateway's role what the superuser owns in data directories of earlier versions, in one transaction.
+Sequences that belong to a column follow their table."""
+
+_CREATE_WITHIN: Final = 60.0
+
+
+def gateway_url(socket_folder: Path) -> str:
+    """Return the URL of the database for the gateway's own role."""
+    # The port is explicit because a PGPORT in a client's environment would replace the default.
+    return f"postgresql://{_ROLE}@/{NAME}?host={quote(str(socket_folder))}&port=5432"
+
+
+def superuser_url(socket_folder: Path) -> str:
+    """Return the URL of the database for the superuser, which the gateway never uses."""
+    return gateway_url(socket_folder).replace(f"//{_ROLE}@", f"//{NAME}@", 1)
+
+
+def create_database(programs: Path, socket_folder: Path) -> None:
+    """Create role and database if they are missing, and give the role what it owns.
+
+    After a crash here, the next start does the remaining steps.
+    """
+    administration = superuser_url(socket_folder).replace(f"/{NAME}?", "/postgres?")
+    command = [str(programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", administration]
+    run_program(command, timeout=_CREATE_WITHIN, given=_CREATE_DATABASE + _HAND_OVER)
+
+
+_PREFIX: Final = "mirrorgate-"
+_MAX_PATH_BYTES: Final = 107 - len("/.s.PGSQL.5432.lock")
+
+
+def make_socket_folder(link: Path, account: PostgresAccount) -> Path:
+    """Create a private folder that belongs to `account`, and the symbolic link `link` to it.
+
+    After a crash here, at most an empty folder is left in the temporary folder.
+    """
+    outer = Path(tempfile.mkdtemp(prefix=_PREFIX)).absolute()
+    if len(bytes(outer / "s")) > _MAX_PATH_BYTES:
+        outer.rmdir()
+        outer = Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp"))
+    inner = outer / "s"
+    inner.mkdir(mode=0o700)
+    account.hand_over(inner)
+    link.unlink(missing_ok=True)
+    link.symlink_to(inner)
+    return inner
+
+
+def remove_socket_folder(link: Path, owner: int) -> None:
+    """Remove `link` and the folder it points to, if Mirrorgate created that and it belongs to `owner`."""
+    if not link.is_symlink():
+        return
+    outer = link.readlink().parent
+    if outer.name.startswith(_PREFIX) and outer.is_dir() and outer.lstat().st_uid == owner:
+        shutil.rmtree(outer, ignore_errors=True)
+    link.unlink()
+
 
 _INITIALIZE_WITHIN: Final = 120.0
 _START_WITHIN: Final = 60.0
-_STOP_WITHIN: Final = 30.0
 _MEMORY_FREE_WITHIN: Final = 10.0
 
 _SETTINGS: Final[Mapping[str, str]] = {

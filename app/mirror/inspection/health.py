@@ -2,9 +2,17 @@
 
 The figures are of the newest version: files and their sizes from the log, row groups from the footers of the Parquet
 files. Files of older versions count apart: they cost storage, not query time.
+
+Direct Lake's limits per capacity, as Microsoft publishes them: "Direct Lake overview", capacity requirements.
+
+Beyond one of them, queries of a semantic model on the SQL endpoint fall back to DirectQuery, and a model on OneLake
+fails. The limits of memory are no guard rails and are not listed.
+
+The log of a Delta table: its last checkpoint, its length, and the files in the table's folder.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,13 +21,89 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyarrow import fs
 
-from app.mirror.inspection.guard_rails import GuardRails, smallest_sku
-from app.mirror.inspection.history import commit_versions
+from app.mirror.inspection.history import commit_versions, table_store
 from app.mirror.inspection.opening import open_table, reading
-from app.mirror.inspection.table_log import data_files, read_checkpoint
-from app.mirror.inspection.table_store import table_store
 from app.mirror.target import LOG_FOLDER, MirrorTarget
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRails:
+    """What one Fabric capacity (SKU) can read by Direct Lake."""
+
+    sku: str
+    files: int
+    """Parquet files per table."""
+    row_groups: int
+    """Row groups per table."""
+    rows: int
+    """Rows per table."""
+    model_bytes: int | None
+    """Bytes on disk of all tables of a semantic model; None for no limit."""
+
+
+_MILLION: Final = 1_000_000
+_GB: Final = 1 << 30
+
+_IN_ORDER: Final = (
+    GuardRails("F2", 1_000, 1_000, 300 * _MILLION, 10 * _GB),
+    GuardRails("F4", 1_000, 1_000, 300 * _MILLION, 10 * _GB),
+    GuardRails("F8", 1_000, 1_000, 300 * _MILLION, 10 * _GB),
+    GuardRails("F16", 1_000, 1_000, 300 * _MILLION, 20 * _GB),
+    GuardRails("F32", 1_000, 1_000, 300 * _MILLION, 40 * _GB),
+    GuardRails("F64", 5_000, 5_000, 1_500 * _MILLION, None),
+    GuardRails("F128", 5_000, 5_000, 3_000 * _MILLION, None),
+    GuardRails("F256", 5_000, 5_000, 6_000 * _MILLION, None),
+    GuardRails("F512", 10_000, 10_000, 12_000 * _MILLION, None),
+    GuardRails("F1024", 10_000, 10_000, 24_000 * _MILLION, None),
+    GuardRails("F2048", 10_000, 10_000, 24_000 * _MILLION, None),
+)
+
+GUARD_RAILS: Final[Mapping[str, GuardRails]] = {one.sku: one for one in _IN_ORDER}
+"""The guard rails by SKU, the smallest first. FT1 and P1 are F64, P2 is F128, and so on."""
+
+
+def smallest_sku(files: int, row_groups: int, rows: int, size: int) -> str | None:
+    """Return the smallest SKU whose guard rails a table keeps, None if there is none."""
+    for one in _IN_ORDER:
+        fits = files <= one.files and row_groups <= one.row_groups and rows <= one.rows
+        if fits and (one.model_bytes is None or size <= one.model_bytes):
+            return one.sku
+    return None
+
+
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The last checkpoint: readers start there and read each later commit."""
+
+    version: int
+    written_at: datetime | None
+
+
+def read_checkpoint(target: MirrorTarget, table: DeltaTable) -> Checkpoint | None:
+    """Return the last checkpoint, None without one. Raises OSError."""
+    log = table_store(target, table, LOG_FOLDER)
+    try:
+        with log.open_input_file(_LAST_CHECKPOINT) as file:
+            version = json.loads(file.read()).get("version")
+    except (FileNotFoundError, ValueError):
+        return None
+    return Checkpoint(int(version), log.get_file_info(_LAST_CHECKPOINT).mtime) if version is not None else None
+
+
+def data_files(target: MirrorTarget, table: DeltaTable) -> dict[str, int]:
+    """Return the size of each Parquet file in the table's folder, of any version. Raises OSError."""
+    entries = table_store(target, table).get_file_info(fs.FileSelector("", recursive=True))
+    return {
+        entry.path: entry.size or 0
+        for entry in entries
+        if entry.type is fs.FileType.File and entry.path.endswith(".parquet") and not entry.path.startswith(LOG_FOLDER)
+    }
+
 
 MIN_ROW_GROUP_ROWS: Final = 1_000_000
 """Below this, Direct Lake reads columns with too many small requests."""

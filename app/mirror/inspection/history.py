@@ -2,6 +2,8 @@
 
 The mirror writes what it applied into the custom metadata of its commits (docs/mirror.md). A version without that
 metadata is of `optimize`, `vacuum` or `restore`, or of another program that writes the table.
+
+The folder of a Delta table as a file system of Arrow.
 """
 
 import json
@@ -11,13 +13,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from app.mirror.inspection.table_store import table_store
 from app.mirror.table_mirror import APPENDED_ROWS, DELETED_KEYS, FILES, GENERATION, KEY_COLUMNS, ROWS
 from app.mirror.target import MirrorTarget
+
+
+def table_store(target: MirrorTarget, table: DeltaTable, folder: str = "") -> fs.FileSystem:
+    """Open the folder of a table, or a folder in it, as the root of a file system. Its calls raise OSError.
+
+    Of a local folder, Arrow itself reads the files (`arrow_dataset` says why); else the object store of deltalake.
+    """
+    uri = f"{table.table_uri.rstrip('/')}/{folder}"
+    address = urlsplit(uri)
+    if address.scheme == "file":
+        return fs.SubTreeFileSystem(unquote(address.path), fs.LocalFileSystem())
+    return fs.PyFileSystem(DeltaStorageHandler(uri, target.open_options()))
+
 
 CLUSTERED_BY: Final = "mirrorgate.clustered_by"
 """Key of the custom metadata of an `optimize --cluster`: the columns as a JSON list."""

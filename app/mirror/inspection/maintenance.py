@@ -17,9 +17,9 @@ from deltalake.exceptions import CommitFailedError
 
 from app.errors import Code, TemporarilyUnavailable
 from app.mirror.commit import MAX_ROW_GROUP_ROWS
+from app.mirror.inspection.health import data_files, read_checkpoint
 from app.mirror.inspection.history import CLUSTERED_BY, read_history, read_key_columns
 from app.mirror.inspection.opening import open_table, reading
-from app.mirror.inspection.table_log import data_files, read_checkpoint
 from app.mirror.target import MirrorTarget
 
 TARGET_FILE_BYTES: Final = 1 << 30

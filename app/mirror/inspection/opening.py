@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from app.errors import Code, Misconfigured, RejectedInput
 from app.mirror.inspection.history import read_history
-from app.mirror.object_store.store_errors import shown, store_error
+from app.mirror.object_store import shown, store_error
 from app.mirror.target import MirrorTarget
 
 PointInTime: TypeAlias = int | datetime | None

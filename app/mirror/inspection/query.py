@@ -15,7 +15,6 @@ from typing import Any, Final
 import duckdb
 
 from app.errors import Code, RejectedInput
-from app.mirror.arrow_dataset import arrow_dataset
 from app.mirror.inspection.opening import (
     PointInTime,
     find_table,
@@ -26,7 +25,7 @@ from app.mirror.inspection.opening import (
     unknown_table,
 )
 from app.mirror.inspection.sql_engine import DEFAULT_MEMORY, SqlEngine, identifier, open_engine
-from app.mirror.target import MirrorTarget
+from app.mirror.target import MirrorTarget, arrow_dataset
 
 _EXPLAIN: Final = re.compile(r"\s*explain(\s+analyze)?\b", re.IGNORECASE)
 _MISSED_TABLE: Final = re.compile(r"Table with name (.+) does not exist")

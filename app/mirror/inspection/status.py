@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.mirror_report import MirrorState, TableReport
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
 from app.errors import Code
@@ -15,9 +15,8 @@ from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.inspection.opening import reading
 from app.mirror.table_mirror import inspect_table
-from app.mirror.table_path import KEPT
-from app.mirror.target import MirrorTarget
-from app.published.table_folders import SCHEMA_SUFFIX, PublishedTable, list_tables
+from app.mirror.target import KEPT, MirrorTarget
+from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, list_tables
 
 FAULTS: Final = frozenset({MirrorState.WAITING, MirrorState.STOPPED})
 """States that need a person."""

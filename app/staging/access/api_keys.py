@@ -10,7 +10,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.domain.access.rate_limit import NO_LIMITS, RateLimits
+from app.domain.access.api_key import NO_LIMITS, RateLimits
 from app.domain.access.rights import Credential, Grant, Right
 
 INSERT_KEY = sa.text("""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.domain.access.console_session import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS, MAX_SESSIONS_OF_SUBJECT
 from app.domain.access.rights import Grant, Right
+from app.domain.access.sign_in import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS, MAX_SESSIONS_OF_SUBJECT
 
 _IS_LIVE = "expires_at > clock_timestamp() AND last_used_at > clock_timestamp() - make_interval(secs => :idle)"
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeAlias
 
-from app.domain.loads.load_session import LoadStep
+from app.domain.loads import LoadStep
 from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.landed_bytes import row_bytes
+from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 

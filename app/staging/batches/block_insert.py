@@ -2,20 +2,93 @@
 
 Most of what a statement costs Postgres does not depend on its rows: each execution parses the check constraints and
 finds the payload partition. So the blocks of several tables share one statement (performance notebook).
+
+Verification of a COMMIT whose answer was lost.
+
+`pg_xact_status` alone does not tell: after a crash Postgres reuses the id of a transaction of which nothing had
+reached its log. So the staged block is looked up too, and recognized by the time at which it was staged.
+
+Which trace staged which batches, so that the trace continues in the drain. Written only while tracing is on.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import accumulate
 from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import payload_digest
+from app.domain.arrow import payload_digest
+from app.domain.model.landing_file import PlannedFile
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
-from app.staging.batches.commit_verification import TransactionId
+from app.errors import Code, TemporarilyUnavailable
+from app.observability.tracing import MAX_LINKS, TraceParent
+from app.staging.batches.batch import BatchKey
+from app.staging.connection.database import answer_within
 from app.staging.connection.raw_sql import driver_rows, int_array_literal, text_array_literal
+
+SELECT_TRANSACTION: Final = "SELECT CAST(pg_current_xact_id() AS text)"
+"""Read the id of the open transaction."""
+
+SELECT_STATUS = sa.text("SELECT pg_xact_status(CAST(:xid AS xid8))")
+"""Read what became of a transaction: `in progress`, `committed`, `aborted`, or NULL if that is forgotten."""
+
+SELECT_STAGED_AT = sa.text("""
+    SELECT staged_at FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation AND first_sequence = :first_sequence""")
+"""Read when a block was staged."""
+
+MAX_SECONDS: Final = 3.0
+"""How long to ask while the transaction is still in progress or the database does not answer."""
+
+_PAUSE_SECONDS: Final = 0.1
+"""The pause between two attempts; the database may be starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionId:
+    """The identity of a transaction: its Postgres id, and the block that it staged, if any, with the time."""
+
+    xid: str
+    block: BatchKey | None
+    staged_at: datetime | None
+
+
+def current_transaction_id(connection: sa.Connection) -> TransactionId:
+    """Return the identity of an open transaction without a block; `stage_block` returns that of one with a block."""
+    [(xid,)] = driver_rows(connection, SELECT_TRANSACTION, {})
+    return TransactionId(xid, None, None)
+
+
+def is_committed(engine: sa.Engine, transaction: TransactionId, max_seconds: float = MAX_SECONDS) -> bool:
+    """Return true if the transaction is durable.
+
+    Raises TemporarilyUnavailable `commit_unknown` if that is still unknown after `max_seconds`. After a restart
+    Postgres reports a transaction that was in progress as aborted, or, if its id was reused, the outcome of the later
+    one; the block is then missing. The outcome of a committed id without a block therefore stays unknown.
+    """
+    deadline = time.monotonic() + max_seconds
+    while True:
+        try:
+            with answer_within(max(1.0, max_seconds)), engine.connect() as connection:
+                status = connection.execute(SELECT_STATUS, {"xid": transaction.xid}).scalar()
+                if status == "committed" and transaction.block is not None:
+                    # A separate statement: one that also read the status could have a snapshot from before the COMMIT.
+                    table_id, generation, first_sequence = transaction.block
+                    keys = {"table_id": table_id, "generation": generation, "first_sequence": first_sequence}
+                    staged_at = connection.execute(SELECT_STAGED_AT, keys).scalar()
+                    return bool(staged_at == transaction.staged_at)
+                if status == "aborted":
+                    return False
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError):
+            pass  # tried again until the deadline
+        if time.monotonic() >= deadline:
+            raise TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "the connection was lost during COMMIT")
+        time.sleep(_PAUSE_SECONDS)
+
 
 _INSERT: Final = """
     payload AS (
@@ -200,3 +273,61 @@ def _sizes_literal(sizes: Sequence[Sequence[int]]) -> str:
 
 def _flags_literal(flags: Sequence[bool]) -> str:
     return "{" + ",".join(["t" if flag else "f" for flag in flags]) + "}"
+
+
+INSERT_TRACES = sa.text("""
+    INSERT INTO mirrorgate.block_traces (table_id, generation, first_sequence, traceparent)
+    VALUES (:table_id, :generation, :first_sequence, :traceparent) ON CONFLICT DO NOTHING""")
+"""Store the trace of a block. A trace never makes a transaction fail."""
+
+SELECT_TRACES = sa.text("""
+    SELECT f.position, t.traceparent
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:firsts AS bigint[]),
+        CAST(:lasts AS bigint[])) WITH ORDINALITY AS f (table_id, generation, first, last, position)
+    CROSS JOIN LATERAL (
+        SELECT traceparent FROM mirrorgate.block_traces
+        WHERE table_id = f.table_id AND generation = f.generation AND first_sequence BETWEEN f.first AND f.last
+        ORDER BY first_sequence LIMIT :limit) t""")
+"""Read the traces of the blocks in some files, in the order of the blocks. A block is never in two files."""
+
+PURGE_TRACES = sa.text("""
+    DELETE FROM mirrorgate.block_traces WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM mirrorgate.block_traces
+        WHERE staged_at < clock_timestamp() - make_interval(secs => :seconds) ORDER BY staged_at LIMIT :limit))""")
+"""Delete old traces, the oldest first."""
+
+
+def record_trace(connection: sa.Connection, blocks: Sequence[NewBlock], trace: TraceParent) -> None:
+    """Store the trace that stages these blocks, in the transaction that stages them."""
+    if not blocks:
+        return
+    rows = [
+        {
+            "table_id": block.table_id,
+            "generation": block.generation,
+            "first_sequence": block.first_sequence,
+            "traceparent": trace,
+        }
+        for block in blocks
+    ]
+    connection.execute(INSERT_TRACES, rows)
+
+
+def find_traces(connection: sa.Connection, files: Sequence[PlannedFile]) -> Mapping[PlannedFile, list[TraceParent]]:
+    """Return the traces of the batches in each file, at most MAX_LINKS + 1; files without one are left out."""
+    parameters = {
+        "table_ids": [file.table_id for file in files],
+        "generations": [file.identity.generation for file in files],
+        "firsts": [file.identity.first_sequence for file in files],
+        "lasts": [file.identity.last_sequence for file in files],
+        "limit": MAX_LINKS + 1,
+    }
+    found: dict[PlannedFile, list[TraceParent]] = {}
+    for position, trace in connection.execute(SELECT_TRACES, parameters):
+        found.setdefault(files[position - 1], []).append(trace)
+    return found
+
+
+def purge_traces(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
+    """Delete up to `limit` old traces; return how many. Repeat until it is less than `limit`."""
+    return connection.execute(PURGE_TRACES, {"seconds": older_than_seconds, "limit": limit}).rowcount

@@ -12,9 +12,19 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.domain.loads.load_mode import LoadMode
-from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep, check_step
-from app.domain.loads.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
+from app.domain.loads import (
+    LoadId,
+    LoadMode,
+    LoadSession,
+    LoadState,
+    LoadStep,
+    check_loadable,
+    check_step,
+    has_repeats,
+    insert_keys,
+    with_inserts,
+    without_keys,
+)
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows

@@ -2,16 +2,21 @@
 
 Everything that another transaction may have changed since a request was typed is read again here, by statements that
 begin after the locks were granted.
+
+The last accepted change sequence per table and source task, for `source_order=enforce`.
+
+A batch that does not go beyond the position of its task repeats changes that are already staged. The position is
+written in the batch's transaction, so it never says more or less than what is staged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import Payload, encode_payload
-from app.domain.model.table import BatchSequence, Table, TableId
+from app.domain.arrow import Payload, encode_payload
+from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import Acceptance, landed
@@ -26,7 +31,37 @@ from app.staging.batches.sequence_lock import (
     read_table_versions,
     read_tables_of_schema_ids,
 )
-from app.staging.batches.source_positions import source_positions
+
+SELECT_POSITIONS = sa.text("""
+    SELECT task, last_sequence FROM mirrorgate.source_positions
+    WHERE table_id = :table_id AND generation = :generation AND task = ANY(:tasks)""")
+"""Read the positions of some tasks in a generation."""
+
+UPSERT_POSITION = sa.text("""
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
+    VALUES (:table_id, :generation, :task, :last_sequence)
+    ON CONFLICT (table_id, generation, task) DO UPDATE SET last_sequence = excluded.last_sequence""")
+"""Move the position of a task."""
+
+
+def source_positions(
+    connection: sa.Connection, table_id: TableId, generation: Generation, tasks: Collection[str]
+) -> Mapping[str, str]:
+    """Return the last sequence of each of these tasks, by the key that `app.domain.rows.source_order.order_key` makes.
+
+    Positions that are read without the sequence lock must be compared again under it.
+    """
+    keys = {"table_id": table_id, "generation": generation, "tasks": list(tasks)}
+    rows = connection.execute(SELECT_POSITIONS, keys)
+    return {row.task: row.last_sequence for row in rows}
+
+
+def record_source_position(
+    connection: sa.Connection, table_id: TableId, generation: Generation, task: str, last_sequence: str
+) -> None:
+    """Move the position of a task, under the sequence lock; dying before COMMIT leaves the old position."""
+    keys = {"table_id": table_id, "generation": generation, "task": task}
+    connection.execute(UPSERT_POSITION, keys | {"last_sequence": last_sequence})
 
 
 @dataclass(frozen=True, slots=True)

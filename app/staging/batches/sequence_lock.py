@@ -12,7 +12,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.loads.load_session import LoadId
+from app.domain.loads import LoadId
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion
 from app.staging.connection.raw_sql import driver_rows, int_array_literal

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import Payload, encode_payload
-from app.domain.loads.load_session import LoadStep
+from app.domain.arrow import Payload, encode_payload
+from app.domain.loads import LoadStep
 from app.domain.model.table import TableId
 from app.domain.rows.image_overlay import Layer
 from app.domain.rows.landing_rows import LandingRows
@@ -20,15 +20,19 @@ from app.domain.rows.projection.landing_projection import landed, needs_acceptan
 from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
 from app.errors import RejectedInput
 from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, StagingRequest, TableMoved
-from app.staging.batches.block_insert import NewBlock, stage_blocks
-from app.staging.batches.commit_verification import TransactionId
+from app.staging.batches.block_insert import NewBlock, TransactionId, stage_blocks
 from app.staging.batches.dead_letter_transaction import DeadLetterTransaction
 from app.staging.batches.idempotency import IdempotencyTransaction
 from app.staging.batches.load_transaction import LoadTransaction
-from app.staging.batches.locked_table import LockedTable, StagedBatch, image_overlay, lock_tables
+from app.staging.batches.locked_table import (
+    LockedTable,
+    StagedBatch,
+    image_overlay,
+    lock_tables,
+    record_source_position,
+)
 from app.staging.batches.row_images import note_touched, write_row_images
 from app.staging.batches.sequence_lock import read_table_versions
-from app.staging.batches.source_positions import record_source_position
 
 Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
 """The outcome of a request: its batches in the order given, or the reason why it was left out."""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.publication.drain_plan import PendingBlock
+from app.domain.publication import PendingBlock
 from app.staging.connection.database import BINARY_RESULT
 
 SELECT_PENDING = sa.text("""

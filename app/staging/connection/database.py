@@ -1,34 +1,232 @@
 """Engines for Postgres: sessions with our settings, bounded waits and a pool that replaces broken connections.
 
 Staging's callers import `Engine` and `Connection` from here, so that SQLAlchemy stays inside staging.
+
+A connection to Postgres that never waits forever for an answer.
+
+TCP detects a dead peer, but neither a proxy that acknowledges everything and forwards nothing, nor a stopped server
+process. Each wait therefore has its own deadline. A connection that misses it is closed, and the pool replaces it.
+As after any lost connection, it is unknown whether the server still executes the statement.
+
+Translation of Postgres errors into ours, by SQLSTATE.
+
+A temporary condition becomes TemporarilyUnavailable (503; the client retries). Data that Postgres cannot store becomes
+RejectedInput (422; the same request would always fail). Every other error is a bug of ours and stays as it is (500).
+The states are listed in "Appendix A. PostgreSQL Error Codes" of the Postgres documentation.
+
+A pool of connections that knows how many threads wait for one, which SQLAlchemy's pool does not tell.
 """
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Self
 from uuid import UUID
 
 import psycopg
 import sqlalchemy as sa
 
-from app.errors import Code, Misconfigured
-from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection, answer_within
-from app.staging.connection.database_errors import ends_session, translated_errors
-from app.staging.connection.watched_pool import MAX_OVERFLOW, WatchedPool
+from app.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 
-__all__ = [
-    "BINARY_RESULT",
-    "Connection",
-    "Engine",
-    "answer_within",
-    "driver_url",
-    "installation_id",
-    "open_engine",
-    "pin_marker_position",
-    "read_snapshot",
-    "session_settings",
-    "translated_errors",
-]
+
+@dataclass(slots=True)
+class _Budget:
+    """The seconds that this thread may still wait for Postgres."""
+
+    left: float
+
+
+_BUDGET: ContextVar[_Budget | None] = ContextVar("budget", default=None)
+
+CONNECT_SECONDS: Final = 5
+"""Timeout of one attempt to connect."""
+
+KEEPALIVES: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""Let the kernel give up a dead peer after 15 to 25 s instead of 15 minutes. Unix sockets ignore these settings."""
+
+
+@contextmanager
+def answer_within(seconds: float) -> Iterator[None]:
+    """Limit the time that this thread waits for Postgres in the block to `seconds` in total, connecting included.
+
+    Time between statements does not count. Inside the block this limit replaces the connections' own limit of a
+    single wait; it may be shorter or longer.
+    """
+    token = _BUDGET.set(_Budget(seconds))
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection that closes itself and raises psycopg.OperationalError when an answer takes too long."""
+
+    silence_seconds: float = 30.0
+    """How long one answer may take outside `answer_within`."""
+
+    @classmethod
+    def open(cls, *arguments: Any, silence_seconds: float, **parameters: Any) -> Self:
+        """Connect like psycopg.connect, within the time that `answer_within` leaves."""
+        budget = _BUDGET.get()
+        if budget is not None:
+            if budget.left <= 0:
+                raise psycopg.OperationalError("no time is left to connect to Postgres")
+            parameters["connect_timeout"] = max(1, min(CONNECT_SECONDS, round(budget.left)))
+        started = time.monotonic()
+        try:
+            connection = cls.connect(*arguments, **parameters)
+        finally:
+            if budget is not None:
+                budget.left -= time.monotonic() - started
+        connection.silence_seconds = silence_seconds
+        return connection
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Run one exchange with the server within the deadline; psycopg calls this for each of its waits."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        budget = _BUDGET.get()
+        seconds = self.silence_seconds if budget is None else max(0.0, budget.left)
+        started = time.monotonic()
+        try:
+            return super().wait(gen, interval, seconds)
+        except psycopg.OperationalError as error:
+            if error.sqlstate is not None or time.monotonic() - started < seconds:
+                raise
+            self.close()
+            raise psycopg.OperationalError(f"Postgres has not answered for {seconds:.1f} s") from error
+        finally:
+            if budget is not None:
+                budget.left -= time.monotonic() - started
+
+
+_BUSY: Final = frozenset({"55P03", "40P01", "40001"})
+"""Lock timeout, deadlock, and serialization failure."""
+
+_READ_ONLY: Final = frozenset({"25006"})
+"""The server is a standby or read-only, for example after a failover that the connection survived."""
+
+_TEMPORARY: Final = {
+    "08": "Postgres does not answer",
+    "53": "Postgres has no disk space, memory or connections left",
+    "57": "Postgres is stopping, starting or has canceled the statement",
+    "58": "Postgres cannot read or write its files",
+    "25P03": "Postgres has ended a transaction that was idle for too long (idle_in_transaction_session_timeout)",
+    "25P04": "Postgres has ended a transaction that took too long (transaction_timeout)",
+}
+"""Texts for the caller, by state or by the state's class (its first two characters)."""
+
+_LOST_SESSIONS: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
+"""States after which the server has ended the session."""
+
+_BAD_DATA: Final = frozenset({"22", "54"})
+"""Classes "data exception" and "program limit exceeded"; an index row, for example, fits a third of a page at most."""
+
+BOUNDED: Final = "_is_bounded"
+"""Suffix of the CHECK constraints that bound a text of a request; the other constraints guard our own invariants."""
+
+
+def translated_error(error: sa.exc.DBAPIError) -> MirrorgateError | None:
+    """Return the error for the caller; None if the cause is neither a temporary condition nor the request."""
+    state = _state(error)
+    if state in _BUSY:
+        return TemporarilyUnavailable(Code.TABLE_BUSY, "the table is locked by another transaction")
+    if state in _READ_ONLY:
+        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres takes no writes: it is read-only")
+    never_sent = not state and isinstance(error, sa.exc.DataError)  # psycopg itself rejects U+0000
+    if never_sent or state[:2] in _BAD_DATA or (state == "23514" and _constraint(error).endswith(BOUNDED)):
+        return RejectedInput(Code.UNSTORABLE, "Postgres cannot store a text of this request")
+    temporary = _TEMPORARY.get(state) or _TEMPORARY.get(state[:2])
+    if temporary is not None:
+        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, temporary)
+    never_answered = not state and isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
+    if never_answered or error.connection_invalidated:
+        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres does not answer")
+    return None
+
+
+def ends_session(error: BaseException | None) -> bool:
+    """Return true if the connection must be replaced after this error, although it may still be open.
+
+    A connection to a server that has become read-only stays with that server; only a new one finds the new primary.
+    """
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "") in _READ_ONLY | _LOST_SESSIONS
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Translate database errors of the block with `error_for_caller`, keeping the cause."""
+    try:
+        yield
+    except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+        raise error_for_caller(error) from error
+
+
+def error_for_caller(error: Exception) -> Exception:
+    """Return what a database error means for the caller; any other error is returned as it is."""
+    if isinstance(error, sa.exc.DBAPIError):
+        return translated_error(error) or error
+    if isinstance(error, sa.exc.TimeoutError):
+        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "no free database connection")
+    return error
+
+
+def _state(error: sa.exc.DBAPIError) -> str:
+    return (error.orig.sqlstate or "") if isinstance(error.orig, psycopg.Error) else ""
+
+
+def _constraint(error: sa.exc.DBAPIError) -> str:
+    return (error.orig.diag.constraint_name or "") if isinstance(error.orig, psycopg.Error) else ""
+
+
+MAX_OVERFLOW: Final = 5
+"""Connections that a pool opens beyond its size while all others are in use."""
+
+
+class WatchedPool(sa.pool.QueuePool):
+    """SQLAlchemy's default pool, which also counts the threads that ask for a connection."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._asking = 0
+        self._asking_lock = threading.Lock()
+
+    @property
+    def waiting(self) -> int:
+        """The number of threads that wait for a connection, for its ping or until it is open."""
+        return self._asking
+
+    @property
+    def limit(self) -> int:
+        """The most connections that the pool opens."""
+        return self.size() + MAX_OVERFLOW
+
+    def connect(self) -> sa.PoolProxiedConnection:
+        """Return a connection, as QueuePool does."""
+        with self._asking_lock:
+            self._asking += 1
+        try:
+            return super().connect()
+        finally:
+            with self._asking_lock:
+                self._asking -= 1
+
+
+def watched_pool(engine: sa.Engine) -> WatchedPool:
+    """Return the pool of an engine of `open_engine`."""
+    assert isinstance(engine.pool, WatchedPool)
+    return engine.pool
+
 
 Engine = sa.Engine
 Connection = sa.Connection

@@ -13,7 +13,7 @@ import psycopg
 import structlog
 
 from app.observability.repeated_lines import RepeatedLines
-from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection
+from app.staging.connection.database import CONNECT_SECONDS, KEEPALIVES, BoundedConnection
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
-from app.domain.preflight.database_findings import DatabaseFacts
+from app.domain.preflight import DatabaseFacts
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.connection.database import (
     driver_url,
@@ -16,8 +16,13 @@ from app.staging.connection.database import (
     session_settings,
     translated_errors,
 )
-from app.staging.connection.pooler import require_own_sessions, through_pooler
-from app.staging.connection.schema_revision import fits_this_program, present_revision, program_revision
+from app.staging.connection.schema_revision import (
+    fits_this_program,
+    present_revision,
+    program_revision,
+    require_own_sessions,
+    through_pooler,
+)
 
 SELECT_SETTINGS = sa.text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)")
 """Read settings of the session."""

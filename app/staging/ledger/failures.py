@@ -11,7 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.model.table import Table, TableId
-from app.domain.publication.failure import Failure
+from app.domain.publication import Failure
 
 FAILING_AFTER: Final = 3
 """Failed tries in a row after which a table is shown as failing; fewer usually pass by themselves."""

@@ -2,23 +2,193 @@
 
 `planning` writes the lines; the number, batch range and digest of a planned file never change. Foreign keys chain each
 file to its predecessor's number and last sequence, so the database itself rejects a gap or an overlap (decision 0003).
+
+Pages of the landing ledger for people: files from the newest on, and the batches of one file.
+
+Retention deletes old files and blocks, so a page can end before the first file, and a file can have lost its batches.
+
+The metadata chain in Postgres: append-only blocks, written in the transaction of what they record.
+
+Each block holds the hash of the one before, and the database rejects a second block with the same number.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from app.domain.model.landing_file import BuiltFile, FileIdentity, PlannedFile
-from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId
+from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.publication.metadata_chain import add_data
+from app.domain.publication import Block, Event, add_data
 from app.errors import Code, InvariantBroken
 from app.staging.batches.sequence_lock import lock_counters, shorten_lock_timeout
 from app.staging.ledger.leases import check_epoch, check_epochs
-from app.staging.ledger.metadata_chain import append_blocks
+
+_COLUMNS = """number, first_sequence, last_sequence, schema_version, row_count, change_count, digest, state, file_bytes,
+    file_sha256, planned_at, published_at, repair_requested"""
+"""The columns of a FileLine."""
+
+SELECT_NEWEST_FILES = sa.text(f"""
+    SELECT {_COLUMNS} FROM mirrorgate.landing_files
+    WHERE table_id = :table_id AND generation = :generation AND number < :before ORDER BY number DESC LIMIT :limit""")  # noqa: S608  # constant columns
+"""List a generation's files before a number, the newest first."""
+
+SELECT_FILE = sa.text(f"""
+    SELECT {_COLUMNS} FROM mirrorgate.landing_files
+    WHERE table_id = :table_id AND generation = :generation AND number = :number""")  # noqa: S608  # constant columns
+"""Read one file of a generation."""
+
+SELECT_FILE_BATCHES = sa.text("""
+    SELECT b.first_sequence + e.place - 1 AS sequence, e.changes, e.rows, b.staged_at
+    FROM (
+        SELECT first_sequence, batch_changes, batch_rows, staged_at FROM mirrorgate.staged_blocks
+        WHERE table_id = :table_id AND generation = :generation
+          AND last_sequence >= :first_sequence AND last_sequence <= :last_sequence
+        ORDER BY last_sequence LIMIT :limit) b
+    CROSS JOIN LATERAL unnest(b.batch_changes, b.batch_rows) WITH ORDINALITY AS e (changes, rows, place)
+    WHERE b.first_sequence + e.place - 1 >= :first_sequence
+    ORDER BY 1 LIMIT :limit""")
+"""List the batches of a range that are kept, in order. Each block has at least one batch, so few blocks are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLine:
+    """One file of the ledger, as people read it."""
+
+    number: FileNumber
+    first_sequence: BatchSequence
+    last_sequence: BatchSequence
+    schema_version: SchemaVersion
+    row_count: int
+    change_count: int
+    digest: str
+    state: Literal["planned", "published"]
+    file_bytes: int | None
+    file_sha256: str | None
+    planned_at: datetime
+    published_at: datetime | None
+    repair_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """One batch of a file."""
+
+    sequence: BatchSequence
+    changes: int
+    rows: int
+    staged_at: datetime
+
+
+def newest_files(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, before: FileNumber, limit: int
+) -> list[FileLine]:
+    """Return at most `limit` files of a generation with smaller numbers than `before`, the newest first."""
+    keys = {"table_id": table_id, "generation": generation, "before": before, "limit": limit}
+    return [FileLine(*row) for row in connection.execute(SELECT_NEWEST_FILES, keys)]
+
+
+def find_file(
+    connection: sa.Connection, table_id: TableId, generation: Generation, number: FileNumber
+) -> FileLine | None:
+    """Return a file of a generation, None if there is none or retention deleted it."""
+    keys = {"table_id": table_id, "generation": generation, "number": number}
+    row = connection.execute(SELECT_FILE, keys).one_or_none()
+    return None if row is None else FileLine(*row)
+
+
+def batches_of_file(
+    connection: sa.Connection,
+    table_id: TableId,
+    generation: Generation,
+    file: FileLine,
+    *,
+    after: BatchSequence,
+    limit: int,
+) -> list[FileBatch]:
+    """Return at most `limit` batches of a file after a sequence, in order, without those that retention deleted."""
+    keys = {
+        "table_id": table_id,
+        "generation": generation,
+        "first_sequence": max(file.first_sequence, after + 1),
+        "last_sequence": file.last_sequence,
+        "limit": limit,
+    }
+    return [FileBatch(*row) for row in connection.execute(SELECT_FILE_BATCHES, keys)]
+
+
+SELECT_LAST_BLOCKS = sa.text("""
+    SELECT chain.table_id, chain.generation, clock_timestamp() AS system_time, b.sequence_number, b.block_hash
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[])) AS chain (table_id, generation)
+    LEFT JOIN LATERAL (
+        SELECT sequence_number, block_hash FROM mirrorgate.metadata_blocks
+        WHERE table_id = chain.table_id AND generation = chain.generation
+        ORDER BY sequence_number DESC LIMIT 1) b ON true""")
+"""Read the last block of each chain, and the time of the database."""
+
+INSERT_METADATA_BLOCK = sa.text("""
+    INSERT INTO mirrorgate.metadata_blocks (table_id, generation, sequence_number, block_hash, previous_hash,
+        system_time, event)
+    VALUES (:table_id, :generation, :sequence_number, :block_hash, :previous_hash, :system_time,
+        CAST(:event AS jsonb))""")
+"""Append a block; a foreign key checks the number and hash of the one before."""
+
+SELECT_CHAIN = sa.text("""
+    SELECT sequence_number, previous_hash, system_time, event FROM mirrorgate.metadata_blocks
+    WHERE table_id = :table_id AND generation = :generation AND sequence_number >= :start
+    ORDER BY sequence_number LIMIT :limit""")
+"""Read a chain from a block number on."""
+
+
+def append_block(connection: sa.Connection, table_id: TableId, generation: Generation, event: Event) -> None:
+    """Append an event to a chain, by the database's clock. The caller holds the sequence lock of the table.
+
+    A process that dies before the commit leaves the chain as it was.
+    """
+    append_blocks(connection, {(table_id, generation): event})
+
+
+def append_blocks(connection: sa.Connection, events: Mapping[TableLife, Event]) -> None:
+    """Append one event to each of several chains, as `append_block` does."""
+    keys = {
+        "table_ids": [table_id for table_id, _ in events],
+        "generations": [generation for _, generation in events],
+    }
+    connection.execute(
+        INSERT_METADATA_BLOCK,
+        [
+            _next_block(last, events[last.table_id, last.generation])
+            for last in connection.execute(SELECT_LAST_BLOCKS, keys)
+        ],
+    )
+
+
+def _next_block(last: sa.Row[Any], event: Event) -> dict[str, object]:
+    number = 0 if last.sequence_number is None else last.sequence_number + 1
+    block = Block(number, last.block_hash, last.system_time, event)
+    return {
+        "table_id": last.table_id,
+        "generation": last.generation,
+        "sequence_number": number,
+        "block_hash": block.hash,
+        "previous_hash": block.previous_hash,
+        "system_time": block.system_time,
+        "event": json.dumps(event),
+    }
+
+
+def read_chain(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, start: int = 0, limit: int = 1_000
+) -> Iterator[Block]:
+    """Yield at most `limit` blocks of a chain in order, beginning with number `start`."""
+    keys = {"table_id": table_id, "generation": generation, "start": start, "limit": limit}
+    for number, previous_hash, system_time, event in connection.execute(SELECT_CHAIN, keys):
+        yield Block(number, previous_hash, system_time, event)
+
 
 _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
     f.digest, f.state, f.nominated_epoch, f.nominated_temp, f.file_bytes, f.file_sha256, f.published_at"""

@@ -5,7 +5,7 @@ Without it, a drain that is given another zone would find no table's folder ther
 
 import sqlalchemy as sa
 
-from app.domain.publication.landing_zone import KnownZone
+from app.domain.publication import KnownZone
 from app.staging.connection.database import translated_errors
 
 NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")

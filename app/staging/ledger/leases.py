@@ -8,18 +8,37 @@ A lease also names the database run in which it was claimed (`mirrorgate.databas
 restored database and a restarted server are other runs, whose ledger may have gone back. So a lease from another run
 is over, for its worker too: the next claim takes a new epoch and compares the ledger with the landing zone (decision
 0024).
+
+Tells from Postgres whether build tasks still work, on whatever machine: each reads its payloads from here.
+
+The driver of a stuck Spark cannot ask its executors (decision 0025).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from app.domain.model.table import Epoch, FileNumber, Table, TableId
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from app.errors import Code, InvariantBroken
+from app.staging.connection.database import translated_errors
+
+SELECT_NEWEST_STATEMENT = sa.text("""
+    SELECT max(query_start) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = :application""")
+"""Find when any connection with this application name last sent a statement."""
+
+
+def newest_statement_at(engine: sa.Engine, application: str) -> datetime | None:
+    """Return when a connection with this name last sent a statement, None if there is no such connection."""
+    with translated_errors(), engine.begin() as connection:
+        found: datetime | None = connection.execute(SELECT_NEWEST_STATEMENT, {"application": application}).scalar()
+    return found
+
 
 UPSERT_HEARTBEAT = sa.text("""
     INSERT INTO mirrorgate.workers AS w (worker_id, lease_until, lease_seconds, clock_behind_seconds, waits_for)
@@ -118,7 +137,7 @@ SELECT_DUE = sa.text(f"""
     ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :limit""")  # noqa: S608  # constant text
 """List the tables that this worker can work on now, those with the oldest batches first.
 
-A negative age is due at once, see `is_due` in app.domain.publication.drain_plan.
+A negative age is due at once, see `is_due` in app.domain.publication.
 """
 
 RELEASE_TABLE = sa.text("""

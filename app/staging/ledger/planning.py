@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import FileIdentity, PlannedFile, content_digest, seed_identity
 from app.domain.model.table import BatchSequence, FileNumber, Table, TableId
-from app.domain.publication.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
+from app.domain.publication import FileLimits, PendingBlock, plan_files_for, range_of
 from app.staging.batches.sequence_lock import shorten_lock_timeout
 from app.staging.batches.staged_blocks import pending_blocks
 from app.staging.ledger.files import unrecorded_files

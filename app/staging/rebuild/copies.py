@@ -15,15 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import encode_payload
+from app.domain.arrow import encode_payload
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.rebuild.rebuilt_rows import RebuiltRows
+from app.domain.rebuild import RebuiltRows
 from app.staging.batches.block_insert import NewBlock, insert_block
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.raw_sql import driver_of
-from app.staging.rebuild.progress import AttemptIsOver, Rebuild, require_attempt
-from app.staging.rebuild.touched_rows import clear_touched
+from app.staging.rebuild.progress import AttemptIsOver, Rebuild, clear_touched, require_attempt
 
 NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
 """Let this transaction keep its snapshot while others read it."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 
 from app.domain.model.table import Generation, TableId, TableLife
-from app.domain.publication.backlog import Amount
+from app.domain.publication import Amount
 from app.staging.connection.database import read_snapshot
 
 SELECT_LAGGING = sa.text("""

@@ -13,17 +13,24 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import encode_payload
+from app.domain.arrow import encode_payload
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.projection.landing_schema import with_landing
-from app.domain.model.table import BatchSequence, Epoch, Generation, Table, TableState, former_generation
+from app.domain.model.landing_schema import with_landing
+from app.domain.model.table import (
+    BatchSequence,
+    DropAction,
+    DropPlan,
+    Epoch,
+    Generation,
+    Table,
+    TableState,
+    former_generation,
+)
 from app.domain.model.table_options import InitialLoad
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.domain.publication.metadata_chain import seed
+from app.domain.publication import seed
 from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.projection.landed_bytes import rows_of_block
-from app.domain.rows.projection.landing_projection import Acceptance, landed
+from app.domain.rows.projection.landing_projection import Acceptance, landed, rows_of_block
 from app.domain.rows.projection.row_facts import with_deleted
 from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
@@ -31,12 +38,11 @@ from app.staging.batches.block_insert import NewBlock, stage_blocks
 from app.staging.batches.row_images import move_row_images, scan_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import installation_id
+from app.staging.ledger.files import append_block
 from app.staging.ledger.leases import check_epoch
-from app.staging.ledger.metadata_chain import append_block
 from app.staging.tables.events import COMPLETIONS, record_event
-from app.staging.tables.registry import find_table_by_id
+from app.staging.tables.registry import DELETE_SOURCES, find_table_by_id, set_sources
 from app.staging.tables.schema_versions import insert_version
-from app.staging.tables.sources import DELETE_SOURCES, set_sources
 
 SELECT_UNPUBLISHED = sa.text("""
     SELECT coalesce(sum(cardinality(batch_rows)), 0)::bigint AS batches,

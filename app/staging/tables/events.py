@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction
 from app.domain.model.names import TableName
-from app.domain.model.table import Table
+from app.domain.model.table import DropAction, Table
 from app.observability.telemetry import current_request_id
 
 INSERT_EVENT = sa.text("""

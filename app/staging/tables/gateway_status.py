@@ -5,10 +5,10 @@ import time
 import sqlalchemy as sa
 
 from app.domain.health.facts import GatewayFacts
-from app.staging.ledger.fabric_database import fabric_facts
+from app.staging.ledger.fabric_status import fabric_facts
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 from app.staging.ledger.leases import IS_ALIVE
-from app.staging.mirror.reports import UNCONFIRMED_SECONDS
+from app.staging.mirror import UNCONFIRMED_SECONDS
 
 SELECT_FACTS = sa.text(f"""
     SELECT

@@ -2,32 +2,44 @@
 
 A batch is typed under a table's schema, options and routes. All of them change only under the sequence lock, so that no
 batch is staged under old rules beside the change.
+
+Records registrations: events of the table for its columns, masks, filter and names, audit events for the rest.
 """
 
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 import sqlalchemy as sa
 
+from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
-from app.domain.model.projection.landing_schema import with_landing
-from app.domain.model.projection.row_filter import check_filter_stays
-from app.domain.model.table import BatchSequence, Generation, Table, TableId
+from app.domain.model.projection import check_filter_stays
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, schema_change
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
-from app.domain.publication.metadata_chain import seed
+from app.domain.publication import seed
 from app.domain.rows.projection.landing_projection import check_values
 from app.errors import Code, RejectedInput
+from app.staging.access.audit_events import record_operation
 from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import discard_row_images
 from app.staging.batches.sequence_lock import Counters, lock_counters
 from app.staging.connection.database import installation_id
-from app.staging.ledger.metadata_chain import append_block
-from app.staging.tables.registry import find_table, find_table_by_id, find_table_id
+from app.staging.ledger.files import append_block
+from app.staging.tables.events import record_event
+from app.staging.tables.registry import (
+    SELECT_SOURCE_OWNER,
+    find_table,
+    find_table_by_id,
+    find_table_id,
+    lock_routing,
+    losing_tables,
+    set_sources,
+)
 from app.staging.tables.schema_versions import advance_version, insert_version
-from app.staging.tables.sources import SELECT_SOURCE_OWNER, lock_routing, losing_tables, set_sources
 
 INSERT_TABLE = sa.text("""
     INSERT INTO mirrorgate.tables (name, folded_name, options) VALUES (:name, :folded_name, CAST(:options AS jsonb))
@@ -342,3 +354,29 @@ def _must_find(connection: sa.Connection, name: TableName) -> Table:
 def _dropped(name: TableName) -> RejectedInput:
     """Return the error for a table that was dropped between two statements of this transaction."""
     return RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {name} was dropped just now")
+
+
+ROW_RULES_CHANGED: Final = "change row rules"
+"""The action of the event after which staged rows of a generation differ in what options did to them."""
+
+
+def record_registration(
+    connection: sa.Connection, registration: Registration, actor: str, by: str | None = None
+) -> None:
+    """Write what a registration did, once, in its transaction.
+
+    `by` says what asked for it, if no caller did.
+    """
+    told = {} if by is None else {"by": by}
+    table, before = registration.table, registration.before
+    rules = [] if before is None else _changed_rules(before.options, table.options)
+    if rules:
+        record_event(connection, table, actor, ROW_RULES_CHANGED, details={"options": rules, **told})
+    if before is not None and (changed := schema_change(before, table)):
+        record_event(connection, table, actor, "change schema", details={**changed, **told})
+    elif registration.outcome is not RegistrationOutcome.UNCHANGED:
+        record_operation(connection, actor, "register_table", table.name, {"outcome": registration.outcome, **told})
+
+
+def _changed_rules(before: TableOptions, after: TableOptions) -> list[str]:
+    return [name for name in ("masks", "filter", "rename") if getattr(before, name) != getattr(after, name)]

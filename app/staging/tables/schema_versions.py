@@ -9,11 +9,11 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
+from app.domain.arrow import schema_to_flatbuffer
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.domain.publication.metadata_chain import set_data_schema
-from app.staging.ledger.metadata_chain import append_block
+from app.domain.publication import set_data_schema
+from app.staging.ledger.files import append_block
 
 INSERT_VERSION = sa.text("""
     INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns, bare, lands_as)

@@ -7,27 +7,87 @@ not at all, and gets its receipts only after COMMIT.
 A bad request does not fail the others: a group that fails because of something in it is split and staged in parts.
 No request waits forever for Postgres: one that has waited too long for its transaction is rejected, and a transaction
 that takes too long is given up together with its connection.
+
+One transaction of the staging thread: stage a group of requests, COMMIT, and give each request its outcome.
+
+A request gets its receipts only after COMMIT. If the answer to COMMIT is lost, the database is asked for the outcome
+before any request gets one.
 """
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Final
 
 import sqlalchemy as sa
 import structlog
 
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
-from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS
+from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS, REPEATED_INSERTS
+from app.observability.tracing import TraceParent, span
 from app.staging.batches.batch import Receipt, StagingRequest
-from app.staging.connection.bounded_connection import answer_within
-from app.staging.connection.database_errors import error_for_caller
-from app.staging.connection.persistent_connection import PersistentConnection
-from app.staging.writer.group_transaction import GroupTransaction
-from app.staging.writer.request_queue import Query, RequestQueue
+from app.staging.batches.block_insert import TransactionId, current_transaction_id, is_committed, record_trace
+from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
+from app.staging.connection.database import answer_within, error_for_caller
+from app.staging.connection.raw_sql import PersistentConnection
+from app.staging.writer.request_queue import Query, RequestQueue, UnreadRequest, WaitingRequest, parts_of
 from app.staging.writer.state import WriterRecord, WriterState
-from app.staging.writer.waiting_request import UnreadRequest, WaitingRequest, parts_of
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTransaction:
+    """Stages groups over the staging thread's connection, and sets `staged` after each COMMIT."""
+
+    engine: sa.Engine
+    connection: PersistentConnection
+    staged: threading.Event
+
+    def stage(self, group: Sequence[WaitingRequest]) -> bool:
+        """Stage a group in one transaction; return true if there was anything to commit.
+
+        Dying before COMMIT leaves nothing. Dying after it leaves staged batches whose clients got no answer; they
+        repeat their requests.
+        """
+        traces = [request.trace for request in group if request.trace]
+        if not traces:
+            return self._stage(group, None)
+        attributes = {"mirrorgate.requests": len(group), "mirrorgate.rows": sum(request.rows for request in group)}
+        with span("stage", parent=traces[0], links=traces[1:], attributes=attributes) as trace:
+            return self._stage(group, trace)
+
+    def _stage(self, group: Sequence[WaitingRequest], trace: TraceParent | None) -> bool:
+        requests = [request.content for request in group]
+        payloads = encode_blocks(requests)
+
+        def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:
+            staged = stage_requests(connection, requests, payloads)
+            if any(isinstance(outcome, list) for outcome in staged.outcomes):
+                if trace is not None:
+                    record_trace(connection, staged.blocks, trace)
+                self._commit(transaction, staged.transaction or current_transaction_id(connection))
+                self.staged.set()
+            return staged.outcomes
+
+        outcomes = self.connection.in_transaction(stage)
+        staged = [batch for outcome in outcomes if isinstance(outcome, list) for batch in outcome]
+        REPEATED_INSERTS.inc(sum([batch.rows.repeated_inserts for batch in staged]))
+        for request, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, list):
+                request.waiter.set_result([staged.receipt for staged in outcome])
+            else:
+                request.waiter.set_exception(outcome)
+        return any(isinstance(outcome, list) for outcome in outcomes)
+
+    def _commit(self, transaction: sa.RootTransaction, known: TransactionId) -> None:
+        """COMMIT; if its answer is lost, find out whether it took effect."""
+        try:
+            transaction.commit()
+        except sa.exc.DBAPIError as error:
+            if not is_committed(self.engine, known):
+                raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
+
 
 log = structlog.get_logger()
 

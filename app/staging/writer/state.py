@@ -17,7 +17,7 @@ from app.observability.api_metrics import (
     WAITING_REQUESTS,
     WRITER_FAILS,
 )
-from app.staging.connection.watched_pool import watched_pool
+from app.staging.connection.database import watched_pool
 
 
 @dataclass(frozen=True, slots=True)

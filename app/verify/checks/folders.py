@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 
-from app.landing.folder_marker import MARKER
-from app.landing.landed_state import CONSUMED_FOLDERS
+from app.landing.landed_state import CONSUMED_FOLDERS, MARKER
 from app.landing.publish import METADATA, PARTNER_EVENTS, SCRATCH
 from app.landing.zone import Entry, LandingZone, PathKind
-from app.published.table_folders import SCHEMA_SUFFIX, PublishedTable
+from app.published.table_files import SCHEMA_SUFFIX, PublishedTable
 from app.published.table_metadata import TableMetadata
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding

@@ -9,12 +9,9 @@ from deltalake import DeltaTable
 
 from app.errors import Code, Misconfigured
 from app.landing.zone import LandingZone
-from app.mirror.position import read_position
-from app.mirror.target import MirrorTarget
-from app.published.table_files import DataFile, TableFiles, list_files
-from app.published.table_folders import PublishedTable, list_tables
-from app.published.table_metadata import TableMetadata, read_metadata
-from app.published.unreadable import UnreadableFile, UnreadableMetadata
+from app.mirror.target import MirrorTarget, read_position
+from app.published.table_files import DataFile, PublishedTable, TableFiles, list_files, list_tables
+from app.published.table_metadata import TableMetadata, UnreadableFile, UnreadableMetadata, read_metadata
 from app.verify.codes import FindingCode
 from app.verify.comparison import delta_side
 from app.verify.comparison.table_comparison import DifferenceDetails, Differences, Kind, compare, count_rows

@@ -17,8 +17,7 @@ from app.landing.zone import LandingZone
 from app.mirror.delta_columns import delta_type
 from app.published.data_file import read_chunks
 from app.published.table_files import DataFile
-from app.published.table_metadata import TableMetadata
-from app.published.unreadable import UnreadableFile
+from app.published.table_metadata import TableMetadata, UnreadableFile
 from app.verify.rows.change_events import (
     any_null,
     columns_named,

@@ -18,10 +18,8 @@ import duckdb
 
 from app.landing.zone import LandingZone
 from app.published.data_file import read_chunks
-from app.published.table_files import DataFile
-from app.published.table_folders import PublishedTable
-from app.published.table_metadata import TableMetadata
-from app.published.unreadable import UnreadableFile
+from app.published.table_files import DataFile, PublishedTable
+from app.published.table_metadata import TableMetadata, UnreadableFile
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding
 from app.verify.rows.change_events import ChangeEvents

@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from app.api.alerting import AlertWatch, Webhook
 from app.cli.main import app
-from app.domain.publication.backlog import BacklogLimit
+from app.domain.publication import BacklogLimit
 from app.errors import Code, TemporarilyUnavailable
 from app.ingest import BacklogWatch
 from app.staging.connection.database import open_engine
-from app.staging.overview.alerts import alerts_claimed
+from app.staging.overview import alerts_claimed
 from tests.support.http.stand_in import StandIn
 from tests.support.postgres.ledger import owned_table
 from tests.support.waiting import wait_until

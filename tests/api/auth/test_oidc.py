@@ -15,8 +15,7 @@ from pydantic import SecretStr, ValidationError
 
 from app.api import application
 from app.api.auth.issuer_keys import KEYS_SECONDS, RETRY_SECONDS, RETRY_WITHOUT_KEYS_SECONDS, IssuerKeys
-from app.api.auth.oidc import LEEWAY_SECONDS, OidcVerifier
-from app.api.auth.tokens import token_verifier
+from app.api.auth.tokens import LEEWAY_SECONDS, OidcVerifier, token_verifier
 from app.domain.access.rights import Grant, Right
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.settings import Settings

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.api.auth import signed_requests
+from app.api.auth import dependencies
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 
 ROWS = b'[{"id": 1, "n": "a"}]'
@@ -127,7 +127,7 @@ def test_a_body_counts_towards_its_key_once_its_signature_is_verified(sender: Se
 
 
 def test_a_signed_body_beyond_its_limit_is_rejected(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signed_requests, "MAX_SIGNED_BODY_BYTES", len(ROWS))
+    monkeypatch.setattr(dependencies, "MAX_SIGNED_BODY_BYTES", len(ROWS))
     assert sender.post().status_code == 202
     problem(sender.post(ROWS + b" "), 413, "body_too_large")
 

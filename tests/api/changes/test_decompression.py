@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
-from app.api.changes.decompression import MAX_MEMBERS, decompress
+from app.api.changes.body import MAX_MEMBERS, decompress
 from app.errors import Code
 from tests.support.rejections import rejected
 

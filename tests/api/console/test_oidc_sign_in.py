@@ -18,12 +18,12 @@ from structlog.testing import capture_logs
 from app.api import application
 from app.api.auth.code_flow import CodeFlow, Registration
 from app.api.auth.issuer_keys import IssuerKeys
-from app.api.auth.oidc import OidcVerifier
+from app.api.auth.tokens import OidcVerifier
 from app.api.console.attempts import ATTEMPTS_PER_SECOND, SIGN_IN_ATTEMPTS
 from app.api.console.oidc_sign_in import ATTEMPT_COOKIE
 from app.api.console.sessions import SESSION_COOKIE
 from app.domain.access.rights import Grant, Right
-from app.domain.access.sign_in_attempt import SignInAttempt
+from app.domain.access.sign_in import SignInAttempt
 from app.errors import Code, Misconfigured
 from app.settings import Settings
 from app.settings.start_checks import check_tokens

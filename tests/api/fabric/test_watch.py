@@ -22,7 +22,7 @@ from app.fabric import open_fabric
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
 from app.staging.ledger.fabric_status import claim_reading
-from app.staging.overview.table_summaries import table_summaries
+from app.staging.overview import table_summaries
 from app.staging.tables.gateway_status import gateway_facts
 from spark_jobs.fabric_status import FabricStatus, FabricWatcher, fabric_watcher
 from tests.api.calls import ADMIN_KEY, Gateway

@@ -222,7 +222,7 @@ def test_completion_continues_where_it_stopped(
 ) -> None:
     gateway.rows(table, *({"id": key, "name": "x"} for key in range(10))).raise_for_status()
     load = begin(gateway)
-    monkeypatch.setattr("app.staging.loads.unseen_rows.DELETES_PER_BATCH", 4)
+    monkeypatch.setattr("app.staging.loads.DELETES_PER_BATCH", 4)
     monkeypatch.setattr(loads.LoadOperation.complete, "__kwdefaults__", {"seconds": 0.0})
     path = f"/v1/tables/{table}/loads/{load}/complete"
     answer = gateway.post(path)

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from app import main
 from app.client.http import GatewayClient
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.local import readiness
+from app.local import up
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
 from tests.api.calls import ADMIN_KEY
@@ -121,9 +121,7 @@ def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_
         client.get("/v1/tables")
     with engine.begin() as connection:
         renew_lease(connection, uuid4(), 60)  # a drain that runs
-    trusted = {
-        name: readiness.answers_ready("127.0.0.1", port, name) for name in (files[0], other, tmp_path / "nothing")
-    }
+    trusted = {name: up.answers_ready("127.0.0.1", port, name) for name in (files[0], other, tmp_path / "nothing")}
     assert [*trusted.values()] == [True, False, False]
 
 

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.routes import probes as probe_routes
-from app.domain.publication.failure import Failure
+from app.domain.publication import Failure
 from app.errors import Code
 from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease

@@ -22,8 +22,7 @@ from uvicorn.server import ServerState
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
-from app.api.server.caller_transport import CallerTransport
-from app.api.server.http_protocol import BodyPieces, BoundedHttpProtocol
+from app.api.server.http_protocol import BodyPieces, BoundedHttpProtocol, CallerTransport
 from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 
 OVERRIDES: dict[tuple[type, type], dict[str, list[str]]] = {

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.client.http import RejectedByGateway
-from app.staging.images.backfill.progress import Backfill
+from app.staging.images.backfill import Backfill
 from app.staging.tables.drop_completion import finish_drop
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.backfills import carry_out, purge_payloads

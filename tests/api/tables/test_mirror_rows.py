@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from app import extras, main
 from app.api import application, mirror_rows
 from app.errors import Misconfigured
-from app.mirror import row_page
+from app.mirror import typed_rows
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.http.server import api_process, served, stopped
@@ -224,11 +224,11 @@ def test_a_column_that_is_younger_than_a_row_is_null_in_it(mirrored: Gateway, ta
 
 
 def test_a_page_ends_when_it_is_large(mirrored: Gateway, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_page, "MAX_PAGE_BYTES", 10_000)
+    monkeypatch.setattr(typed_rows, "MAX_PAGE_BYTES", 10_000)
     write(target, pa.table({"id": [*range(9)], "note": ["n" * 4_000] * 9}))
     page = read(mirrored)
     assert (len(page["rows"]), page["has_more"]) == (2, True)
-    monkeypatch.setattr(row_page, "MAX_PAGE_BYTES", 1)
+    monkeypatch.setattr(typed_rows, "MAX_PAGE_BYTES", 1)
     page = read(mirrored)
     assert (len(page["rows"]), page["has_more"]) == (1, True)
 

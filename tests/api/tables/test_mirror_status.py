@@ -5,9 +5,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.domain.model.table import Table
-from app.staging.mirror.reports import store_reports
+from app.staging.mirror import store_reports
 from tests.api.calls import Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current

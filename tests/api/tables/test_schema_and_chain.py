@@ -6,9 +6,9 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from app.domain.arrow.schema_flatbuffer import schema_from_bytes, schema_to_flatbuffer
+from app.domain.arrow import schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.table_schema import row_marker_field
-from app.domain.publication.metadata_chain import Block, verify_chain
+from app.domain.publication import Block, verify_chain
 from tests.api.calls import Gateway, problem
 
 FLATBUFFER = "application/vnd.apache.arrow.schema"

@@ -23,8 +23,7 @@ from app.api.schemas.operations import (
 from app.checks.source_database import SourceDatabase
 from app.cli.tables import check as comparison
 from app.domain.model.table_schema import Column, ColumnType
-from app.domain.source_checks.dialects import Dialect
-from app.domain.source_checks.source_sql import SourceQueries
+from app.domain.source_checks import Dialect, SourceQueries
 from app.errors import MirrorgateError
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
-from app.domain.fabric.tables import TableMirroring
+from app.domain.fabric import TableMirroring
 from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table

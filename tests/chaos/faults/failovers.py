@@ -22,8 +22,8 @@ from app.errors import MirrorgateError
 from app.landing.landed_state import CONSUMED_FOLDERS
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
+from spark_jobs.drain import keep_lease
 from spark_jobs.drain_loop import DrainLoop
-from spark_jobs.lease_keeper import keep_lease
 from tests.chaos.checks.oracle import Violation
 from tests.chaos.history import Result
 from tests.support.gateway_parts import current, registered, stage_keys

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from spark_jobs import build_files, drain_cycle
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.steps import dropping, publishing, reconciliation, take_over
+from spark_jobs.steps import dropping, publishing, take_over
 from spark_jobs.steps.claiming import Claiming
 from spark_jobs.steps.dropping import Dropping
 from spark_jobs.steps.publishing import Publishing
@@ -20,7 +20,7 @@ from spark_jobs.steps.take_over import TakeOver
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W1 claim": (Claiming, "run"),
     "W2 revoke": (take_over, "revoke_older_epochs"),
-    "W3 look": (reconciliation, "recover_visible_file"),
+    "W3 look": (take_over, "recover_visible_file"),
     "W2-W3 take over": (TakeOver, "run"),
     "W4 plan, not committed": (drain_cycle, "plan_next_files"),
     "W4 plan": (DrainCycle, "prepare"),

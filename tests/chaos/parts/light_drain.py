@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import structlog
 
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from app.errors import MirrorgateError
 from app.landing.adls import retries
 from app.landing.local_zone import LocalZone
@@ -27,9 +27,9 @@ from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from spark_jobs import drain_loop, retry_schedule
 from spark_jobs.build_files import BuildConfig
+from spark_jobs.drain import keep_lease
 from spark_jobs.drain_cycle import open_cycle
 from spark_jobs.drain_loop import DrainLoop
-from spark_jobs.lease_keeper import keep_lease
 from tests.chaos.faults.failpoints import failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Troubles
 from tests.chaos.parts.building import builds_in_process

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout

@@ -13,15 +13,15 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from app.staging.ledger.leases import renew_lease
 from app.staging.rebuild import switch
+from spark_jobs import rebuilding
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
-from spark_jobs.rebuilding import parts, rebuild_run
-from spark_jobs.rebuilding.rebuild_run import RebuildRun
+from spark_jobs.rebuilding import RebuildRun
 from spark_jobs.steps import dropping, publishing
 from tests.chaos.checks.oracle import Violation
 from tests.chaos.faults.failpoints import wrapped
@@ -34,13 +34,13 @@ _ROWS_PER_FILE: Final = 40
 
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "attempt": (RebuildRun, "run"),
-    "start of the attempt, not committed": (rebuild_run, "start_attempt"),
-    "snapshot": (rebuild_run, "image_snapshot"),
-    "copy of a part": (rebuild_run, "copy_part"),
-    "stored part, not committed": (parts, "store_part"),
-    "round of corrections, not committed": (rebuild_run, "correct_copies"),
+    "start of the attempt, not committed": (rebuilding, "start_attempt"),
+    "snapshot": (rebuilding, "image_snapshot"),
+    "copy of a part": (rebuilding, "copy_part"),
+    "stored part, not committed": (rebuilding, "store_part"),
+    "round of corrections, not committed": (rebuilding, "correct_copies"),
     "last corrections, not committed": (switch, "correct_copies"),
-    "switch, not committed": (rebuild_run, "switch_generation"),
+    "switch, not committed": (rebuilding, "switch_generation"),
     "switch": (RebuildRun, "_switch"),
     "removal of the folder": (dropping, "remove_table_folder"),
     "end of the drop, not committed": (dropping, "finish_drop"),
@@ -110,11 +110,11 @@ def _serve(pipe: Connection, database_url: str, zone: str, worker_id: UUID) -> N
     with ExitStack() as stack:
         stack.enter_context(builds_in_process())
 
-        def run_tasks(_: RebuildRun, orders: Sequence[parts.PartOrder]) -> list[parts.PartResult]:
-            return [rebuild_run.copy_part(config, order) for order in orders]
+        def run_tasks(_: RebuildRun, orders: Sequence[rebuilding.PartOrder]) -> list[rebuilding.PartResult]:
+            return [rebuilding.copy_part(config, order) for order in orders]
 
         stack.enter_context(patch.object(RebuildRun, "_run_tasks", run_tasks))
-        stack.enter_context(patch.multiple(rebuild_run, ROWS_PER_PART=4, MAX_LAST_CORRECTIONS=2, PARTS_PER_TASK=2))
+        stack.enter_context(patch.multiple(rebuilding, ROWS_PER_PART=4, MAX_LAST_CORRECTIONS=2, PARTS_PER_TASK=2))
         for step, (owner, name) in _STEPS.items():
             stack.enter_context(patch.object(owner, name, wrapped(step, getattr(owner, name), reached)))
         limits = FileLimits(128 * 2**20, _ROWS_PER_FILE, 0.0)

@@ -22,7 +22,7 @@ from app.checks.zone_claim import move_landing_zone
 from app.domain.model.names import TableName
 from app.domain.model.table import Table, TableState
 from app.domain.model.table_schema import Column, ColumnType
-from app.domain.rebuild.plan import RebuildPhase, RebuiltColumn
+from app.domain.rebuild import RebuildPhase, RebuiltColumn
 from app.landing.open_zone import ZoneAddress
 from app.staging.connection.database import open_engine
 from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild

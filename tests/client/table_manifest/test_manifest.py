@@ -4,7 +4,7 @@ import pytest
 
 from app.client.table_manifest.manifest import read_manifest
 from app.client.table_manifest.yaml_text import BadFile
-from app.domain.model.projection.audit_columns import History
+from app.domain.model.projection import History
 from app.domain.model.table_options import PartialUpdates, TableOptions
 
 ORDERS = """\

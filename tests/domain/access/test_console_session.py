@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.access.console_session import TOKEN_BYTES, SessionToken, safe_next
+from app.domain.access.sign_in import TOKEN_BYTES, SessionToken, safe_next
 
 RANDOM = bytes(range(TOKEN_BYTES))
 TOKEN = SessionToken.of(RANDOM)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from app.domain.access.rate_limit import NO_LIMITS, RateLimits, TokenBucket
+from app.domain.access.api_key import NO_LIMITS, RateLimits, TokenBucket
 
 
 @pytest.mark.parametrize(("rate", "quota", "window"), [(50, 50, 1), (1, 1, 1), (0.1, 1, 10), (2.5, 2, 1), (0.4, 1, 3)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.access.sign_in_attempt import MAX_NEXT_CHARACTERS, SignInAttempt
+from app.domain.access.sign_in import MAX_NEXT_CHARACTERS, SignInAttempt
 
 RANDOM = bytes(range(32))
 ATTEMPT = SignInAttempt.of(RANDOM, "/console/tables?page=2")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.access.signatures import MAX_SKEW_SECONDS, SALT_BYTES, Signature, signing_secret
+from app.domain.access.api_key import MAX_SKEW_SECONDS, SALT_BYTES, Signature, signing_secret
 
 SECRET = "s" * 43
 BODY = b'[{"id": 1}]'

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from app.domain.access.rights import Credential, Grant, Principal, Right
-from app.domain.access.token_claims import credential_of, subject_of
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.access.sign_in import credential_of, subject_of
+from app.domain.model.names import SourceName, TableName
 from app.errors import Code
 from tests.support.rejections import rejected
 

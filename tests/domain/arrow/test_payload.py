@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.domain.arrow.payload import MAX_PLAIN_BYTES, decode_payload, encode_payload, payload_digest
+from app.domain.arrow import MAX_PLAIN_BYTES, decode_payload, encode_payload, payload_digest
 from tests.support.samples.schemas import schema_of
 
 VALUES: dict[str, list[Any]] = {

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
+from app.domain.arrow import columns_of, schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
+from app.domain.rows.from_arrow import snapshot_rows
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
-from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.arrow import decode_arrow_stream
 from tests.fuzz.arrow_mutants import TAKEN, messages
 from tests.support.samples.arrow_streams import repeated_metadata, stream
 from tests.support.samples.schemas import schema_of

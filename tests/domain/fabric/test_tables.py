@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.fabric.states import FabricFault
-from app.domain.fabric.tables import MirroredTables, TableMirroring, parse_tables, stored_text
+from app.domain.fabric import FabricFault, MirroredTables, TableMirroring, parse_tables, stored_text
 from app.domain.model.names import TableName
 
 AT = datetime(2026, 10, 8, 5, 7, 11, 66336, UTC)

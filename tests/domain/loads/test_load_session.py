@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.loads.load_mode import LoadMode
-from app.domain.loads.load_session import (
+from app.domain.loads import (
     LoadId,
+    LoadMode,
     LoadSession,
     LoadState,
     LoadStep,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.model.calendar_text import date_text, timestamp_text
+from app.domain.model.written_values import date_text, timestamp_text
 
 UNITS = {3: 1_000, 6: 1_000_000, 9: 1_000_000_000}
 

@@ -4,16 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.preflight.database_findings import DatabaseFacts, judge_clock, judge_database
-from app.domain.preflight.finding import Finding, Outcome, unsafe_among
-from app.domain.preflight.machine_findings import (
+from app.domain.preflight import (
     MIN_FREE_BYTES,
+    DatabaseFacts,
     ExecutorFacts,
+    Finding,
+    Outcome,
+    Seen,
+    ZoneCheck,
+    judge_clock,
+    judge_database,
     judge_executors,
     judge_space,
     judge_variables,
+    judge_zone,
+    unsafe_among,
 )
-from app.domain.preflight.zone_findings import Seen, ZoneCheck, judge_zone
 
 SAFE = DatabaseFacts(
     version=180_001,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.landing_schema import with_landing
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema, evolve
 from app.errors import Code

@@ -8,11 +8,11 @@ import pytest
 
 from app.domain.access.mask_secret import SALT_BYTES, MaskSecret
 from app.domain.model.names import TableName
-from app.domain.model.projection.transforms import Mask, MaskMethod
+from app.domain.model.projection import Mask, MaskMethod
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.rows.projection.masking import Masking
+from app.domain.rows.row_rules import Masking
 from app.errors import Code, TemporarilyUnavailable
 from tests.support.hashes import hashed
 from tests.support.samples.schemas import schema_of

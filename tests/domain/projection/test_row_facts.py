@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 
 from app.domain.model.change import Change, Operation
-from app.domain.model.projection.audit_columns import AuditValue
-from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.landing_schema import with_landing
+from app.domain.model.projection import AuditValue
 from app.domain.model.table_options import TableOptions
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.projection.row_facts import carried
-from app.domain.rows.row_rules import RowRules
-from app.domain.rows.shaped_changes import ChangeFacts
+from app.domain.rows.row_rules import ChangeFacts, RowRules
 from tests.support.samples.changes import change, delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import schema_of
 

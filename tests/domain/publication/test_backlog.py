@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.publication.backlog import MAX_WAIT_SECONDS, Amount, Backlog, BacklogLimit, Rate
+from app.domain.publication import MAX_WAIT_SECONDS, Amount, Backlog, BacklogLimit, Rate
 from app.errors import Code, TemporarilyUnavailable
 
 

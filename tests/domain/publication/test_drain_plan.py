@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.table import BatchSequence
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.publication.drain_plan import (
+from app.domain.publication import (
     MIN_FILE_BYTES,
     FileLimits,
     PendingBlock,

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from app.domain.publication.failure import Failure, described
+from app.domain.publication import Failure, described
 from app.errors import Code, InvariantBroken
 
 SECRET = "a row value"

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.arrow.schema_flatbuffer import schema_from_bytes, schema_to_flatbuffer
+from app.domain.arrow import schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import BatchSequence, FileNumber, Generation
-from app.domain.publication.metadata_chain import Block, Event, add_data, seed, set_data_schema, verify_chain
+from app.domain.publication import Block, Event, add_data, seed, set_data_schema, verify_chain
 from app.errors import Code, InvariantBroken
 from tests.support.samples.schemas import schema_of
 

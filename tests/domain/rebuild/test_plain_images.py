@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.model.change import SourceValue
-from app.domain.rebuild.plain_images import plain_values
+from app.domain.rebuild import plain_values
 from app.domain.rows.row_image import encode_images
 from tests.domain.rebuild.test_rebuilt_rows import VALUES
 

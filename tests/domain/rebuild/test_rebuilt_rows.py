@@ -9,19 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
+from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName
-from app.domain.model.projection.landing_schema import with_landing
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
-from app.domain.model.written_number import fraction
-from app.domain.rebuild.plan import RebuildPlan, plan_rebuild
-from app.domain.rebuild.rebuilt_rows import (
+from app.domain.model.written_values import fraction
+from app.domain.rebuild import (
     AuditedRows,
     Finding,
+    RebuildPlan,
     RebuiltRows,
     deletes_of,
     merged,
+    plan_rebuild,
     projected_batch,
     rebuilt_rows,
 )

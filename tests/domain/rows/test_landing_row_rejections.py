@@ -2,8 +2,7 @@
 
 import pytest
 
-from app.domain.model.change import Change, Image, Operation
-from app.domain.model.input_limits import MAX_CELLS
+from app.domain.model.change import MAX_CELLS, Change, Image, Operation
 from app.domain.model.table_options import IncompleteInserts, TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped

@@ -9,8 +9,7 @@ import pytest
 from app.domain.model.change import Change, Image, Operation
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_layout import layout_of
-from app.domain.rows.row_rules import RowRules
-from app.domain.rows.shaped_changes import Shape
+from app.domain.rows.row_rules import RowRules, Shape
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of
 

@@ -8,8 +8,7 @@ from app.domain.model.change import Operation
 from app.domain.model.table_options import InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.rows.row_image import MissingColumns
 from app.domain.rows.row_layout import RowLayout, layout_of
-from app.domain.rows.row_rules import RowRules
-from app.domain.rows.shaped_changes import Shape
+from app.domain.rows.row_rules import RowRules, Shape
 from app.errors import Code
 from tests.support.samples.schemas import schema_of
 

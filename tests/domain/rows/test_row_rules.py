@@ -9,8 +9,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.rows.projection.masking import Masking
-from app.domain.rows.row_rules import KeptByTable, RowRules
+from app.domain.rows.row_rules import KeptByTable, Masking, RowRules
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"])

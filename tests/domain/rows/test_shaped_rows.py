@@ -12,8 +12,7 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
-from app.domain.rows.row_rules import RowRules
-from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
+from app.domain.rows.row_rules import RowRules, Shape, ShapedChanges, Values
 from app.errors import Code, RejectedInput
 from tests.support.samples.schemas import schema_of
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from app.domain.model.table_options import BinaryEncoding, OutOfRange, TableOptions
-from app.domain.rows.from_arrow.arrow_images import ROWS_AT_ONCE, source_value
-from app.domain.rows.from_arrow.snapshot_rows import snapshot_rows
+from app.domain.rows.from_arrow import ROWS_AT_ONCE, snapshot_rows, source_value
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import encode_image
 from app.domain.rows.row_rules import RowRules

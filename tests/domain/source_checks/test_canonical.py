@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from app.domain.model.table_schema import Column, ColumnType
-from app.domain.rows.conversion.column_conversion import convert
-from app.domain.source_checks.canonical import canonical_rows
-from app.domain.source_checks.digests import bucket_of, checksum_of
+from app.domain.rows.conversion import convert
+from app.domain.source_checks import bucket_of, canonical_rows, checksum_of
 
 
 def texts(declared: str, *values: Any) -> list[str]:

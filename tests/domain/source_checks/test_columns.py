@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.source_checks.columns import compared_columns
+from app.domain.source_checks import compared_columns
 from app.errors import RejectedInput
 
 SCHEMA = TableSchema.declare(

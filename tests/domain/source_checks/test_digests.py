@@ -6,13 +6,13 @@ from string import hexdigits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.source_checks.canonical import CanonicalRows
-from app.domain.source_checks.digests import (
+from app.domain.source_checks import (
     MAX_LISTED,
     NO_ROWS,
     BucketDifference,
     BucketDigests,
     BucketRows,
+    CanonicalRows,
     Digest,
     bucket_of,
     checksum_of,

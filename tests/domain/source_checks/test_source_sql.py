@@ -3,8 +3,7 @@
 import pytest
 
 from app.domain.model.table_schema import Column, ColumnType
-from app.domain.source_checks.dialects import GRAMMARS, Dialect
-from app.domain.source_checks.source_sql import SourceQueries
+from app.domain.source_checks import GRAMMARS, Dialect, SourceQueries
 
 
 def column(name: str, declared: str = "int64") -> Column:

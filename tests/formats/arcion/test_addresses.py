@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from app.domain.model.names import TableName
-from app.formats.arcion.address import address_hashes, java_hash
-from app.formats.arcion.messages import decode_arcion
+from app.formats.arcion.messages import address_hashes, decode_arcion, java_hash
 
 
 def body(*addresses: dict[str, Any]) -> bytes:

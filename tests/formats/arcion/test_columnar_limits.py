@@ -10,7 +10,7 @@ from app.domain.rows.row_rules import RowRules
 from app.errors import RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.messages import decode_arcion
-from app.formats.json.nested_values import MAX_NESTED_VALUES
+from app.formats.json.texts import MAX_NESTED_VALUES
 from tests.fuzz.decoders import columnar_arcion
 from tests.support.samples.schemas import schema_of
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.errors import Code
 from app.formats.arcion.messages import AddressedChange, decode_arcion
 from tests.support.rejections import rejected

@@ -20,9 +20,9 @@ from app.formats.debezium.columnar.events import decode_events
 from app.formats.debezium.columnar.images import EventReader
 from app.formats.debezium.connect_schema import read_schema
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.reading import DebeziumReading
 from app.formats.debezium.records import decode_debezium, row_schema
 from app.formats.debezium.table_plan import wanted_schema
+from app.formats.debezium.values import DebeziumReading
 from tests.support.samples.debezium import Field, Message, event, with_schema
 
 COLUMNS: Final[Mapping[str, Field]] = {

@@ -12,15 +12,22 @@ from hypothesis import strategies as st
 
 from app.domain.model.table_options import DEFAULT_OPTIONS, OutOfRange, TableOptions, TimestampUnit
 from app.domain.model.table_schema import Column, ColumnType
-from app.domain.model.written_number import WrittenNumber
-from app.domain.rows.conversion.column_conversion import BadValues, convert
-from app.domain.rows.conversion.value_reading import reading_of
+from app.domain.model.written_values import WrittenNumber
+from app.domain.rows.conversion import BadValues, convert, reading_of
 from app.errors import RejectedInput
-from app.formats.debezium.columnar.values import reader_of_columns, typing_of_columns
+from app.formats.debezium.columnar.images import reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
-from app.formats.debezium.reading import PLAIN_READING, DebeziumReading, DecimalForm, Nanoseconds, parse_units
-from app.formats.debezium.unavailable import unavailable_values
-from app.formats.debezium.values import NeedsParameter, column_reader, field_reader
+from app.formats.debezium.values import (
+    PLAIN_READING,
+    DebeziumReading,
+    DecimalForm,
+    Nanoseconds,
+    NeedsParameter,
+    column_reader,
+    field_reader,
+    parse_units,
+    unavailable_values,
+)
 
 TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
 AT = datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)

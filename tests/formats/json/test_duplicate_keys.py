@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import ArcionMessage, decode_arcion
-from app.formats.json import duplicate_keys
-from app.formats.replicate.forms.envelope import ReplicateMessage
+from app.formats.json import decoder
+from app.formats.replicate.forms.standard_form import ReplicateMessage
 from app.formats.replicate.messages import decode_replicate
 from tests.formats.json.odd_json import arcion_messages, bodies, replicate_messages
 from tests.support.rejections import rejected
@@ -39,7 +39,7 @@ each_way = pytest.mark.parametrize("way", WAYS)
 @contextmanager
 def screened(way: str) -> Iterator[None]:
     """Count the quotes and brackets of any body as those of a short one, or as those of a long one."""
-    with patch.multiple(duplicate_keys, **WAYS[way]):
+    with patch.multiple(decoder, **WAYS[way]):
         yield
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_text_is_rejected_in_any_name_or_value(
 
 def is_read_twice(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
     """Tell whether every key is looked at, whatever else is wrong with the message."""
-    with patch.object(duplicate_keys, "_check_each_key") as look, suppress(RejectedInput):
+    with patch.object(decoder, "_check_each_key") as look, suppress(RejectedInput):
         decode(json.dumps(message, **layout).encode())
     return bool(look.called)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from app.formats.json.image_decoder import ImageDecoder
+from app.formats.json.quote_accounting import ImageDecoder
 
 COLUMNS = ("id", "é x", "c")
 DECODER = ImageDecoder(COLUMNS, str)

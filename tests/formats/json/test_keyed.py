@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 
 from app.errors import Code
-from app.formats.json.keyed import split
+from app.formats.json.texts import split
 from tests.support.rejections import rejected
 
 MESSAGE = {"data": {"ID": 1}, "headers": {"operation": "INSERT"}}

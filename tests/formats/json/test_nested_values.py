@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.domain.model.input_limits import InputLimits
+from app.domain.model.change import InputLimits
 from app.errors import Code
 from app.formats.arcion.columnar import decode_columnar
 from app.formats.arcion.messages import decode_arcion
-from app.formats.json.nested_values import MAX_NESTED_VALUES, check_nested_values
+from app.formats.json.texts import MAX_NESTED_VALUES, check_nested_values
 from app.formats.replicate.messages import decode_replicate
 from tests.support.rejections import rejected
 

@@ -11,7 +11,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.model.written_number import keep_minus_zeros
+from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules

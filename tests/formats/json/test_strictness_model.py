@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
 from app.errors import Code, RejectedInput
-from app.formats.json import duplicate_keys
 from app.formats.json.decoder import MessageDecoder
-from app.formats.json.nested_values import MAX_NESTING
+from app.formats.json.texts import MAX_NESTING
 
 
 class Inner(msgspec.Struct):
@@ -154,7 +153,7 @@ def test_a_body_is_rejected_exactly_as_by_the_model(
 ) -> None:
     text = separator.join(messages)
     body = (f"[{text}]" if "," in separator else text).encode()
-    with patch.multiple(duplicate_keys, **WAYS[way]):
+    with patch.multiple(decoder, **WAYS[way]):
         assert found(decoder, body) == expected(messages)
 
 

@@ -7,11 +7,10 @@ import pytest
 from msgspec import UNSET
 
 from app.domain.model.change import Operation
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName
 from app.errors import Code
 from app.formats.replicate.data_messages import DataChange
-from app.formats.replicate.forms.message_form import MessageForm
-from app.formats.replicate.forms.table_from import TableFrom
+from app.formats.replicate.forms.layouts import MessageForm, TableFrom
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from tests.support.rejections import rejected
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName
 from app.errors import Code
 from app.formats.replicate.data_messages import DataChange
-from app.formats.replicate.forms.envelope import HeaderPointers
+from app.formats.replicate.forms.standard_form import HeaderPointers
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
 from tests.support.rejections import rejected

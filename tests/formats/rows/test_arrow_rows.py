@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.table_options import PartialUpdates, TableOptions
-from app.domain.rows.from_arrow.changed_rows import changed_rows
+from app.domain.rows.from_arrow import changed_rows
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
-from app.formats.rows.arrow import split_operations
+from app.formats.rows.columnar import split_operations
 from app.formats.rows.operations import RowOperation
 from tests.fuzz.decoders import ROWS_RULES, exact_rows
 from tests.support.rejections import rejected

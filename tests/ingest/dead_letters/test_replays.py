@@ -8,9 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.dead_letter import LetterState
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import Generation
+from app.domain.model.table import DropAction, DropPlan, Generation
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code
-from app.formats.debezium.reading import Tombstones
+from app.formats.debezium.values import Tombstones
 from app.ingest import DebeziumJson
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.domain.model.table_options import TimestampUnit
-from app.formats.debezium.reading import DebeziumReading, DecimalForm
+from app.formats.debezium.values import DebeziumReading, DecimalForm
 from app.ingest import DebeziumJson
 from tests.project.facts import REPOSITORY
 from tests.support.ingest_harness import IngestHarness

@@ -16,7 +16,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
-from app.domain.rows.projection.filtering import filtered
+from app.domain.rows.projection.landing_projection import filtered
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from app.ingest import RowOperation, RowsJson, perform_dry_run

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import Epoch
+from app.domain.model.table import DropAction, DropPlan, Epoch
 from app.errors import Code
 from app.staging.images.snapshot import image_snapshot
 from app.staging.tables.drop_completion import finish_drop

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from msgspec import UNSET
 
 from app.domain.access.rights import Grant, Principal, Right
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
+from app.domain.model.table import DropAction, DropPlan
 from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import ArrowLoad, ReplicateJson, RowOperation, RowsJson

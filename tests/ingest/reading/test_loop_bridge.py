@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.ingest.loop_bridge import LoopBridge, LoopFuture
+from app.ingest.reader_thread import LoopBridge, LoopFuture
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

@@ -6,9 +6,7 @@ import pytest
 
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
-from app.formats.replicate.forms.layouts import read_layout
-from app.formats.replicate.forms.message_form import MessageForm
-from app.formats.replicate.forms.table_from import TableFrom
+from app.formats.replicate.forms.layouts import MessageForm, TableFrom, read_layout
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import letters, replay
 from tests.support.rejections import rejected

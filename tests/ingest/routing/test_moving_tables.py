@@ -9,7 +9,7 @@ import pytest
 from app.errors import Code, TemporarilyUnavailable
 from app.ingest.reader_thread import UnreadBody
 from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.waiting_request import WaitingRequest
+from app.staging.writer.request_queue import WaitingRequest
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

@@ -8,8 +8,7 @@ import pytest
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change, Operation
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code
 from app.ingest.replicate.source_cache import FoundSource, SourceCache

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.names import TableName
-from app.domain.model.source_name import SourceName
+from app.domain.model.names import SourceName, TableName
 from app.ingest.table_cache import TableCache
 from tests.support.gateway_parts import registered
 from tests.support.samples.schemas import schema_of

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.table import DropAction, DropPlan
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from tests.support.gateway_parts import next_generation

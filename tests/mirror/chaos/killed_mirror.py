@@ -9,7 +9,7 @@ from typing import Final
 
 from deltalake.exceptions import DeltaError
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits
 from tests.mirror.chaos.mirror_process import MirrorOrder, RunningMirror
 from tests.mirror.model.history import Mirror, TableHistory, open_histories

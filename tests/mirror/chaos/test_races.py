@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits
 from tests.mirror.chaos.killed_mirror import STYLES
 from tests.mirror.chaos.mirror_process import MirrorOrder, Rival

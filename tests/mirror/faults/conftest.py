@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.mirror_report import MirrorState, TableReport
 from tests.mirror.model.delta_content import delta_rows
 from tests.mirror.model.history import Mirror
 from tests.mirror.model.landed import DELETE, INSERT, UPSERT, Column, Generation, LandedFile, Metadata, Row

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import pytest
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from tests.mirror.faults.conftest import FaultyTable, rows_file, some_file

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from tests.mirror.chaos.mirror_process import MirrorOrder, advance_with_small_files
 from tests.mirror.faults.conftest import FaultyTable, rows_file, some_file
 from tests.mirror.model.history import Mirror

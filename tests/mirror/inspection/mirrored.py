@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from app.mirror.target import MirrorTarget
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable
 
 Row: TypeAlias = tuple[Any, ...]
 

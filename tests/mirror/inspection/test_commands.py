@@ -21,7 +21,7 @@ from app.cli.console import interruptible
 from app.cli.main import app
 from app.cli.mirror.rows import print_rows
 from app.errors import Code, MirrorgateError
-from app.mirror.inspection import guard_rails
+from app.mirror.inspection import health
 from tests.mirror.inspection.mirrored import Mirrored
 from tests.project.facts import REPOSITORY
 from tests.support.cli_output import first_json
@@ -206,7 +206,7 @@ def test_health_is_printed_for_people_and_for_scripts(root: str) -> None:
 
 
 def test_an_exceeded_guard_rail_is_the_exit_status(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(guard_rails.GUARD_RAILS, "F2", guard_rails.GuardRails("F2", 0, 0, 0, 0))
+    monkeypatch.setitem(health.GUARD_RAILS, "F2", health.GuardRails("F2", 0, 0, 0, 0))
     answer = run("health", "--to", root)
     assert answer.exit_code == 1
     assert "error files  sales.orders: 1 Parquet files; F2 reads at most 0 per table" in answer.stdout

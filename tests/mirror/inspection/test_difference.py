@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.mirror.inspection.changed_files import differing_files
-from app.mirror.inspection.difference import Change, compare_versions
+from app.mirror.inspection.difference import Change, compare_versions, differing_files
 from app.mirror.inspection.history import read_history, read_key_columns
 from tests.mirror.inspection.mirrored import Mirrored
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import WriterProperties, write_deltalake
 
-from app.mirror.inspection.guard_rails import GUARD_RAILS, smallest_sku
-from app.mirror.inspection.health import TableHealth, examine_table, find_problems
+from app.mirror.inspection.health import GUARD_RAILS, TableHealth, examine_table, find_problems, smallest_sku
 from app.mirror.inspection.maintenance import optimize_table
 from tests.mirror.inspection.mirrored import Mirrored
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import Code, MirrorgateError, Misconfigured, RejectedInput
+from app.mirror.inspection.difference import between, of_file
 from app.mirror.inspection.history import read_history
 from app.mirror.inspection.opening import find_table, open_table, parse_point, table_names
-from app.mirror.inspection.version_pairs import between, of_file
 from app.mirror.target import MirrorTarget
 from tests.mirror.inspection.mirrored import Mirrored
 

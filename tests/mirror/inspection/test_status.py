@@ -20,7 +20,7 @@ from app.landing.local_zone import LocalZone
 from app.mirror.inspection.maintenance import optimize_table, vacuum_table
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable
 from tests.support.cli_output import first_json
 
 RUNNER = CliRunner()

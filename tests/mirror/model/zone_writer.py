@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable
 from tests.mirror.model.landed import LandedFile, Metadata
 
 ROW_MARKER = "__rowMarker__"

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.mirror_report import MirrorState, TableReport
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget

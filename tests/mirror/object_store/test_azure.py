@@ -17,7 +17,7 @@ from azure.core.exceptions import ClientAuthenticationError
 from app.errors import Code, Misconfigured
 from app.landing.adls import token
 from app.landing.adls.token import StorageTokens
-from app.mirror.object_store.store_options import store_options
+from app.mirror.object_store import store_options
 from app.mirror.target import MirrorTarget
 
 ONELAKE = "abfss://workspace@onelake.dfs.fabric.microsoft.com/lake.Lakehouse/Tables"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.mirror.object_store.store_errors import shown, store_error
+from app.mirror.object_store import shown, store_error
 from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import exclusive_target
 from tests.mirror.faults.conftest import some_file

@@ -8,9 +8,8 @@ from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from app.mirror.commit import create_table
-from app.mirror.position import Position, read_position
-from app.mirror.target import MirrorTarget
-from app.published.table_folders import PublishedTable
+from app.mirror.target import MirrorTarget, Position, read_position
+from app.published.table_files import PublishedTable
 from tests.mirror.faults.conftest import rows_file, some_file
 from tests.mirror.model.delta_content import delta_rows
 from tests.mirror.model.landed import INSERT, UPSERT

@@ -76,7 +76,7 @@ def _copies(shared: Shared, attempt: Attempt, *, is_over: bool) -> Event:
 
 
 def _corrected(shared: Shared) -> tuple[Shared, str]:
-    """B4: `app.staging.rebuild.corrections:correct_copies`; the note says which image the copy has."""
+    """B4: `app.staging.rebuild.switch:correct_copies`; the note says which image the copy has."""
     copies = shared.copies
     if copies.noted == NO_IMAGE:
         return shared, ""

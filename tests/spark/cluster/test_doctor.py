@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from app.domain.preflight.finding import Finding, Outcome
+from app.domain.preflight import Finding, Outcome
 from app.landing.open_zone import ZoneAddress
 from spark_jobs.doctor import examine_executors
 from tests.support.cli_output import first_json

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from app.settings import PREFIX
-from spark_jobs.spark.jvm_output import JvmOutput, Record, records
+from spark_jobs.spark.session import JvmOutput, Record, records
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from app.domain.arrow.schema_flatbuffer import schema_from_bytes
+from app.domain.arrow import schema_from_bytes
 from app.domain.model.names import TableName
 from app.domain.model.table_options import TableOptions
-from app.domain.publication.metadata_chain import verify_chain
-from app.staging.ledger.metadata_chain import read_chain
+from app.domain.publication import verify_chain
+from app.staging.ledger.files import read_chain
 from app.staging.tables.registration import register_table
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current

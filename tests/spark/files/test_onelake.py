@@ -5,8 +5,7 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.table import FileNumber, TableState
+from app.domain.model.table import DropAction, DropPlan, FileNumber, TableState
 from app.staging.ledger.files import list_files
 from app.staging.tables.operations import begin_drop
 from tests.spark.conftest import NewWorker, drain, end_lease

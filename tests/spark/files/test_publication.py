@@ -8,13 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from app.domain.arrow.schema_flatbuffer import schema_from_bytes
+from app.domain.arrow import schema_from_bytes
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
-from app.domain.publication.metadata_chain import verify_chain
-from app.staging.ledger.files import list_files
-from app.staging.ledger.metadata_chain import read_chain
+from app.domain.publication import verify_chain
+from app.staging.ledger.files import list_files, read_chain
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, inserts, landed_keys, registered, stage, stage_keys, typed
 from tests.support.samples.schemas import schema_of

@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import FileNumber, Generation, Table
+from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation, Table
 from app.domain.model.table_options import TableOptions
 from app.staging.tables.operations import begin_drop, request_repair
 from app.staging.tables.registration import register_table

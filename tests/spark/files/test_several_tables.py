@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.landing_file import BuiltFile
 from app.domain.model.names import TableName
-from app.domain.model.table import Epoch, FileNumber, Generation, TableId, TableState
+from app.domain.model.table import DropAction, DropPlan, Epoch, FileNumber, Generation, TableId, TableState
 from app.errors import Code, TemporarilyUnavailable
 from app.landing.publish import make_visible
 from app.landing.zone import LandingZone

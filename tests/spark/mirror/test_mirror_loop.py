@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.mirror_report import MirrorState, TableReport
 from app.errors import Code
 from app.landing.open_zone import ZoneAddress
 from app.mirror.table_mirror import MirrorLimits

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 HANGS = """
 import threading, time
-from spark_jobs.spark.bounded_stop import BoundedStop
+from spark_jobs.spark.watchdog import BoundedStop
 with BoundedStop(seconds=0.05) as stop:
     stop.last_acts.append(threading.Event().wait)
     stop.ask()

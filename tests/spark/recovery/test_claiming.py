@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from app.checks import zone_claim
-from app.domain.publication.landing_zone import KnownZone
+from app.domain.publication import KnownZone
 from app.errors import Code, Misconfigured
 from app.landing import zone_owner
 from app.landing.open_zone import ZoneAddress

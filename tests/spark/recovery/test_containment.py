@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app.staging.ledger.leases import renew_lease
-from spark_jobs import drain_cycle, lease_keeper
+from spark_jobs import drain_cycle
 from spark_jobs.build_files import FileBuilder
+from spark_jobs.drain import keep_lease
 from spark_jobs.drain_loop import DrainLoop
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
@@ -126,5 +127,5 @@ def test_the_lease_is_renewed_on_after_any_exception(new_worker: NewWorker, monk
         renew_lease(*given, **named)
 
     monkeypatch.setattr(drain_cycle, "renew_lease", fails_twice)
-    with lease_keeper.keep_lease(worker, 0.6):
+    with keep_lease(worker, 0.6):
         wait_until(lambda: calls > 4, within=60, what="the lease is renewed again")

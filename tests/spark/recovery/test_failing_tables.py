@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from app.api.schemas.status import table_statuses
 from app.domain.model.table import TableState
-from app.domain.publication.failure import described
+from app.domain.publication import described
 from app.errors import Code, StorageError, TemporarilyUnavailable
 from app.landing.zone import ScratchRevoked
 from spark_jobs.drain_cycle import DrainCycle

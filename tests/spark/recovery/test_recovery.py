@@ -135,7 +135,7 @@ def test_what_a_worker_saw_before_another_took_over_quarantines_nothing(
         drain(other)
         raise InvariantBroken(Code.FOREIGN_FILE, "seen long ago")
 
-    monkeypatch.setattr("spark_jobs.steps.reconciliation.recover_visible_file", late)
+    monkeypatch.setattr("spark_jobs.steps.take_over.recover_visible_file", late)
     assert paused.prepare(table_id) is None
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     assert current(engine, "t").state is TableState.ACTIVE

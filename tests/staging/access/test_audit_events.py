@@ -11,8 +11,15 @@ import structlog
 from app.domain.access.rejections import CountedRejection, Rejection
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
-from app.staging.access.audit_events import AuditEvent, AuditFilter, count_rejections, list_audit, record_operation
-from app.staging.access.audit_writer import MIN_SECONDS_BETWEEN_USES, AuditWriter
+from app.staging.access.audit_events import (
+    MIN_SECONDS_BETWEEN_USES,
+    AuditEvent,
+    AuditFilter,
+    AuditWriter,
+    count_rejections,
+    list_audit,
+    record_operation,
+)
 from app.staging.tables.operations import set_publishing
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql

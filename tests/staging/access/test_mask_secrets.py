@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.access.mask_secret import MaskSecret
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
+from app.domain.model.table import DropAction, DropPlan
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.access.mask_secrets import hashed_tables, pin_mask_secret

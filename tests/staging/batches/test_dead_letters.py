@@ -6,8 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.dead_letter import LetterFormat, NewLetter, RejectedMessage, WrittenMessage
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.table import BatchSequence, Table
+from app.domain.model.table import BatchSequence, DropAction, DropPlan, Table
 from app.errors import Code, Problem
 from app.staging.batches.dead_letters import (
     LetterReplay,

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decode_payload
+from app.domain.arrow import decode_payload
 from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
 from app.staging.batches.batch import StagingRequest

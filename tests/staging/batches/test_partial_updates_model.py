@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app.domain.model.change import Change, Image
 from app.domain.model.table import Table
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.rows.conversion.column_conversion import convert
+from app.domain.rows.conversion import convert
 from app.domain.rows.row_image import WIDTH, by_position, known_values
 from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved

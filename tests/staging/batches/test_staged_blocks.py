@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decode_payload, payload_digest
+from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation
 from app.staging.batches.batch import StagingRequest

@@ -4,9 +4,8 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from app.domain.preflight.database_findings import judge_database
-from app.domain.preflight.finding import Outcome
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.preflight import Outcome, judge_database
+from app.domain.publication import FileLimits
 from app.staging.connection.server_settings import database_facts
 from app.staging.ledger.fabric_status import claim_reading
 from app.staging.ledger.leases import due_tables, live_workers

@@ -5,8 +5,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
-from app.staging.connection.database import open_engine, translated_errors
-from app.staging.connection.database_errors import translated_error
+from app.staging.connection.database import open_engine, translated_error, translated_errors
 from tests.support.postgres import sql
 
 

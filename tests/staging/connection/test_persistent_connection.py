@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.staging.connection.database import open_engine
-from app.staging.connection.persistent_connection import PersistentConnection
+from app.staging.connection.raw_sql import PersistentConnection
 from tests.support.postgres import sql
 
 MARK = "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')"

@@ -10,12 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from app.checks.preflight import examine
-from app.domain.preflight.finding import Outcome
+from app.domain.preflight import Outcome
 from app.errors import Code, Misconfigured
 from app.settings import PREFIX
 from app.staging.connection.database import open_engine
-from app.staging.connection.pooler import require_own_sessions
-from app.staging.connection.schema_revision import check_revisions, migrate
+from app.staging.connection.schema_revision import check_revisions, migrate, require_own_sessions
 from tests.support.postgres.pooler import IGNORE_OPTIONS, needs_pgbouncer, pooled
 from tests.support.processes import REPOSITORY
 

@@ -2,8 +2,7 @@
 
 import sqlalchemy as sa
 
-from app.domain.preflight.database_findings import DatabaseFacts, judge_database
-from app.domain.preflight.finding import Outcome
+from app.domain.preflight import DatabaseFacts, Outcome, judge_database
 from app.staging.connection.server_settings import database_facts
 from tests.support.postgres import sql
 

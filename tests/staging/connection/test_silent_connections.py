@@ -12,9 +12,8 @@ from app.domain.model.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import BlockKey, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks
-from app.staging.connection import bounded_connection, persistent_connection
-from app.staging.connection.bounded_connection import KEEPALIVES
-from app.staging.connection.database import answer_within, open_engine, translated_errors
+from app.staging.connection import database, raw_sql
+from app.staging.connection.database import KEEPALIVES, answer_within, open_engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.postgres import sql
@@ -40,7 +39,7 @@ def proxy(database_url: str) -> Iterator[SwallowingProxy]:
 @pytest.fixture
 def through_proxy(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
     monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.2)
-    monkeypatch.setattr(bounded_connection, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 1)
     engine = open_engine(proxy.url, silence_seconds=DEADLINE, bound_statements=True)
     yield engine
     engine.dispose()
@@ -106,8 +105,8 @@ def test_an_idle_silent_connection_of_the_writer_costs_no_request(
     proxy: SwallowingProxy, writer: GroupCommit, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
-    monkeypatch.setattr(persistent_connection, "PING_AFTER", -1.0)
-    monkeypatch.setattr(persistent_connection, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(raw_sql, "PING_AFTER", -1.0)
+    monkeypatch.setattr(raw_sql, "PING_SECONDS", 0.1)
     proxy.swallow()
     [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
     assert receipt.sequence == 2
@@ -141,7 +140,7 @@ def test_a_request_that_waits_too_long_to_be_begun_is_rejected(
         goes_on.wait(WITHIN)
         return encode_blocks(requests)
 
-    monkeypatch.setattr("app.staging.writer.group_transaction.encode_blocks", slow)
+    monkeypatch.setattr("app.staging.writer.group_commit.encode_blocks", slow)
     writer = GroupCommit(engine, deadline_seconds=0.2)
     writer.start()
     first = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))]))

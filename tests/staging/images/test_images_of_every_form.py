@@ -12,7 +12,7 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.domain.rows.typed_images import typed_images
+from app.domain.rows.typed_columns import typed_images
 from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests

@@ -2,8 +2,7 @@
 
 import sqlalchemy as sa
 
-from app.domain.fabric.states import FabricFault
-from app.domain.fabric.tables import TableMirroring
+from app.domain.fabric import FabricFault, TableMirroring
 from app.domain.model.table import Generation, Table, TableId
 from app.staging.ledger.fabric_status import (
     FabricStatus,

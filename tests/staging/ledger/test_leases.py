@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import Epoch, TableId
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from app.errors import Code, InvariantBroken
 from app.staging.ledger.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
 from app.staging.tables.operations import request_flush

@@ -9,12 +9,10 @@ from app.domain.model.landing_file import PlannedFile
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.model.table_options import TableOptions
-from app.domain.publication.drain_plan import FileLimits
-from app.domain.publication.metadata_chain import verify_chain
+from app.domain.publication import FileLimits, verify_chain
 from app.staging.batches.staged_blocks import find_batch
-from app.staging.ledger.files import unrecorded_files
+from app.staging.ledger.files import read_chain, unrecorded_files
 from app.staging.ledger.leases import due_tables
-from app.staging.ledger.metadata_chain import read_chain
 from app.staging.tables.operations import request_repair
 from app.staging.tables.registration import register_table
 from app.staging.tables.status import count_tables

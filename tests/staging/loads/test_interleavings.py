@@ -11,11 +11,9 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.loads.load_mode import LoadMode
-from app.domain.loads.load_session import LoadId, LoadSession, LoadState, LoadStep
+from app.domain.loads import LoadId, LoadMode, LoadSession, LoadState, LoadStep
 from app.domain.model.change import Change, Operation
-from app.domain.model.projection.audit_columns import AuditColumns, Deletes
-from app.domain.model.projection.row_filter import Comparison, RowFilter
+from app.domain.model.projection import AuditColumns, Comparison, Deletes, RowFilter
 from app.domain.model.table import Table
 from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.landing_rows import landing_rows
@@ -25,8 +23,15 @@ from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.images.snapshot import image_snapshot
-from app.staging.loads.sessions import abort_load, begin_completion, begin_load, end_stale_loads, finish_completion
-from app.staging.loads.unseen_rows import next_unseen, note_scanned
+from app.staging.loads import (
+    abort_load,
+    begin_completion,
+    begin_load,
+    end_stale_loads,
+    finish_completion,
+    next_unseen,
+    note_scanned,
+)
 from tests.support.gateway_parts import current, registered
 from tests.support.postgres import sql
 from tests.support.samples.changes import change, delete, update, upsert

@@ -5,10 +5,9 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.domain.model.table import Table
-from app.staging.mirror.progress import MirrorProgress, mirror_progress
-from app.staging.mirror.reports import store_reports
+from app.staging.mirror import MirrorProgress, mirror_progress, store_reports
 from tests.support.gateway_parts import current, dropping, registered, stage_keys
 from tests.support.mirror_reports import NOTHING_APPLIED, STOPPED, report_of
 from tests.support.postgres import sql

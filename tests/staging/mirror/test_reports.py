@@ -11,12 +11,11 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.mirror.table_report import FolderOwner, MirrorState, TableReport
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.domain.model.table import Table
+from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
+from app.domain.model.table import DropAction, DropPlan, Table
 from app.errors import TemporarilyUnavailable
 from app.staging.connection.database import open_engine
-from app.staging.mirror.reports import CONFIRM_SECONDS, store_reports
+from app.staging.mirror import CONFIRM_SECONDS, store_reports
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
 from tests.support.gateway_parts import current, dropping, registered

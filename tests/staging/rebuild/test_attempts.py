@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId
 from app.domain.model.table_options import RowImages, TableOptions
-from app.domain.publication.drain_plan import FileLimits
-from app.domain.rebuild.plan import RebuildPhase
+from app.domain.publication import FileLimits
+from app.domain.rebuild import RebuildPhase
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from app.staging.rebuild.copies import image_snapshot, parts_of, read_part, require_parts
@@ -20,16 +20,15 @@ from app.staging.rebuild.progress import (
     AttemptIsOver,
     Rebuild,
     begin_rebuild,
+    count_touched,
     fail_rebuild,
     find_rebuild,
     note_detail,
     start_attempt,
 )
-from app.staging.rebuild.touched_rows import count_touched
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import open_cycle
-from spark_jobs.rebuilding.parts import PartOrder, PartResult, copy_part
-from spark_jobs.rebuilding.rebuild_run import RebuildRun
+from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert, update
@@ -89,8 +88,8 @@ def test_a_replaced_attempt_corrects_nothing_before_the_parts_of_the_present_one
         attempt(engine)
         return count_touched(connection, table)
 
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", replaced_then_counted)
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.MAX_LAST_CORRECTIONS", 0)
+    monkeypatch.setattr("spark_jobs.rebuilding.count_touched", replaced_then_counted)
+    monkeypatch.setattr("spark_jobs.rebuilding.MAX_LAST_CORRECTIONS", 0)
     with pytest.raises(AttemptIsOver):
         run.run(table_id(engine))
     assert (sql.rows(engine, BLOCKS), sql.value(engine, IMAGES)) == ([], 0)
@@ -123,7 +122,7 @@ def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, m
             change(engine)
         return count_touched(connection, table)
 
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", changed_then_counted)
+    monkeypatch.setattr("spark_jobs.rebuilding.count_touched", changed_then_counted)
     run.run(table_id(engine))
     assert sql.rows(engine, BLOCKS) == [(1, 1, 3), (2, 2, 2)]
     with engine.begin() as connection:
@@ -145,9 +144,9 @@ def test_an_attempt_is_over_if_postgres_has_lost_one_of_its_parts(
             change(engine)
         return count_touched(connection, table)
 
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.count_touched", lost_then_counted)
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.MAX_LAST_CORRECTIONS", 0)
-    monkeypatch.setattr("spark_jobs.rebuilding.rebuild_run.ROWS_PER_PART", 2)
+    monkeypatch.setattr("spark_jobs.rebuilding.count_touched", lost_then_counted)
+    monkeypatch.setattr("spark_jobs.rebuilding.MAX_LAST_CORRECTIONS", 0)
+    monkeypatch.setattr("spark_jobs.rebuilding.ROWS_PER_PART", 2)
 
     def copy_all(run: RebuildRun, orders: Sequence[PartOrder]) -> list[PartResult]:
         return [copy_part(run.builder.config, order) for order in orders]

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, FileNumber, Generation, TableState
+from app.domain.model.table import BatchSequence, DropAction, DropPlan, FileNumber, Generation, TableState
 from app.errors import InvariantBroken
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files

@@ -6,7 +6,7 @@ from itertools import count
 import sqlalchemy as sa
 
 from app.domain.model.table import TableLife
-from app.domain.publication.backlog import Amount
+from app.domain.publication import Amount
 from app.staging.tables.backlog import BacklogReader, Lagging
 from app.staging.tables.status import count_tables
 from tests.support.gateway_parts import dropping, stage_keys

@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decode_payload
+from app.domain.arrow import decode_payload
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import TableSchema
@@ -15,7 +15,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.waiting_request import WaitingRequest
+from app.staging.writer.request_queue import WaitingRequest
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import update

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.batches.batch import Batch, BlockKey, Receipt, SourceAdvance, StagingRequest
-from app.staging.batches.commit_verification import TransactionId, current_transaction_id, is_committed
+from app.staging.batches.block_insert import TransactionId, current_transaction_id, is_committed
 from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.connection import database
 from app.staging.connection.database import open_engine
@@ -139,7 +139,7 @@ def test_a_commit_that_cannot_be_verified_leaves_the_outcome_open(
         nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
         return is_committed(nowhere, TransactionId("1", None, None), max_seconds=0)
 
-    monkeypatch.setattr("app.staging.writer.group_transaction.is_committed", unknown)
+    monkeypatch.setattr("app.staging.writer.group_commit.is_committed", unknown)
     sa.event.listen(engine, "commit", lose_answer)
     rejection = rejection_of(engine, table)
     sa.event.remove(engine, "commit", lose_answer)
@@ -199,7 +199,7 @@ def test_a_fault_of_ours_over_one_request_fails_it_alone(
             raise ZeroDivisionError
         return encode_blocks(requests)
 
-    monkeypatch.setattr("app.staging.writer.group_transaction.encode_blocks", encode)
+    monkeypatch.setattr("app.staging.writer.group_commit.encode_blocks", encode)
     writer = GroupCommit(engine)
     bad = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))], ignored=1))
     good = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))]))

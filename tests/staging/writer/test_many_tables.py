@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from app.domain.arrow.payload import decode_payload, payload_digest
+from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, Table
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved

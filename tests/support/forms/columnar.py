@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Never
 
-from app.domain.model.projection.audit_columns import AuditColumns
-from app.domain.model.projection.landing_schema import with_landing
-from app.domain.model.source_name import SourceName
+from app.domain.model.landing_schema import with_landing
+from app.domain.model.names import SourceName
+from app.domain.model.projection import AuditColumns
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import BinaryEncoding, PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion

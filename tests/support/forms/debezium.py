@@ -16,9 +16,8 @@ from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import BinaryEncoding, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.reading import PLAIN_READING, DebeziumReading
 from app.formats.debezium.records import decode_debezium
-from app.formats.debezium.unavailable import DEFAULT_PLACEHOLDER
+from app.formats.debezium.values import DEFAULT_PLACEHOLDER, PLAIN_READING, DebeziumReading
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import DebeziumJson
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, schema, split_key_changes

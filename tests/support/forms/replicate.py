@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from app.domain.model.change import Change
-from app.formats.replicate.forms.key_records import with_key
-from app.formats.replicate.forms.layouts import read_layout
-from app.formats.replicate.forms.message_form import STANDARD, MessageForm
+from app.formats.replicate.forms.layouts import STANDARD, MessageForm, read_layout
+from app.formats.replicate.forms.standard_form import with_key
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.versions import VersionResolver
 from app.ingest.columnar import Asked, ColumnarBody

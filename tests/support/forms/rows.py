@@ -12,11 +12,11 @@ import msgspec
 import pyarrow as pa
 
 from app.domain.model.change import Change
-from app.domain.rows.from_arrow.changed_rows import changed_rows
+from app.domain.rows.from_arrow import changed_rows
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowRules
-from app.formats.arrow.stream import decode_arrow_stream
-from app.formats.rows.arrow import split_operations
+from app.formats.arrow import decode_arrow_stream
+from app.formats.rows.columnar import split_operations
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
 from app.formats.rows.operations import OPERATION_COLUMN, RowOperation

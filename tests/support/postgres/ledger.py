@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
-from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication import FileLimits
 from app.staging.ledger.files import record_published, register_builds
 from app.staging.ledger.leases import Claim, claim_table, renew_lease
 from app.staging.ledger.planning import plan_next_files

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decode_payload, payload_digest
+from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import read_payloads

@@ -9,10 +9,8 @@ from typing import Any, LiteralString
 import psycopg
 
 from app.local.embedded import PrivatePostgres
-from app.local.embedded.postgres_account import choose_account
-from app.local.embedded.postgres_database import gateway_url, superuser_url
-from app.local.embedded.postgres_programs import find_programs, run_program
-from app.local.embedded.socket_folder import make_socket_folder
+from app.local.embedded.postgres import gateway_url, make_socket_folder, superuser_url
+from app.local.embedded.postgres_account import choose_account, find_programs, run_program
 from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
 from tests.support.waiting import wait_until
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
+from app.domain.rows.row_rules import Shape, ShapedChanges, Values
 
 
 def insert(after: Image, index: int = 0) -> Change:

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import decode_payload
+from app.domain.arrow import decode_payload
 from app.domain.model.change import SourceValue
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
-from app.domain.rows.typed_images import typed_images
+from app.domain.rows.typed_columns import typed_images
 from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit

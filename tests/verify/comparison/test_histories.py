@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from app.domain.mirror.table_report import MirrorState
+from app.domain.mirror_report import MirrorState
 from app.landing.local_zone import LocalZone
 from app.verify.codes import FindingCode
 from app.verify.comparison.compare_zone import compare_zone

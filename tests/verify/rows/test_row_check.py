@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.landing.local_zone import LocalZone
-from app.published.table_files import list_files
-from app.published.table_folders import PublishedTable
+from app.published.table_files import PublishedTable, list_files
 from app.published.table_metadata import BY_UPDATE_TIME, TableMetadata
 from app.verify.finding import Finding
 from app.verify.rows import row_check

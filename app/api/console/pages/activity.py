@@ -14,7 +14,7 @@ from app.domain.access.rights import Right
 from app.staging.access.audit_events import AuditSearch, newest_audit
 from app.staging.connection.database import translated_errors
 from app.staging.connection.page_turn import Turn, cut_page
-from app.staging.overview.producers import ListedProducer, ProducerTurn, list_producers
+from app.staging.overview import ListedProducer, ProducerTurn, list_producers
 
 router = APIRouter()
 

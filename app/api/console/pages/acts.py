@@ -17,11 +17,11 @@ from app.console import text
 from app.console.chrome import Notice
 from app.console.rebuild_plan import PlanFields
 from app.domain.access.rights import Right
-from app.domain.loads.load_session import LoadId, LoadState, ended, unknown_load
+from app.domain.loads import LoadId, LoadState, ended, unknown_load
 from app.domain.model.table import Table, TableState
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import Connection
-from app.staging.images.backfill.progress import Backfill, BackfillState, find_backfill
+from app.staging.images.backfill import Backfill, BackfillState, find_backfill
 from app.staging.tables.status import TableCounts, count_tables
 
 MAX_REASON_CHARACTERS: Final = 1000

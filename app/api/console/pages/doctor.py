@@ -15,7 +15,7 @@ from app.api.console.forms import ConsoleForm
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.domain.access.rights import Right
-from app.domain.preflight.finding import Finding, Outcome
+from app.domain.preflight import Finding, Outcome
 from app.errors import Code, TemporarilyUnavailable
 
 router = APIRouter()

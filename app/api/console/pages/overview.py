@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.console.answers import page
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
-from app.api.operations.visible_tables import visible_summaries
+from app.api.operations.table_operations import visible_summaries
 from app.api.routes.probes import gateway_health
 from app.console.attention import attention
 from app.console.plots import HOUR_MINUTES, Plot, hour_plots
@@ -23,11 +23,9 @@ from app.console.table_list import FRAGMENT, PATH, TableQuery, table_list, total
 from app.domain.access.rights import Principal, Right
 from app.domain.health.facts import TableSummary
 from app.domain.health.troubles import parts, troubles
-from app.domain.preflight.database_findings import judge_durability
-from app.domain.preflight.finding import Finding
-from app.domain.preflight.machine_findings import judge_space
+from app.domain.preflight import Finding, judge_durability, judge_space
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.overview.table_summaries import Durability, durability
+from app.staging.overview import Durability, durability
 from app.staging.retention.history import history
 
 router = APIRouter()

@@ -30,10 +30,10 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.connection.database import Connection, read_snapshot, translated_errors
-from app.staging.ledger.fabric_database import fabric_facts
-from app.staging.ledger.file_pages import batches_of_file, find_file, newest_files
-from app.staging.loads.sessions import list_loads
-from app.staging.overview.table_facts import find_facts
+from app.staging.ledger.fabric_status import fabric_facts
+from app.staging.ledger.files import batches_of_file, find_file, newest_files
+from app.staging.loads import list_loads
+from app.staging.overview import find_facts
 from app.staging.retention.history import history
 from app.staging.tables.events import newest_events
 from app.staging.tables.schema_versions import newest_versions

@@ -14,8 +14,7 @@ from app.api.console.answers import Rejected, page, rejected
 from app.api.console.forms import ConsoleForm, Form
 from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
-from app.api.operations.table_operations import TableOperation
-from app.api.operations.visible_tables import visible_table
+from app.api.operations.table_operations import TableOperation, visible_table
 from app.console.chrome import Notice
 from app.console.links import FRAGMENTS
 from app.console.table import TableHead

@@ -11,8 +11,7 @@ from app.api.openapi.document import problems
 from app.api.operations.loads import LoadOperation
 from app.api.routes.tables import TablePath
 from app.api.schemas.status import BeginLoad, LoadModel, LoadsModel
-from app.domain.loads.load_mode import LoadMode
-from app.domain.loads.load_session import LoadId, LoadState
+from app.domain.loads import LoadId, LoadMode, LoadState
 
 router = APIRouter(prefix="/v1/tables/{table}/loads", tags=["loads"])
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.model.calendar_text import INFINITY, MINUS_INFINITY, date_text, timestamp_text
+from app.domain.model.written_values import INFINITY, MINUS_INFINITY, date_text, timestamp_text
 
 Convert = Callable[[Any], Any]
 

@@ -1,9 +1,29 @@
 """Typed rows of a source -> rows of landing files, once it is certain which rows land (decision 0071).
 
 Invariant: a table whose files have the columns of its source lands its rows as they are, at no cost.
+
+Applies the filter of a table to its complete rows: what does not match is not mirrored.
+
+A row that matches lands as it is. A delete lands as it is. An update or an upsert of a row that does not match lands as
+a delete, because an earlier version may be mirrored. An insert that does not match is left out, because its key is new;
+if nothing else is left of a batch, one insert lands as a delete, which changes nothing: a batch always has a row.
+
+An upper bound of the memory that rows of a table take, before they are typed and when they land.
+
+A message of three bytes can become a row of thousands of columns, of constants, audit columns and masks. So the size of
+a body does not bound the memory of its rows; their number and their table do. The API reserves this bound before it
+builds rows, and the drain cuts its work by it.
+
+Invariant: with the texts of its values, which the body has, no row takes more than `row_bytes`. An option that adds a
+column, or makes a value longer, adds its bytes here.
+
+Rows of landing files -> typed rows of their source: the opposite of `landing_projection`, where there is one.
+
+Renamed columns get their names back, and constants and audit columns are left out. What a mask or a filter took away is
+lost. The options must have been the same since the generation began; the columns can have grown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -11,17 +31,159 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.model.projection.audit_columns import AuditValue, History
-from app.domain.model.projection.rejections import bad_option
-from app.domain.model.projection.transforms import Constant
+from app.domain.model.projection import AuditValue, Comparison, Constant, History, MaskMethod, RowFilter, bad_option
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import Column, ColumnType, TableSchema, row_marker_field
-from app.domain.rows.conversion.value_definitions import scalar
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName, row_marker_field
+from app.domain.rows.conversion import scalar
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.filtering import check_literals, filtered
 from app.domain.rows.projection.row_facts import carried
-from app.domain.rows.row_rules import RowMarker
+from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
+
+_KERNELS: Final = {
+    Comparison.EQUAL: pc.equal,
+    Comparison.NOT_EQUAL: pc.not_equal,
+    Comparison.LESS: pc.less,
+    Comparison.LESS_OR_EQUAL: pc.less_equal,
+    Comparison.GREATER: pc.greater,
+    Comparison.GREATER_OR_EQUAL: pc.greater_equal,
+}
+
+
+def check_literals(found: RowFilter | None, schema: TableSchema) -> None:
+    """Raise RejectedInput `bad_option` for a literal that the type of its column cannot hold."""
+    if found is None:
+        return
+    for comparison, path in found.comparisons("filter"):
+        try:
+            _literals(comparison, schema)
+        except ValueError as error:
+            member = "value" if comparison.values is None else "values"
+            raise bad_option(f"a literal {error}", *path, member) from None
+
+
+def filtered(typed: pa.RecordBatch, found: RowFilter, schema: TableSchema) -> pa.RecordBatch:
+    """Return the rows that land, in order; `typed` has the columns of the source first and the row marker last."""
+    markers = typed.column(typed.num_columns - 1)
+    lands = pc.or_(pc.fill_null(_matches(found, typed, schema), False), pc.equal(markers, int(RowMarker.DELETE)))
+    if pc.all(lands).as_py() in {True, None}:
+        return typed
+    kept = pc.or_(lands, pc.not_equal(markers, int(RowMarker.INSERT)))
+    if not pc.any(kept).as_py():
+        kept = pa.array([True] + [False] * (typed.num_rows - 1))
+    return _with_deletes(typed.filter(kept), lands.filter(kept), schema)
+
+
+def _with_deletes(rows: pa.RecordBatch, lands: pa.BooleanArray, schema: TableSchema) -> pa.RecordBatch:
+    """Return the rows with a delete of the key for each that does not land."""
+    kept = {at for at, column in enumerate(schema.columns) if column.name in schema.key_set}
+    kept.update(range(len(schema.columns), rows.num_columns))
+    columns = [array if at in kept else pc.if_else(lands, array, None) for at, array in enumerate(rows.columns)]
+    deletes = pa.scalar(int(RowMarker.DELETE), columns[-1].type)
+    columns[-1] = pc.if_else(lands, columns[-1], deletes)
+    operation = rows.schema.get_field_index(carried(AuditValue.OPERATION))
+    if operation >= 0:
+        columns[operation] = pc.if_else(lands, columns[operation], "delete")
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _matches(found: RowFilter, typed: pa.RecordBatch, schema: TableSchema) -> pa.BooleanArray:
+    """Return which rows match; NULL where a comparison with NULL decides."""
+    if found.column is not None:
+        return _compared(found, typed, schema)
+    matches = [_matches(part, typed, schema) for part in found.all or found.any or ()]
+    combined, combine = matches[0], pc.and_kleene if found.all else pc.or_kleene
+    for other in matches[1:]:
+        combined = combine(combined, other)
+    return combined
+
+
+def _compared(found: RowFilter, typed: pa.RecordBatch, schema: TableSchema) -> pa.BooleanArray:
+    assert found.column is not None
+    assert found.op is not None
+    column = typed.column(schema.names.index(found.column))
+    if found.op is Comparison.IS_NULL:
+        return pc.is_null(column)
+    if found.op is Comparison.IS_NOT_NULL:
+        return pc.is_valid(column)
+    literals = pa.array(_literals(found, schema), column.type)
+    if found.op in _KERNELS:
+        return _KERNELS[found.op](column, literals[0])
+    are_in = pc.if_else(pc.is_null(column), None, pc.is_in(column, literals))
+    return are_in if found.op is Comparison.IN else pc.invert(are_in)
+
+
+def _literals(found: RowFilter, schema: TableSchema) -> list[Any]:
+    """Return the typed literals. Raises ValueError with a reason that omits the literal."""
+    [of_type] = [column.type for column in schema.columns if column.name == found.column]
+    return [scalar(literal, of_type) for literal in found.literals]
+
+
+ROW_BYTES: Final = 48
+"""Bytes of a row beside its values: its change, its marker, and the lists that have an entry for each row."""
+
+VALUE_BYTES: Final = 8
+"""Bytes of a value that is no decimal. While its row is typed, one takes about 40, also if its message lacks it."""
+
+_HASH_BYTES: Final = 64
+_OPERATION_BYTES: Final = 8
+
+_DECIMAL_BYTES: Final = 16
+_WRITTEN: Final = {
+    TypeName.BOOLEAN: 6,
+    TypeName.INT16: 7,
+    TypeName.INT32: 12,
+    TypeName.INT64: 21,
+    TypeName.FLOAT32: 18,
+    TypeName.FLOAT64: 27,
+    TypeName.DECIMAL: 43,
+    TypeName.DATE: 13,
+    TypeName.TIMESTAMP: 37,
+}
+"""Bytes of the longest value of a type in a row image, with its comma. Texts are counted with the body."""
+_NULL_WRITTEN: Final = 5
+
+MAX_BLOCK_BYTES: Final = 64 * 2**20
+"""Bytes of the rows that a gateway itself makes one block of: of row images, for a rebuild or a new generation."""
+
+_KEPT: Final = KeptByTable[int]()
+
+
+def row_bytes(rules: RowRules) -> int:
+    """Return the most bytes that one row takes, without the bytes of its own texts."""
+    return _KEPT.get(rules) or _KEPT.keep(rules, None, _row_bytes(rules.schema, rules.options))
+
+
+def rows_of_block(rules: RowRules, most: int) -> int:
+    """Return how many rows make one block of MAX_BLOCK_BYTES, at most `most` and at least one."""
+    return max(1, min(most, MAX_BLOCK_BYTES // row_bytes(rules)))
+
+
+def _row_bytes(schema: TableSchema, options: TableOptions) -> int:
+    landed = sum(_value_bytes(column.type) for column in schema.landing.columns)
+    constants = sum(len(constant.value.encode()) for constant in options.constants.values())
+    hashed = sum(mask.method is MaskMethod.HASH for mask in options.masks.values())
+    operation = _OPERATION_BYTES if AuditValue.OPERATION in options.audit_columns.named else 0
+    images = sum(_WRITTEN.get(column.type.name, _NULL_WRITTEN) for column in schema.columns)
+    return ROW_BYTES + landed + constants + hashed * _HASH_BYTES + operation + (images if options.keeps_images else 0)
+
+
+def _value_bytes(of_type: ColumnType) -> int:
+    return _DECIMAL_BYTES if of_type.name is TypeName.DECIMAL else VALUE_BYTES
+
+
+def landed_columns(columns: Sequence[Column], options: TableOptions) -> list[Column]:
+    """Return columns of a source under the names that they have in landing files."""
+    return [replace(column, name=options.rename.get(column.name, column.name)) for column in columns]
+
+
+def source_rows_of(landed: pa.RecordBatch, schema: TableSchema, options: TableOptions) -> pa.RecordBatch:
+    """Return staged rows, which are as landing files have them, as `TableSchema.arrow` has them."""
+    if schema.lands_as is None:
+        return landed
+    arrays = [landed.column(column.name) for column in landed_columns(schema.columns, options)]
+    return pa.RecordBatch.from_arrays([*arrays, landed.column(landed.num_columns - 1)], schema=schema.arrow)
+
 
 _OF_ACCEPTANCE: Final = frozenset({AuditValue.ACCEPTED_AT, AuditValue.ROW_ORDER})
 _ROWS_OF_BATCH: Final = 2**32

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.change import Change, Operation, SourceTime
-from app.domain.model.projection.audit_columns import AuditValue
+from app.domain.model.projection import AuditValue
 from app.domain.model.table_schema import ColumnType, TypeName
-from app.domain.rows.conversion.column_conversion import BadValues, convert_texts
-from app.domain.rows.row_rules import RowMarker, RowRules
-from app.domain.rows.shaped_changes import ChangeFacts, ShapedChanges
+from app.domain.rows.conversion import BadValues, convert_texts
+from app.domain.rows.row_rules import ChangeFacts, RowMarker, RowRules, ShapedChanges
 
 _CARRIED: Final = frozenset({AuditValue.OPERATION, AuditValue.SOURCE_TIMESTAMP, AuditValue.SOURCE_POSITION})
 _CARRIED_WITH_FLAGS: Final = _CARRIED | {AuditValue.DELETED}

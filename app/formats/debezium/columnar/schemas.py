@@ -7,20 +7,183 @@ Invariant: the content means what the body means with the schema in each place o
 `"schema":` begins with a brace, so in valid JSON that is a key and not the end of a text; and a JSON value in place of
 another leaves JSON valid or not. A body that has such a number itself is declined, so each one that an event names
 was put in place of a schema; and if events name as many as were put, each schema was that of an event.
+
+Blocks `source` of many events: the table that each names, and what else they say of their changes.
+
+A block takes as long to decode as the row of its event, and next to nothing of it is needed. Those of one table differ
+in digits: so the first one is decoded, and the others are compared with it without their digits (performance notebook).
+
+Invariant: a block that is not decoded has the members of the first one, and names its table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import asdict
 
+from app.domain.model.names import SourceName
+from app.domain.model.written_values import keep_minus_zeros
+from app.domain.rows.row_rules import ChangeFacts
+from app.errors import RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
+from app.formats.debezium.events import MONGODB
+from app.formats.debezium.records import source_position, source_table, source_time
 from app.formats.json.framing import DECODE_ERRORS
-from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
-from app.formats.json.quote_accounting import is_all_read
-from app.formats.json.texts import has_suspicious_escape
+from app.formats.json.quote_accounting import is_all_decoded, is_all_read
+from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets, has_suspicious_escape
 from app.formats.not_columnar import NotColumnar
+
+_Scalar: TypeAlias = str | int | bool | UnsetType | None
+_Text: TypeAlias = str | UnsetType | None
+
+_DIGITS: Final = b"0123456789"
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class _Block(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The block `source` as the connectors for Postgres, MySQL, MariaDB, SQL Server, Oracle and Db2 write it."""
+
+    version: _Scalar = UNSET
+    connector: _Scalar = UNSET
+    name: _Scalar = UNSET
+    ts_ms: _Scalar = UNSET
+    snapshot: _Scalar = UNSET
+    db: _Text = UNSET
+    sequence: _Scalar = UNSET
+    ts_us: _Scalar = UNSET
+    ts_ns: _Scalar = UNSET
+    schema: _Text = UNSET
+    table: _Text = UNSET
+    txId: _Scalar = UNSET
+    lsn: _Scalar = UNSET
+    xmin: _Scalar = UNSET
+    origin: _Scalar = UNSET
+    origin_lsn: _Scalar = UNSET
+    server_id: _Scalar = UNSET
+    gtid: _Scalar = UNSET
+    file: _Scalar = UNSET
+    pos: _Scalar = UNSET
+    row: _Scalar = UNSET
+    thread: _Scalar = UNSET
+    query: _Scalar = UNSET
+    change_lsn: _Scalar = UNSET
+    commit_lsn: _Scalar = UNSET
+    event_serial_no: _Scalar = UNSET
+    scn: _Scalar = UNSET
+    commit_scn: _Scalar = UNSET
+    lcr_position: _Scalar = UNSET
+    rs_id: _Scalar = UNSET
+    ssn: _Scalar = UNSET
+    redo_thread: _Scalar = UNSET
+    user_name: _Scalar = UNSET
+    redo_sql: _Scalar = UNSET
+    row_id: _Scalar = UNSET
+    start_scn: _Scalar = UNSET
+    start_ts_ms: _Scalar = UNSET
+    commit_ts_ms: _Scalar = UNSET
+    txSeq: _Scalar = UNSET
+
+
+_DECODER: Final = msgspec.json.Decoder(list[_Block])
+
+
+def tables_of(written: Sequence[Raw]) -> Sequence[SourceName | None]:
+    """Return the table that each block names, one object for equal ones. Raises NotColumnar."""
+    [first] = _decoded(written[:1])
+    if _are_alike(written, first):
+        return [_table(first)] * len(written)
+    blocks = _decoded(written)
+    named = [(block.db, block.schema, block.table) for block in blocks]
+    known = {names: _table(block) for names, block in zip(named, blocks, strict=True)}
+    return [*map(known.__getitem__, named)]
+
+
+SourceMembers: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""What an event says of its source: the members that make the position, and those that have the time."""
+
+ReadMembers: TypeAlias = Callable[[Sequence[Raw]], Sequence[SourceMembers]]
+"""Reads what events say of their source from their blocks, or from flattened rows. Raises NotColumnar."""
+
+
+def block_members(written: Sequence[Raw]) -> Sequence[SourceMembers]:
+    """Return the members of blocks. Raises NotColumnar."""
+    blocks = [*map(_given, _decoded(written))]
+    return [*zip(blocks, blocks, strict=True)]
+
+
+def last_position(written: Sequence[Raw], content: bytes, read: ReadMembers) -> str | None:
+    """Return the source position of the last event that has one. Raises NotColumnar if a zero may be written -0.
+
+    `content` is the body that the events are from.
+    """
+    for chosen in (written[-1:], written[:-1]):  # usually, the last one has it
+        for members, _ in reversed(_with_known_zeros(read(chosen), content)):
+            if (position := source_position(members)) is not None:
+                return position
+    return None
+
+
+def facts_of(written: Sequence[Raw], content: bytes, read: ReadMembers) -> ChangeFacts | None:
+    """Return the position and time of each change; None if only the exact path can read them."""
+    try:
+        members = _with_known_zeros(read(written), content)
+    except NotColumnar:
+        return None
+    return ChangeFacts([source_position(each) for each, _ in members], [source_time(times) for _, times in members])
+
+
+def _decoded(written: Sequence[Raw]) -> list[_Block]:
+    document = b"[" + b",".join(written) + b"]"
+    try:
+        blocks = _DECODER.decode(document)
+    except DECODE_ERRORS:
+        raise NotColumnar from None
+    if not is_all_decoded(document, _ENCODER.encode(blocks)) or any(block.connector == MONGODB for block in blocks):
+        raise NotColumnar
+    return blocks
+
+
+def _are_alike(written: Sequence[Raw], first: _Block) -> bool:
+    """Tell whether all blocks, which are valid JSON, have the members of the first one and name its table.
+
+    Without their digits they are equal. A name can differ in digits, so the members that name the table are counted;
+    none can be hidden in a text, which has no quote without a backslash.
+    """
+    template = bytes(written[0]).translate(None, _DIGITS)
+    if b"\\u" in template:
+        return False  # without its digits, an escape can mean anything
+    if _ENCODER.encode(MONGODB) in template:
+        return False  # another block can have the connector of the first one without its digits
+    document = b",".join(written)
+    if document.translate(None, _DIGITS) != b",".join([template] * len(written)):
+        return False
+    naming = {"table": first.table, "schema": first.schema} | ({} if first.schema else {"db": first.db})
+    return all(
+        document.count(_ENCODER.encode({name: text})[1:-1]) == len(written)
+        for name, text in naming.items()
+        if isinstance(text, str)
+    )
+
+
+def _table(block: _Block) -> SourceName | None:
+    try:
+        return source_table(_given(block))
+    except RejectedInput:
+        raise NotColumnar from None
+
+
+def _with_known_zeros(members: Sequence[SourceMembers], content: bytes) -> Sequence[SourceMembers]:
+    if any(0 in part.values() for each in members for part in each) and keep_minus_zeros(content) is not content:
+        raise NotColumnar
+    return members
+
+
+def _given(block: _Block) -> Mapping[str, Any]:
+    return {name: value for name, value in asdict(block).items() if value is not UNSET}
+
 
 _SCHEMA: Final = b'"schema":'
 _PAYLOAD: Final = b'"payload":'

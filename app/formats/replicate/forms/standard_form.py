@@ -2,26 +2,105 @@
 
 A body has an envelope, is `{message:{…}}` or bare. Its headers are an object, or flattened beside the images with or
 without the prefix `headers_`, as mongo-kafka's `OperationHelper` finds them. Source: docs/formats.md, "Replicate".
+
+Qlik Replicate's messages as they are written.
+
+Names are the tool's. UNSET means absent. Keys that are not declared are not needed; the bodies are decoded as plain
+objects first, so a repeated key is found in them too.
+
+The keys of Kafka records, for data messages that leave the key of their row to them.
+
+A DELETE can have no image at all: its key is in the record's key only (FromReplicateTest of jcustenborder's
+kafka-connect-transform-cdc, DeleteTest of mongo-kafka). The image of another message can lack the key columns
+(ReplaceTest of mongo-kafka). Keys are an object of the key columns, that object inside
+`key`, `data`, `message` or `payload`, as envelopes and Connect's converter write it, or the value of a single key
+column. An object can also be a text that has it as JSON.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, UnsetType
 
-from app.domain.model.source_name import SourceName
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.names import SourceName
 from app.errors import Code, Problem, RejectedInput
-from app.formats.json.validation import convert
-from app.formats.replicate.forms.envelope import (
-    KEY_AT,
-    Body,
-    DataParts,
-    HeaderPointers,
-    Headers,
-    ReplicateMessage,
-    Text,
-)
+from app.formats.json.decoder import MessageDecoder, convert
+from app.formats.replicate.metadata import Lineage, TableStructure
+
+Text: TypeAlias = str | UnsetType | None
+Id: TypeAlias = str | int | UnsetType | None
+WrittenImage: TypeAlias = dict[str, Any] | list[Any] | UnsetType | None
+
+
+class Headers(msgspec.Struct, gc=False):
+    """The headers of a data message."""
+
+    operation: str
+    changeSequence: Text = UNSET
+    timestamp: Any = UNSET
+    streamPosition: Any = UNSET
+    transactionId: Any = UNSET
+    changeMask: Text = UNSET
+    columnMask: Text = UNSET
+    externalSchemaId: Id = UNSET
+    transactionEventCounter: Any = UNSET
+    transactionLastEvent: Any = UNSET
+
+
+class Body(msgspec.Struct, gc=False):
+    """A metadata or a data message; its keys tell which one. Flattened headers are read from the object itself."""
+
+    schemaId: Text = UNSET
+    lineage: Lineage | UnsetType | None = UNSET
+    tableStructure: TableStructure | UnsetType | None = UNSET
+    data: WrittenImage = UNSET
+    beforeData: WrittenImage = UNSET
+    headers: Headers | UnsetType | None = UNSET
+    schema: Text = UNSET
+    table: Text = UNSET
+
+
+class ReplicateMessage(Body, gc=False):
+    """An envelope around a body, or the bare body itself."""
+
+    magic: Text = UNSET
+    type: Text = UNSET
+    messageSchemaId: Text = UNSET
+    message: Body | UnsetType | None = UNSET
+
+
+KEY_AT: Final = "/key"
+"""JSON Pointer of the key of a Kafka record."""
+
+
+class HeaderPointers(NamedTuple):
+    """JSON Pointers of the headers of a message: `prefix` up to a header's name, but for those in `renamed`."""
+
+    prefix: str
+    renamed: Mapping[str, str] | None = None
+
+    def of(self, name: str) -> str:
+        """Return the pointer of the header that Replicate calls `name`."""
+        pointer = self.renamed.get(name) if self.renamed else None
+        return self.prefix + name if pointer is None else pointer
+
+
+class DataParts(NamedTuple):
+    """The parts of a data message, wherever it has them, with their JSON Pointers."""
+
+    data: dict[str, Any] | list[Any] | None
+    before_data: dict[str, Any] | list[Any] | None
+    headers: Headers
+    data_at: str
+    before_at: str
+    headers_at: HeaderPointers
+    key: Any
+    """The key that the message was sent with, UNSET if none."""
+    key_at: str
+
 
 _HEADER_PREFIXES: Final = ("headers_", "")
 """Of flattened headers. Without one, the section was deleted in the task's message format."""
@@ -130,3 +209,69 @@ def text(written: Text) -> str | None:
 def rejection(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:
     """Return the rejection for one place of one message."""
     return RejectedInput.of((Problem(code, detail, index, pointer),))
+
+
+_DECODER: Final = MessageDecoder(dict[str, Any])
+_WRAPPERS: Final = ("message", "payload", "key", "keyData", "data")
+"""Keys of an object around the key columns, from the outside inwards."""
+
+_BESIDE: Final = frozenset({"magic", "type", "headers", "messageSchemaId", "messageSchema", "schema", "schemaId"})
+"""What can be beside the key columns in a wrapper."""
+
+
+def with_key(change: Change, key: Any, key_at: str, key_columns: Sequence[str]) -> Change:
+    """Return a delete without an image as one whose image is its key.
+
+    Raises RejectedInput `missing_key` if the key lacks a column of the table's key.
+    """
+    image = key_image(key, key_columns)
+    if image is None:
+        detail = f"the key must have the table's key columns: {', '.join(key_columns)}"
+        raise rejection(Code.MISSING_KEY, detail, change.index, key_at)
+    return msgspec.structs.replace(change, before=image, before_at=key_at)
+
+
+def with_missing_keys(change: Change, key: Any, key_columns: Sequence[str]) -> Change:
+    """Return a change whose row lacks key columns with those of the key that it was sent with, if that has them."""
+    is_delete = change.operation is Operation.DELETE
+    row = change.before if is_delete else change.after
+    if row is None or all(column in row for column in key_columns):
+        return change
+    image = key_image(key, key_columns)
+    if image is None:
+        return change
+    row = image | row
+    return msgspec.structs.replace(change, before=row) if is_delete else msgspec.structs.replace(change, after=row)
+
+
+def key_image(key: Any, key_columns: Sequence[str]) -> Image | None:
+    """Return the key columns that a record's key has, None if it lacks one."""
+    if not key_columns or key is UNSET or key is None:
+        return None
+    if isinstance(key, str) and key.startswith("{"):
+        inner = _from_text(key)
+        if isinstance(inner, dict) and (image := key_image(inner, key_columns)) is not None:
+            return image
+    if not isinstance(key, dict):
+        return {key_columns[0]: key} if len(key_columns) == 1 and not isinstance(key, list) else None
+    if all(column in key for column in key_columns):
+        return {column: key[column] for column in key_columns}
+    inner = _unwrapped(key)
+    return None if inner is UNSET else key_image(inner, key_columns)
+
+
+def _from_text(key: str) -> Any:
+    """Return the JSON that a key has as its text, None for a text that is not JSON."""
+    try:
+        objects = _DECODER.decode(key.encode())
+    except RejectedInput:
+        return None
+    return objects[0] if len(objects) == 1 else None
+
+
+def _unwrapped(key: Mapping[str, Any]) -> Any:
+    """Return what is inside a wrapper, UNSET if the object is none."""
+    for name in _WRAPPERS:
+        if name in key and key.keys() <= {name} | _BESIDE:
+            return key[name]
+    return UNSET

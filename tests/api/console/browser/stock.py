@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpx
 import sqlalchemy as sa
 
-from app.domain.publication.failure import Failure
+from app.domain.publication import Failure
 from app.errors import Code
 from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease

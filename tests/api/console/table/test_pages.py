@@ -5,11 +5,9 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from app.domain.fabric.states import DatabaseState, DatabaseStatus, FabricFault
-from app.domain.fabric.tables import TableMirroring
-from app.domain.model.drop_plan import DropAction, DropPlan
-from app.staging.ledger.fabric_database import claim_poll, store_answer
-from app.staging.ledger.fabric_status import record_fabric_status
+from app.domain.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
+from app.domain.model.table import DropAction, DropPlan
+from app.staging.ledger.fabric_status import claim_poll, record_fabric_status, store_answer
 from tests.api.calls import Gateway
 from tests.api.console.browser.stock import Stock, Texts
 from tests.api.console.conftest import SignIn

@@ -5,7 +5,7 @@ import re
 import pytest
 import sqlalchemy as sa
 
-from app.domain.rebuild.rebuilt_rows import Finding
+from app.domain.rebuild import Finding
 from app.errors import Code
 from app.staging.rebuild.progress import Rebuild, end_check, fail_rebuild, note_detail, note_rows, start_attempt
 from tests.api.calls import Gateway

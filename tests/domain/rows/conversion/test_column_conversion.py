@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
-from app.domain.rows.conversion.column_conversion import BadValues, convert
+from app.domain.rows.conversion import BadValues, convert
 from tests.support.samples.case_names import case_name
 
 TINY = Decimal("1E-38")

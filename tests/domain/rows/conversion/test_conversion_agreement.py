@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding
 from app.domain.model.table_schema import ColumnType
-from app.domain.rows.conversion.column_conversion import BadValues, convert
-from app.domain.rows.conversion.value_definitions import scalar
-from app.domain.rows.conversion.value_reading import PLAIN, ValueReading
+from app.domain.rows.conversion import PLAIN, BadValues, ValueReading, convert, scalar
 
 DIGITS = st.text("0123456789", max_size=6)
 NUMBERS = st.builds(

@@ -9,9 +9,8 @@ import pytest
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
-from app.domain.rows.conversion import column_conversion
-from app.domain.rows.conversion.column_conversion import BadValues, beyond_calendar, convert, convert_texts, hold_any
-from app.domain.rows.conversion.value_reading import PLAIN, ValueReading
+from app.domain.rows import conversion
+from app.domain.rows.conversion import PLAIN, BadValues, ValueReading, beyond_calendar, convert, convert_texts, hold_any
 
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 ELEVEN = datetime(2023, 12, 31, 23, tzinfo=UTC)
@@ -23,13 +22,13 @@ BERLIN = ValueReading("Europe/Berlin")
 def defined(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Give the values that the definition was asked for."""
     asked: list[Any] = []
-    scalar = column_conversion.scalar
+    scalar = conversion.scalar
 
     def noted(value: SourceValue, *how: Any) -> Any:
         asked.append(value)
         return scalar(value, *how)
 
-    monkeypatch.setattr(column_conversion, "scalar", noted)
+    monkeypatch.setattr(conversion, "scalar", noted)
     return asked
 
 

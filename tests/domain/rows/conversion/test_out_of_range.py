@@ -6,8 +6,7 @@ import pytest
 
 from app.domain.model.table_options import OutOfRange, PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType
-from app.domain.rows.conversion.column_conversion import BadValues, convert
-from app.domain.rows.conversion.value_reading import reading_of
+from app.domain.rows.conversion import BadValues, convert, reading_of
 from app.errors import Code
 from tests.support.rejections import rejected
 

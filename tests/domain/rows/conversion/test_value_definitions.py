@@ -10,8 +10,7 @@ import pytest
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding, OutOfRange, TableOptions
 from app.domain.model.table_schema import ColumnType
-from app.domain.rows.conversion.value_definitions import scalar
-from app.domain.rows.conversion.value_reading import PLAIN, ValueReading, reading_of
+from app.domain.rows.conversion import PLAIN, ValueReading, reading_of, scalar
 from tests.support.samples.case_names import case_name
 
 BASE64 = ValueReading(binary=BinaryEncoding.BASE64)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.domain.model.change import Change
+from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName
-from app.domain.model.projection.audit_columns import AuditColumns, Deletes
-from app.domain.model.projection.landing_schema import with_landing
+from app.domain.model.projection import AuditColumns, Deletes
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.model.table_schema import SchemaVersion

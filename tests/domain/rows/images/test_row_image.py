@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
-from app.domain.rows.conversion.column_conversion import convert
+from app.domain.rows.conversion import convert
 from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import (
     MAX_COMPLETED_BYTES,

@@ -1,0 +1,377 @@
+"""Query parameters of Arcion bodies, in JSON and in CSV.
+
+Query parameters of Arrow streams.
+
+Query parameters of Debezium's events.
+
+Query parameters of Replicate's messages.
+
+Query parameters of plain rows, in JSON and in CSV.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from app.api.changes.parameters.common import (
+    CHANGE_NAMES,
+    DIALECT_NAMES,
+    REQUIRED_TABLE,
+    ChangeParameters,
+    ChangeQuery,
+    CsvDialectParameters,
+    cached,
+    given_table,
+    names_in,
+    query_values,
+)
+from app.api.server.request_parameters import Parameters, read_parameters
+from app.domain.model.names import TableName
+from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
+from app.errors import Code, RejectedInput
+from app.ingest import (
+    ArcionCsv,
+    ArcionJson,
+    CsvLayout,
+    CsvMode,
+    DebeziumJson,
+    DebeziumReading,
+    DecimalForm,
+    Declaration,
+    MessageForm,
+    Nanoseconds,
+    ReplicateJson,
+    RowOperation,
+    RowsCsv,
+    RowsJson,
+    RowsLayout,
+    RowsOfStream,
+    TableFrom,
+    Tombstones,
+    parse_declaration,
+    parse_names,
+    parse_units,
+)
+
+
+class OverrideParameters(ChangeParameters):
+    """Parameters of Arcion's JSON."""
+
+    override: Annotated[
+        bool, Field(description="Apply every message to `table`, whatever table the message names.")
+    ] = False
+
+
+class CsvParameters(CsvDialectParameters):
+    """Parameters that describe the layout of an Arcion CSV body."""
+
+    mode: Annotated[
+        CsvMode | None,
+        Field(
+            description="CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an object "
+            "that is no message is a row of `table`, as in NATIVE."
+        ),
+    ] = None
+    columns: Annotated[
+        str | None,
+        Field(description="CSV: the column names in file order, separated by commas. Quote a name with a comma."),
+    ] = None
+    header: Annotated[bool, Field(description="CSV: the first record is a header.")] = False
+
+    @property
+    def layout(self) -> CsvLayout:
+        """Return the layout. Raises RejectedInput `bad_request` without a mode, or for names that cannot be read."""
+        if self.mode is None:
+            raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires mode=snapshot or mode=realtime")
+        columns = names_in(self.columns, "columns")
+        dialect = self.dialect
+        return CsvLayout(
+            self.mode, columns, self.header, dialect.delimiter, dialect.quote, dialect.escape, dialect.null
+        )
+
+
+_CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
+
+
+@cached
+def arcion_query(query: bytes) -> ChangeQuery:
+    """Read the query of an Arcion body in JSON. Raises RejectedInput and FastAPI's RequestValidationError."""
+    values = query_values(query, CHANGE_NAMES | {"override", "mode"}, only_csv=_CSV_NAMES - {"mode"})
+    given = read_parameters(OverrideParameters, "query", values)
+    is_snapshot = read_parameters(CsvParameters, "query", values).mode is CsvMode.SNAPSHOT
+    if is_snapshot and not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "mode=snapshot needs `table`, because a row does not name its table")
+    reader_of = partial(ArcionJson, table=given_table(given), override=given.override, snapshot_rows=is_snapshot)
+    return ChangeQuery(given, reader_of)
+
+
+@cached
+def csv_query(query: bytes) -> ChangeQuery:
+    """Read the query of an Arcion body in CSV. Raises what `arcion_query` raises."""
+    values = query_values(query, CHANGE_NAMES | _CSV_NAMES)
+    given = read_parameters(ChangeParameters, "query", values)
+    if not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires the parameter `table`")
+    layout = read_parameters(CsvParameters, "query", values).layout
+    return ChangeQuery(given, partial(ArcionCsv, table=TableName.parse(given.table), layout=layout))
+
+
+class LoadParameters(Parameters):
+    """Parameters of initial loads."""
+
+    table: Annotated[str | None, REQUIRED_TABLE] = None
+
+
+@cached
+def load_query(query: bytes) -> TableName:
+    """Return the table in the query of an Arrow stream. Raises what `arcion_query` raises."""
+    given = read_parameters(LoadParameters, "query", query_values(query, frozenset(LoadParameters.model_fields)))
+    if not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream requires the parameter `table`")
+    return TableName.parse(given.table)
+
+
+class DebeziumParameters(ChangeParameters):
+    """Parameters of Debezium's events."""
+
+    keyed: Annotated[
+        bool | None,
+        Field(
+            description='Whether every element is a Kafka record `{"key": …, "value": …}`. By default an element with '
+            "exactly these two keys is one."
+        ),
+    ] = None
+    key_columns: Annotated[
+        str | None,
+        Field(description="The key columns, separated by commas, instead of those in the records' keys."),
+    ] = None
+    timestamps: Annotated[
+        str | None,
+        Field(
+            description="Events without a schema: what the integers of timestamp columns count since 1970, as "
+            "`column:unit` pairs separated by commas. The units are `millis`, `micros` and `nanos`; `*` is every "
+            "column that neither this parameter nor the table's option `columns` names.",
+            examples=["created:millis,*:micros"],
+        ),
+    ] = None
+    decimals: Annotated[
+        DecimalForm,
+        Field(description="Events without a schema: whether texts of decimal columns are digits or Connect's base64."),
+    ] = DecimalForm.TEXT
+    tombstones: Annotated[
+        Tombstones | None,
+        Field(
+            description="Whether a record without a value deletes the row of its key. By default such records are "
+            "ignored, and rejected among flattened rows without `__deleted` and alone in a request with `table`."
+        ),
+    ] = None
+    unavailable: Annotated[
+        str | None,
+        Field(
+            description="Further placeholders of values that the connector could not read, separated by commas: its "
+            "property `unavailable.value.placeholder`."
+        ),
+    ] = None
+
+    nanoseconds: Annotated[
+        Nanoseconds,
+        Field(description="Whether timestamps with digits below a microsecond are rejected, or lose these digits."),
+    ] = Nanoseconds.REJECT
+
+    @property
+    def reading(self) -> DebeziumReading:
+        """Return how the events are read. Raises RejectedInput `bad_request`."""
+        return DebeziumReading(
+            self.keyed,
+            tuple(filter(None, names_in(self.key_columns, "key_columns"))),
+            parse_units(names_in(self.timestamps, "timestamps")),
+            self.decimals,
+            self.tombstones,
+            tuple(filter(None, names_in(self.unavailable, "unavailable"))),
+            self.nanoseconds,
+        )
+
+
+_NAMES: Final = frozenset(DebeziumParameters.model_fields)
+
+
+@cached
+def debezium_query(query: bytes) -> ChangeQuery:
+    """Read the query of a Debezium body. Raises what `arcion_query` raises."""
+    given = read_parameters(DebeziumParameters, "query", query_values(query, _NAMES))
+    return ChangeQuery(given, partial(DebeziumJson, table=given_table(given), reading=given.reading))
+
+
+class ReplicateParameters(ChangeParameters):
+    """Parameters of Replicate's messages."""
+
+    partition: Annotated[
+        str | None,
+        Field(
+            description="The partition of the task's topic that holds all messages. Tables with "
+            "`source_order=enforce` keep one position per partition.",
+            min_length=1,
+            max_length=MAX_PARTITION_CHARACTERS,
+            pattern="^[!-~]+$",
+        ),
+    ] = None
+    keyed: Annotated[
+        bool | None,
+        Field(
+            description='Whether every element is `{"key": …, "value": …}`, a message with the key of its Kafka '
+            "record. By default such elements are recognized."
+        ),
+    ] = None
+    layout: Annotated[
+        str | None,
+        Field(
+            description="The name of the layout that says where messages of a custom format have their parts.",
+            pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
+        ),
+    ] = None
+    table_from: Annotated[
+        str | None,
+        Field(
+            description="Where each message names its table: `data.<column>`, which is data only if the table has the "
+            "column, or a JSON Pointer into the message.",
+            min_length=1,
+            max_length=1_024,
+        ),
+    ] = None
+
+
+_REPLICATE_NAMES: Final = frozenset(ReplicateParameters.model_fields)
+
+
+@cached
+def replicate_query(query: bytes) -> ChangeQuery:
+    """Read the query of a Replicate body. Raises what `arcion_query` raises."""
+    given = read_parameters(ReplicateParameters, "query", query_values(query, _REPLICATE_NAMES))
+    form = MessageForm(given.keyed, None, TableFrom.parse(given.table_from) if given.table_from else None)
+    reader_of = partial(
+        ReplicateJson, table=given_table(given), partition=given.partition, form=form, layout=given.layout
+    )
+    return ChangeQuery(given, reader_of)
+
+
+class RowsParameters(ChangeParameters):
+    """Parameters of plain rows."""
+
+    table: Annotated[str | None, REQUIRED_TABLE] = None
+    op: Annotated[
+        RowOperation,
+        Field(description="The operation of every row that has none in `__op__`."),
+    ] = RowOperation.UPSERT
+    columns: Annotated[
+        str | None,
+        Field(
+            description="Register the table with these columns, or add those that it lacks: `name:type`, separated by "
+            "commas; `!` after the type forbids NULL. Requires the right `register`.",
+            examples=["id:int64,name:string!,total:decimal(12,2)"],
+        ),
+    ] = None
+    key_columns: Annotated[
+        str | None,
+        Field(
+            description="The key columns of the declared table, separated by commas. Required unless `op=insert`.",
+            examples=["id"],
+        ),
+    ] = None
+
+    @property
+    def required_table(self) -> TableName:
+        """Return the table. Raises RejectedInput `bad_request` without one."""
+        if not self.table:
+            raise RejectedInput(Code.BAD_REQUEST, "plain rows require the parameter `table`")
+        return TableName.parse(self.table)
+
+    @property
+    def declared(self) -> Declaration | None:
+        """Return what `columns` declares. Raises RejectedInput `bad_request`, `bad_type` or `bad_schema`."""
+        if self.columns is None:
+            if self.key_columns is not None:
+                raise RejectedInput(
+                    Code.BAD_REQUEST, "key_columns needs `columns`, or register=true for an Arrow stream"
+                )
+            return None
+        self.check_keys()
+        return parse_declaration(self.columns, self.key_columns)
+
+    def check_keys(self) -> None:
+        """Raise RejectedInput `bad_request` for a declared table without keys, unless its rows are inserts."""
+        if self.key_columns is None and self.op is not RowOperation.INSERT:
+            detail = "a declared table needs `key_columns`; only with op=insert can it have no key"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+
+
+class StreamParameters(Parameters):
+    """Parameters of plain rows as an Arrow stream."""
+
+    registers: Annotated[
+        bool,
+        Field(
+            alias="register",
+            description="Arrow: register the table with the columns of the stream, or add those that it lacks. "
+            "Requires the right `register`.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamQuery:
+    """What a valid query asks for of an Arrow stream."""
+
+    table: TableName
+    rows: RowsOfStream
+    dry_run: bool
+
+
+_ROWS_NAMES: Final = frozenset(RowsParameters.model_fields)
+_STREAM_NAMES: Final = frozenset({"register"})
+
+
+@cached
+def rows_query(query: bytes) -> ChangeQuery:
+    """Read the query of plain rows in JSON. Raises what `arcion_query` raises."""
+    values = query_values(query, _ROWS_NAMES | _STREAM_NAMES, only_csv=DIALECT_NAMES)
+    _check_no_stream(values)
+    given = read_parameters(RowsParameters, "query", values)
+    table, declared = given.required_table, given.declared
+    return ChangeQuery(given, partial(RowsJson, table=table, operation=given.op, declared=declared))
+
+
+@cached
+def rows_csv_query(query: bytes) -> ChangeQuery:
+    """Read the query of plain rows in CSV. Raises what `arcion_query` raises."""
+    values = query_values(query, _ROWS_NAMES | _STREAM_NAMES | DIALECT_NAMES)
+    _check_no_stream(values)
+    given = read_parameters(RowsParameters, "query", values)
+    layout = RowsLayout(given.op, read_parameters(CsvDialectParameters, "query", values).dialect.checked())
+    table, declared = given.required_table, given.declared
+    return ChangeQuery(given, partial(RowsCsv, table=table, layout=layout, declared=declared))
+
+
+def _check_no_stream(values: Mapping[str, str]) -> None:
+    if not _STREAM_NAMES.isdisjoint(values):
+        detail = "register is for Arrow streams: a row in JSON or CSV declares no types, so give `columns`"
+        raise RejectedInput(Code.BAD_REQUEST, detail)
+
+
+@cached
+def rows_stream_query(query: bytes) -> StreamQuery:
+    """Read the query of plain rows as an Arrow stream. Raises what `arcion_query` raises."""
+    values = query_values(query, _ROWS_NAMES | _STREAM_NAMES)
+    given = read_parameters(RowsParameters, "query", values)
+    if given.keeps_rejected:
+        raise RejectedInput(Code.BAD_REQUEST, "on_reject=dead_letter is for messages, and an Arrow stream has none")
+    key_columns = None
+    if read_parameters(StreamParameters, "query", values).registers:
+        if given.columns is not None:
+            raise RejectedInput(Code.BAD_REQUEST, "give either register=true or `columns`")
+        given.check_keys()
+        key_columns = parse_names(given.key_columns)
+    declared = given.declared if key_columns is None else None
+    return StreamQuery(given.required_table, RowsOfStream(given.op, declared, key_columns), given.dry_run)

@@ -1,0 +1,70 @@
+"""The rules of the Delta mirror that need no Delta table.
+
+`table_report` says how far a table is mirrored. The mirror process makes a report of each table in each round and
+stores it in the database, where the API reads it.
+
+How far the mirror has applied a table's landing files, as the mirror process reports it.
+
+The mirror makes a report of each table in each round, and needs no database for it. With a database, the reports are
+stored, and the API shows the last one. A report never contains a row value.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class MirrorState(StrEnum):
+    """What the mirror does with a table."""
+
+    IN_STEP = "in_step"
+    """All landing files are applied."""
+    BEHIND = "behind"
+    """Files wait, and the next commit applies some of them."""
+    WAITING = "waiting"
+    """A file number is missing: the files behind the gap wait for it."""
+    STOPPED = "stopped"
+    """A file or the metadata cannot be applied; `code`, `detail` and `remedy` of the report say why."""
+    DROPPED = "dropped"
+    """The table's folder is gone; the Delta table remains."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOwner:
+    """The gateway's table to which a landing folder belongs, as the folder's marker names it."""
+
+    installation_id: str
+    generation: int
+    """The table's generation in the gateway, which differs from the mirror's count if the mirror missed one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What the mirror found of one table when it last looked. Pickles.
+
+    `code`, `detail` and `remedy` are None unless the table waits or is stopped. Times have an offset.
+    """
+
+    table: str
+    """`schema.name` or `name`."""
+    state: MirrorState
+    version: int | None
+    """The Delta version; None before the first commit."""
+    generation: int
+    """The generation of the Delta table, counted by the mirror from 1."""
+    file_number: int
+    """The last file applied, 0 before the first."""
+    last_file: int
+    """The last numbered file in the landing zone, 0 without files."""
+    pending_files: int
+    """The files in the landing zone that are not applied."""
+    code: str | None
+    detail: str | None
+    remedy: str | None
+    committed_at: datetime | None
+    """The time of the Delta version; None before the first commit."""
+    oldest_pending_at: datetime | None
+    """The time of the oldest file that is not applied; None without such files."""
+    owner: FolderOwner | None = None
+    """Owner of the folder whose files the Delta table has; None for a folder without a marker, and while the Delta
+    table still has the files of an earlier folder. The gateway's database keeps only reports with an owner."""

@@ -1,0 +1,399 @@
+"""Rejections of table options, which name the option by its JSON Pointer in the registration.
+
+Audit columns: what the gateway knows of each change, as columns of the landing files (decision 0071).
+
+The filter of a table: a predicate on its typed columns, which says which rows are mirrored (decision 0071).
+
+Transforms of a table: columns that land under other names, with constants or with masked values (decision 0071).
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from app.domain.model.names import check_new_column_name
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def bad_option(detail: str, *path: str) -> RejectedInput:
+    """Return the rejection of the option at this path."""
+    return rejection(Code.BAD_OPTION, detail, *path)
+
+
+def rejection(code: Code, detail: str, *path: str) -> RejectedInput:
+    """Return a rejection with another code of the option at this path."""
+    return RejectedInput.of((Problem(code, detail, pointer=reduce(pointer_to, path, "/options")),))
+
+
+def check_members(given: Mapping[str, Any], of: "type[DataclassInstance]", *path: str) -> None:
+    """Raise RejectedInput `bad_option` for a key of the object at this path that its dataclass does not have."""
+    known = [member.name for member in fields(of)]
+    unknown = sorted(given.keys() - {*known})
+    if unknown:
+        raise bad_option(f"there is no {unknown[0]!r} here; choose from {', '.join(known)}", *path)
+
+
+@contextmanager
+def named(*path: str) -> Iterator[None]:
+    """Turn a rejection in the block into one of the option at this path."""
+    try:
+        yield
+    except RejectedInput as error:
+        raise bad_option(error.detail, *path) from None
+
+
+class History(StrEnum):
+    """Whether files have the newest state of each row, or append a row for every change."""
+
+    OFF = "off"
+    APPEND_ONLY = "append_only"
+
+
+class Deletes(StrEnum):
+    """Whether a deleted row leaves the mirror, or stays in it with the audit column `deleted` true."""
+
+    APPLY = "apply"
+    FLAG = "flag"
+
+
+class AuditValue(StrEnum):
+    """What an audit column holds."""
+
+    OPERATION = "operation"
+    SOURCE_TIMESTAMP = "source_timestamp"
+    SOURCE_POSITION = "source_position"
+    ACCEPTED_AT = "accepted_at"
+    ROW_ORDER = "row_order"
+    DELETED = "deleted"
+
+
+_TYPES: Final[Mapping[AuditValue, ColumnType]] = {
+    AuditValue.OPERATION: ColumnType(TypeName.STRING),
+    AuditValue.SOURCE_TIMESTAMP: ColumnType(TypeName.TIMESTAMP),
+    AuditValue.SOURCE_POSITION: ColumnType(TypeName.STRING),
+    AuditValue.ACCEPTED_AT: ColumnType(TypeName.TIMESTAMP),
+    AuditValue.ROW_ORDER: ColumnType(TypeName.INT64),
+    AuditValue.DELETED: ColumnType(TypeName.BOOLEAN),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditColumns:
+    """The names of the columns that the gateway fills; a column without a name does not exist."""
+
+    operation: str | None = None
+    """What happened: insert, snapshot, update, delete or upsert."""
+    source_timestamp: str | None = None
+    """When the source made the change."""
+    source_position: str | None = None
+    """The position of the change in the source's log, as the message gives it."""
+    accepted_at: str | None = None
+    """When the gateway accepted the change."""
+    row_order: str | None = None
+    """A number that grows from row to row."""
+    deleted: str | None = None
+    """True for a row that the source deleted."""
+
+    @property
+    def named(self) -> dict[AuditValue, str]:
+        """The names of the columns that the table has, by what they hold."""
+        return {value: name for value in AuditValue if (name := getattr(self, value)) is not None}
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns in the order of the files. All are nullable, so that they can be added later."""
+        return tuple(Column(name, _TYPES[value]) for value, name in self.named.items())
+
+
+NO_AUDIT_COLUMNS: Final = AuditColumns()
+
+
+def check_audit_columns(audit: AuditColumns, history: History, deletes: Deletes, taken: set[str]) -> None:
+    """Raise RejectedInput `bad_option` for a name that no new column can have, or that is taken by a folded name.
+
+    Also for a column of deleted rows that nothing fills, or that is missing.
+    """
+    for value, name in audit.named.items():
+        with named("audit_columns", value):
+            check_new_column_name(name)
+        if name.casefold() in taken:
+            detail = f"another column is named {name!r} (letter case does not count)"
+            raise bad_option(detail, "audit_columns", value)
+        taken.add(name.casefold())
+    if deletes is Deletes.FLAG and audit.deleted is None:
+        raise bad_option("deletes=flag needs the name of a column, audit_columns.deleted", "deletes")
+    if deletes is Deletes.FLAG and history is not History.OFF:
+        raise bad_option("history=append_only has a row for every delete; it needs deletes=apply", "deletes")
+    if deletes is Deletes.APPLY and history is History.OFF and audit.deleted is not None:
+        detail = "no row that lands is a deleted one; deleted needs deletes=flag or history=append_only"
+        raise bad_option(detail, "audit_columns", AuditValue.DELETED)
+
+
+MAX_FILTER_PARTS: Final = 100
+"""Comparisons and literals of one filter."""
+MAX_FILTER_DEPTH: Final = 2
+
+
+class Comparison(StrEnum):
+    """How the values of a column are compared; a comparison with NULL is never true."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+    IN = "in"
+    NOT_IN = "not_in"
+    IS_NULL = "is_null"
+    IS_NOT_NULL = "is_not_null"
+
+
+_OF_NULL: Final = frozenset({Comparison.IS_NULL, Comparison.IS_NOT_NULL})
+_OF_LISTS: Final = frozenset({Comparison.IN, Comparison.NOT_IN})
+_OF_ANY_TYPE: Final = frozenset({Comparison.EQUAL, Comparison.NOT_EQUAL}) | _OF_LISTS | _OF_NULL
+_UNORDERED: Final[Mapping[TypeName, Collection[Comparison]]] = {
+    TypeName.BOOLEAN: _OF_ANY_TYPE,
+    TypeName.BINARY: _OF_NULL,
+    TypeName.JSON: _OF_NULL,
+}
+"""What columns of these types can be compared by."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """A comparison of a column with literals, or conditions of which all or any must be true, two levels deep."""
+
+    column: str | None = None
+    """The column that is compared, by its name in the source."""
+    op: Comparison | None = None
+    """How it is compared."""
+    value: str | None = None
+    """The literal as text."""
+    values: tuple[str, ...] | None = None
+    """The literals of `in` and `not_in`."""
+    all: tuple["RowFilter", ...] | None = None
+    """Conditions that must all be true."""
+    any: tuple["RowFilter", ...] | None = None
+    """Conditions of which one must be true."""
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The literals of a comparison."""
+        return (self.values or ()) if self.value is None else (self.value,)
+
+    def comparisons(self, *path: str) -> Iterator[tuple["RowFilter", tuple[str, ...]]]:
+        """Yield every comparison with its path in the options."""
+        if self.column is not None:
+            yield self, path
+        for name, parts in (("all", self.all), ("any", self.any)):
+            for number, part in enumerate(parts or ()):
+                yield from part.comparisons(*path, name, str(number))
+
+    def renamed(self, new_names: Mapping[str, str]) -> "RowFilter":
+        """Return the filter with every column under its new name."""
+        every = self.all and tuple(part.renamed(new_names) for part in self.all)
+        some = self.any and tuple(part.renamed(new_names) for part in self.any)
+        return replace(self, column=self.column and new_names[self.column], all=every, any=some)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the filter as a registration has it."""
+        written = {"column": self.column, "op": self.op and str(self.op), "value": self.value}
+        lists = {
+            "values": self.values and list(self.values),
+            "all": self.all and [part.to_json() for part in self.all],
+            "any": self.any and [part.to_json() for part in self.any],
+        }
+        return {name: value for name, value in (written | lists).items() if value is not None}
+
+
+def check_filter_members(given: Mapping[str, Any], *path: str) -> None:
+    """Raise RejectedInput `bad_option` for an unknown key anywhere in a filter, or one that nests too deeply."""
+    if len(path) > 1 + 2 * MAX_FILTER_DEPTH:
+        raise bad_option(f"`all` and `any` nest at most {MAX_FILTER_DEPTH} levels deep", *path)
+    check_members(given, RowFilter, *path)
+    for name in ("all", "any"):
+        for number, part in enumerate(given.get(name) or ()):
+            check_filter_members(part, *path, name, str(number))
+
+
+def check_filter(found: RowFilter, schema: TableSchema, unreadable: Collection[str]) -> None:
+    """Check the form of a filter, and its columns; `unreadable` ones are excluded or masked.
+
+    Raises RejectedInput `bad_option`. Literals are checked by `app.domain.rows.projection.landing_projection`.
+    """
+    _check_form(found, "filter")
+    types = {column.name: column.type for column in schema.columns}
+    parts = 0
+    for comparison, path in found.comparisons("filter"):
+        _check_comparison(comparison, types, unreadable, path)
+        parts += 1 + len(comparison.literals)
+    if parts > MAX_FILTER_PARTS:
+        raise bad_option(f"a filter has at most {MAX_FILTER_PARTS} comparisons and values", "filter")
+
+
+def check_filter_stays(found: RowFilter | None, left: Collection[str]) -> None:
+    """Raise RejectedInput `bad_option` for a filter of a column that leaves the source.
+
+    Rows would be NULL there from then on, match no more, and leave the mirror one by one.
+    """
+    if found is None:
+        return
+    for comparison, path in found.comparisons("filter"):
+        if comparison.column in left:
+            detail = f"the source no longer has the column {comparison.column!r}, which the filter compares; "
+            raise bad_option(f"{detail}change or remove the filter first", *path, "column")
+
+
+def _check_form(found: RowFilter, *path: str) -> None:
+    forms = [found.column is not None, found.all is not None, found.any is not None]
+    if sum(forms) != 1 or (found.column is None and (found.op is not None or found.literals)):
+        raise bad_option("a filter is a comparison with `column` and `op`, or has `all` or `any`", *path)
+    for name, parts in (("all", found.all), ("any", found.any)):
+        if parts == ():
+            raise bad_option(f"`{name}` has no filter in it", *path, name)
+        for number, part in enumerate(parts or ()):
+            _check_form(part, *path, name, str(number))
+
+
+def _check_comparison(
+    found: RowFilter, types: Mapping[str, ColumnType], unreadable: Collection[str], path: tuple[str, ...]
+) -> None:
+    name, op = found.column, found.op
+    if name is None or name not in types:
+        raise bad_option(f"the table has no column {name!r}", *path, "column")
+    if op is None:
+        raise bad_option(f"the comparison needs `op`: {', '.join(Comparison)}", *path)
+    if name in unreadable:
+        raise bad_option(f"the values of {name!r} are excluded or masked", *path, "column")
+    if op not in _UNORDERED.get(types[name].name, Comparison):
+        raise bad_option(f"column {name!r} is {types[name]} and cannot be compared by {op}", *path, "op")
+    wanted = "nothing" if op in _OF_NULL else "values" if op in _OF_LISTS else "value"
+    given = {"value": found.value is not None, "values": found.values is not None}
+    if given != {member: member == wanted for member in given}:
+        raise bad_option(f"{op} needs {'no value' if wanted == 'nothing' else f'`{wanted}`'}", *path)
+
+
+MAX_MASKED_CHARACTERS: Final = 1_000
+"""The most characters that a truncated value keeps."""
+
+_GROUP: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""Names of groups."""
+
+MAX_CONSTANT_BYTES: Final = 4 * 2**10
+MAX_CONSTANTS_BYTES: Final = 64 * 2**10
+"""UTF-8 bytes of one constant, and of all constants of a table: each row of each request lands with them."""
+
+
+class MaskMethod(StrEnum):
+    """What lands of a masked value: its keyed hash, its first characters, or nothing."""
+
+    HASH = "hash"
+    TRUNCATE = "truncate"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """How the values of a column are masked before they are stored."""
+
+    method: MaskMethod
+    """What lands: a keyed hash, the first characters, or NULL."""
+    characters: int | None = None
+    """How many characters `truncate` keeps."""
+    group: str | None = None
+    """The group in which `hash` gives equal texts equal hashes; without it, only within the table. A new group needs
+    the right `register` for all tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A column with the same value in every row."""
+
+    type: str
+    """The type of the column."""
+    value: str
+    """The value as text."""
+
+    def column(self, name: str) -> Column:
+        """Return the column with this name. Raises RejectedInput `bad_type`."""
+        return Column(name, ColumnType.parse(self.type))
+
+
+def check_transforms(
+    rename: Mapping[str, str], constants: Mapping[str, Constant], masks: Mapping[str, Mask], schema: TableSchema
+) -> set[str]:
+    """Return the names of the columns that land, folded. Raises RejectedInput `bad_option` for a wrong declaration."""
+    for name in rename:
+        if name not in schema.names:
+            raise bad_option(f"the table has no column {name!r}", "rename", name)
+    taken = {name.casefold() for name in schema.names if name not in rename}
+    for option, names in (("rename", rename), ("constants", {name: name for name in constants})):
+        for given, name in names.items():
+            with named(option, given):
+                check_new_column_name(name)
+            if name.casefold() in taken:
+                raise bad_option(f"another column lands as {name!r} (letter case does not count)", option, given)
+            taken.add(name.casefold())
+    for name, constant in constants.items():
+        with named("constants", name, "type"):
+            constant.column(name)
+    _check_lengths(constants)
+    for name, mask in masks.items():
+        _check_mask(name, mask, schema)
+    return taken
+
+
+def _check_lengths(constants: Mapping[str, Constant]) -> None:
+    """Raise RejectedInput `bad_option` for constants that are too long."""
+    advice = "it lands in every row, so let it name a row of another table instead"
+    together = 0
+    for name, constant in constants.items():
+        size = len(constant.value.encode())
+        if size > MAX_CONSTANT_BYTES:
+            detail = f"the value has {size} bytes, more than {MAX_CONSTANT_BYTES}; {advice}"
+            raise bad_option(detail, "constants", name, "value")
+        together += size
+    if together > MAX_CONSTANTS_BYTES:
+        detail = f"the constants have {together} bytes together, more than {MAX_CONSTANTS_BYTES}; leave some out"
+        raise bad_option(detail, "constants")
+
+
+def _check_mask(name: str, mask: Mask, schema: TableSchema) -> None:
+    column = next((column for column in schema.columns if column.name == name), None)
+    if column is None:
+        raise bad_option(f"the table has no column {name!r}", "masks", name)
+    if mask.method is MaskMethod.NULL:
+        if name in schema.key_set or not column.nullable:
+            raise bad_option(f"the required column {name!r} cannot be NULL", "masks", name, "method")
+    elif column.type.name is not TypeName.STRING:
+        detail = (
+            f"column {name!r} is {column.type}, and {mask.method} needs a string; "
+            "declare the column as string when the table is registered, or use the method null"
+        )
+        raise bad_option(detail, "masks", name, "method")
+    if mask.method is MaskMethod.TRUNCATE:
+        if name in schema.key_set:
+            raise bad_option(
+                f"the key column {name!r} cannot be truncated; use the method hash", "masks", name, "method"
+            )
+        if mask.characters is None or not 0 < mask.characters <= MAX_MASKED_CHARACTERS:
+            detail = f"truncate needs `characters` from 1 to {MAX_MASKED_CHARACTERS}"
+            raise bad_option(detail, "masks", name, "characters")
+    elif mask.characters is not None:
+        raise bad_option(f"only truncate has `characters`, not {mask.method}", "masks", name, "characters")
+    if mask.group is not None:
+        if mask.method is not MaskMethod.HASH:
+            raise bad_option(f"only hash has a `group`, not {mask.method}", "masks", name, "group")
+        if _GROUP.fullmatch(mask.group) is None:
+            detail = "a group has 1 to 64 of a-z, 0-9, `.`, `_` and `-`, and begins with a letter or a digit"
+            raise bad_option(detail, "masks", name, "group")

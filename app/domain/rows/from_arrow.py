@@ -1,0 +1,438 @@
+"""From rows that arrive as Arrow columns to landing rows: checked by column and never by value.
+
+`columns` types one column; `snapshot_rows` makes the rows of an initial load, `changed_rows` those of upserts, inserts,
+updates and deletes. `arrow_images` writes the row images of both.
+
+Row images of rows that are typed already: each as a source would have written it.
+
+One Arrow column from outside -> an array of the table's type, or a rejection that names the rows at fault.
+
+Types upserts, inserts, updates and deletes that arrive as Arrow columns: -> landing rows, by column.
+
+All rows have the same columns, so there is one shape per operation, and `row_layout` decides how its rows land.
+Invariant: the rows equal those of `landing_rows` for the same rows as plain JSON.
+
+Source of the rules: docs/formats.md, "Plain rows".
+
+Types snapshot rows that arrive as Arrow columns: -> landing rows, checked by column and never by value.
+
+Source of the rules: docs/formats.md, "Arrow streams".
+"""
+
+import binascii
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.model.change import UNLIMITED, Operation, SourceValue
+from app.domain.model.table_options import BinaryEncoding, InsertMarker, Reload, SourceOrder, TableOptions
+from app.domain.model.table_schema import Column, TypeName
+from app.domain.rows.conversion import (
+    BadValues,
+    beyond_calendar,
+    calendar_of,
+    convert,
+    hold_any,
+    outside_calendar,
+    reading_of,
+)
+from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.landing_projection import row_bytes
+from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
+from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
+from app.domain.rows.row_layout import LayoutProblem, RowLayout, layout_of
+from app.domain.rows.row_rules import RowMarker, RowRules, Shape, Values
+from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
+
+ROWS_AT_ONCE: Final = 1_024
+"""Rows that become row images together: as Python values they take ten times the memory of typed ones."""
+
+
+def source_rows(typed: pa.RecordBatch, rules: RowRules) -> Iterator[list[Values]]:
+    """Yield the values of some rows at a time, without the row marker, as a source would write them."""
+    columns = rules.schema.columns
+    encodings = [rules.options.encoding_of(column.name) for column in columns]
+    for start in range(0, typed.num_rows, ROWS_AT_ONCE):
+        rows = typed.slice(start, ROWS_AT_ONCE)
+        values = [
+            [source_value(value, encoding) for value in _exact(rows.column(at)).to_pylist()]
+            for at, encoding in enumerate(encodings)
+        ]
+        yield [*zip(*values, strict=True)]
+
+
+def _exact(column: pa.Array) -> pa.Array:
+    """Return floats of 32 bits as texts: as Python's floats of 64 bits, 0.1 would be 0.10000000149011612."""
+    return pc.cast(column, pa.string()) if pa.types.is_float32(column.type) else column
+
+
+def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:
+    """Return a typed value as a source would write it, so that it reads as the same value."""
+    if isinstance(value, bytes):
+        return (binascii.hexlify(value) if encoding is BinaryEncoding.HEX else b64encode(value)).decode()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, float):
+        return repr(value)
+    return value  # type: ignore[no-any-return]  # the remaining types are source values already
+
+
+MAX_ROWS_NAMED: Final = 100
+
+TAKE_TABLE_TYPE: Final = (
+    "Write the column in the table's type, or in another of the same kind; "
+    "GET /v1/tables/{table}/schema shows the table's types."
+)
+
+
+def unknown_columns(given: pa.Schema, rules: RowRules) -> Iterator[Problem]:
+    """Yield a problem for each column that the table does not have."""
+    known = {*rules.schema.names, *rules.options.exclude}
+    for name in given.names:
+        if name not in known:
+            yield Problem(
+                Code.UNKNOWN_COLUMN, "the column is not in the table", pointer=pointer_to("", name), column=name
+            )
+
+
+def other_kind(given: pa.DataType, column: Column) -> Problem | None:
+    """Return the problem of a column whose type cannot become the table's; null can become any."""
+    wanted = column.type.arrow
+    if given == wanted or pa.types.is_null(given) or _is_same_kind(given, wanted):
+        return None
+    detail = f"column is {given} in the stream and {column.type} in the table"
+    return column_problem(Code.SCHEMA_MISMATCH, detail, column)
+
+
+def typed_array(given: pa.Array, column: Column, options: TableOptions, max_bytes: int) -> pa.Array:
+    """Return the values in the table's type. Raises RejectedInput `bad_value` or `value_too_large`."""
+    if pa.types.is_null(given.type):
+        return pa.nulls(len(given), column.type.arrow)
+    if reading_of(column.name, options).saturates and column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
+        array = _saturated(given, column)
+    else:
+        array = _typed_column(given, column)
+    _check_lengths(array, column, max_bytes)
+    return array
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def column_problem(code: Code, detail: str, column: Column, row: int | None = None) -> Problem:
+    """Return the problem of a column, or of its value in one row."""
+    return Problem(code, detail, row, pointer_to("", column.name), column.name)
+
+
+def rejected_rows(code: Code, detail: str, column: Column, wrong: pa.BooleanArray) -> RejectedInput:
+    """Return the rejection of the rows in which `wrong` is true."""
+    rows = pc.indices_nonzero(wrong).slice(0, MAX_ROWS_NAMED).to_pylist()
+    return RejectedInput.of(tuple(column_problem(code, detail, column, row) for row in rows))
+
+
+def _check_lengths(array: pa.Array, column: Column, max_bytes: int) -> None:
+    """Raise RejectedInput `value_too_large` if a value exceeds the limit."""
+    if column.type.name in {TypeName.STRING, TypeName.JSON, TypeName.BINARY} and array.nbytes > max_bytes:
+        too_long = pc.greater(pc.binary_length(array), max_bytes)
+        if pc.any(too_long).as_py():
+            raise rejected_rows(Code.VALUE_TOO_LARGE, f"longer than {max_bytes} bytes", column, too_long)
+
+
+def _saturated(given: pa.Array, column: Column) -> pa.Array:
+    """Return dates or timestamps in the table's type, those outside the years 1 to 9999 as the first or last one."""
+    is_early, is_late = outside_calendar(given)
+    array = _typed_column(pc.if_else(pc.or_(is_early, is_late), None, given), column)
+    first, last = (pa.scalar(one, column.type.arrow) for one in calendar_of(column.type.arrow))
+    return pc.if_else(is_early, first, pc.if_else(is_late, last, array))
+
+
+def _typed_column(given: pa.Array, column: Column) -> pa.Array:
+    wanted = column.type.arrow
+    try:
+        array = given if given.type == wanted else pc.cast(given, wanted)
+    except pa.ArrowInvalid:
+        raise _rejected(Code.BAD_VALUE, f"a value does not fit {column.type}", column) from None
+    if column.type.name is TypeName.FLOAT32 and given.type == pa.float64():
+        lost = pc.xor(pc.is_inf(given), pc.is_inf(array))
+        lost = pc.or_(lost, pc.and_(pc.equal(array, 0.0), pc.not_equal(given, 0.0)))
+        if pc.any(lost).as_py():
+            raise rejected_rows(Code.BAD_VALUE, "value is beyond the range of float32", column, lost)
+    if column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
+        beyond = beyond_calendar(array)
+        if pc.any(beyond).as_py():
+            detail = "value is outside the years 1 to 9999; see the option out_of_range"
+            raise rejected_rows(Code.BAD_VALUE, detail, column, beyond)
+    elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
+        raise _rejected(Code.BAD_VALUE, "a text has the character U+0000", column)
+    if column.type.name is TypeName.JSON:
+        try:
+            return convert(array.to_pylist(), column.type)
+        except BadValues as bad:
+            problems = [column_problem(Code.BAD_VALUE, f"value {why}", column, row) for row, why in bad.reasons.items()]
+            raise RejectedInput.of(tuple(problems[:MAX_ROWS_NAMED])) from None
+    return array
+
+
+def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether values of one type mean the same in the other; whether they fit is checked later."""
+    types = pa.types
+    if types.is_timestamp(wanted):
+        return bool(types.is_timestamp(given) and given.tz is not None)
+    if types.is_string(wanted):
+        return bool(types.is_large_string(given))
+    if types.is_binary(wanted):
+        return bool(types.is_large_binary(given) or types.is_fixed_size_binary(given))
+    kinds = (types.is_integer, types.is_floating, types.is_decimal, types.is_date)
+    return any(is_kind(given) and is_kind(wanted) for is_kind in kinds)
+
+
+def _rejected(code: Code, detail: str, column: Column) -> RejectedInput:
+    return RejectedInput.of((column_problem(code, detail, column),))
+
+
+_AT = ""
+"""JSON Pointer of the row: a row has no images."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowOperations:
+    """The operation of each row: the one of `kinds` at its place in `codes`."""
+
+    kinds: Sequence[Operation]
+    codes: pa.Int32Array
+    """By row."""
+
+    def first_row(self, kind: int) -> int:
+        """Return the first row with this operation."""
+        return int(pc.index(self.codes, kind).as_py())
+
+
+def changed_rows(
+    given: pa.Table,
+    operations: RowOperations,
+    rules: RowRules,
+    max_value_bytes: int = UNLIMITED.value_bytes,
+    reserve: Callable[[int], None] = lambda _: None,
+) -> LandingRows:
+    """Return the landing rows of a table of checked arrays and the operations of its rows.
+
+    Its columns are what each row gives; a column of type null gives NULL. Types and `reserve` are those of
+    `snapshot_rows`. Raises RejectedInput with the codes of plain rows, or `schema_mismatch`.
+    """
+    if rules.options.source_order is SourceOrder.ENFORCE and not rules.in_load:
+        raise RejectedInput.of((Problem(Code.BAD_SEQUENCE, "a row has no changeSequence", 0),))
+    layouts = _layouts(frozenset(given.schema.names), operations, rules)
+    deletes = _deletes(layouts, operations)
+    only_keys = all(layout.marker is RowMarker.DELETE for layout in layouts)
+    used = [name for name in given.schema.names if name in (rules.schema.key_set if only_keys else rules.schema.names)]
+    used = [name for name in used if name not in rules.options.exclude]
+    _check_types(given.schema, used, rules)
+    reserve(given.num_rows * row_bytes(rules))
+    typed = _typed(given, frozenset(used), deletes, layouts, operations, rules, max_value_bytes)
+    if rules.masking is not None:
+        typed = rules.masking.batch(typed, rules.schema.names)
+    images = None
+    if rules.options.keeps_images:
+        images = _images(typed, layouts, operations, rules)
+    if needed_facts(rules):
+        by_kind = operation_column([layout.operation for layout in layouts])
+        typed = with_operations(typed, by_kind.take(operations.codes), rules)
+    return LandingRows(typed, typed.num_rows, starts_cdc=True, images=images)
+
+
+def _layouts(columns: frozenset[str], operations: RowOperations, rules: RowRules) -> Sequence[RowLayout]:
+    """Return the layout of each kind. Raises RejectedInput if rows of one cannot land."""
+    layouts: list[RowLayout] = []
+    problems: list[Problem] = []
+    for kind, operation in enumerate(operations.kinds):
+        is_delete = operation is Operation.DELETE
+        shape = Shape(operation, columns if is_delete else None, None if is_delete else columns)
+        outcome = layout_of(shape, rules).same
+        layouts.extend(outcome.rows)
+        for problem in outcome.problems:
+            problems.extend(_problems(problem, operations.first_row(kind)))
+    if problems:
+        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+    return layouts
+
+
+def _problems(problem: LayoutProblem, row: int) -> Sequence[Problem]:
+    if not problem.columns:
+        return [Problem(problem.code, problem.detail, row, _AT)]
+    return [Problem(problem.code, problem.detail, row, pointer_to(_AT, name), name) for name in problem.columns]
+
+
+def _deletes(layouts: Sequence[RowLayout], operations: RowOperations) -> pa.BooleanArray | None:
+    """Return which rows are deleted, None if none is."""
+    are_deletes = [layout.marker is RowMarker.DELETE for layout in layouts]
+    return pa.array(are_deletes).take(operations.codes) if any(are_deletes) else None
+
+
+def _check_types(given: pa.Schema, used: Sequence[str], rules: RowRules) -> None:
+    columns = {column.name: column for column in rules.schema.columns}
+    found = (other_kind(given.field(name).type, columns[name]) for name in used)
+    problems = tuple(problem for problem in found if problem is not None)
+    if problems:
+        raise RejectedInput.of(problems, remedy=TAKE_TABLE_TYPE)
+
+
+def _typed(
+    given: pa.Table,
+    used: frozenset[str],
+    deletes: pa.BooleanArray | None,
+    layouts: Sequence[RowLayout],
+    operations: RowOperations,
+    rules: RowRules,
+    max_bytes: int,
+) -> pa.RecordBatch:
+    """Return the typed rows; columns that row images will complete are NULL."""
+    problems: list[Problem] = []
+    arrays: list[pa.Array] = []
+    kept = None if deletes is None else pc.if_else(deletes, None, pa.array(range(given.num_rows), pa.int64()))
+    for column in rules.schema.columns:
+        if column.name not in used:
+            arrays.append(pa.nulls(given.num_rows, column.type.arrow))
+            continue
+        array = one_array(given.column(column.name))
+        is_key = column.name in rules.schema.key_set
+        if kept is not None and not is_key:
+            array = array.take(kept)  # a delete has the key only, whatever else its row gives
+        try:
+            typed = typed_array(array, column, rules.options, max_bytes)
+            arrays.append(_required(typed, column, None if is_key else deletes, is_key))
+        except RejectedInput as error:
+            problems.extend(error.problems)
+    if problems:
+        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+    markers = pa.array([int(layout.marker) for layout in layouts], pa.int32()).take(operations.codes)
+    return pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
+
+
+def _required(array: pa.Array, column: Column, deletes: pa.BooleanArray | None, is_key: bool) -> pa.Array:
+    """Return the array if it has a value where the column requires one."""
+    if not array.null_count or (column.nullable and not is_key):
+        return array
+    wrong = pc.is_null(array) if deletes is None else pc.and_not(pc.is_null(array), deletes)
+    if pc.any(wrong).as_py():
+        if is_key:
+            raise rejected_rows(Code.NULL_KEY, "key is NULL", column, wrong)
+        raise rejected_rows(Code.NULL_VALUE, "required column is NULL", column, wrong)
+    return array
+
+
+def _images(
+    typed: pa.RecordBatch, layouts: Sequence[RowLayout], operations: RowOperations, rules: RowRules
+) -> ImageRows:
+    keys = row_keys([typed.column(name) for name in rules.schema.key_columns])
+    by_row = [*map(layouts.__getitem__, operations.codes.to_pylist())]
+    images: list[bytes | None] = []
+    incomplete: dict[int, IncompleteRow] = {}
+    for rows in source_rows(typed, rules):
+        start = len(images)
+        of_rows = by_row[start : start + len(rows)]
+        whole = encode_images(rows)
+        for at, layout in enumerate(of_rows):
+            images.append(_image(rows[at], whole[at], layout))
+            if layout.missing is not None:
+                row = start + at
+                incomplete[row] = IncompleteRow(rows[at], layout.missing, layout.unknown, row, _AT)
+    inserts: Sequence[int] = ()
+    if rules.options.reads_images and not rules.schema.bare:
+        inserts = [row for row, layout in enumerate(by_row) if layout.marker is RowMarker.INSERT]
+    return ImageRows(keys, images, incomplete, inserts)
+
+
+def _image(values: Values, whole: bytes, layout: RowLayout) -> bytes | None:
+    if layout.marker is RowMarker.DELETE or layout.missing is not None:
+        return None
+    return encode_image(values, layout.unknown) if layout.unknown else whole
+
+
+def snapshot_rows(
+    given: pa.Table,
+    rules: RowRules,
+    max_value_bytes: int = UNLIMITED.value_bytes,
+    reserve: Callable[[int], None] = lambda _: None,
+) -> LandingRows:
+    """Return the landing rows of a table of checked arrays.
+
+    Its columns are the destination's, by name, in any order; nullable ones can be absent. Types are the table's, or
+    others of the same kind whose values fit; a column of type null is NULL in every row. `reserve` is called with the
+    most bytes that the rows take beside their texts, before they are made, and raises if they are too many.
+    Raises RejectedInput with `schema_mismatch`, `unknown_column`, `incomplete_insert`, `bad_value`,
+    `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
+    """
+    marker = _marker(rules)
+    _check_columns(given.schema, rules)
+    reserve(given.num_rows * row_bytes(rules))
+    problems: list[Problem] = []
+    arrays: list[pa.Array] = []
+    for column in rules.schema.columns:
+        try:
+            arrays.append(_array(given, column, rules, max_value_bytes))
+        except RejectedInput as error:
+            problems.extend(error.problems)
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    markers = pa.repeat(pa.scalar(int(marker), pa.int32()), given.num_rows)
+    typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
+    if rules.masking is not None:
+        typed = rules.masking.batch(typed, rules.schema.names)
+    images = _images_of_snapshot(typed, marker, rules) if rules.options.keeps_images else None
+    if needed_facts(rules):
+        typed = with_operations(typed, operation_column([Operation.SNAPSHOT] * typed.num_rows), rules)
+    return LandingRows(typed, typed.num_rows, has_snapshots=True, images=images)
+
+
+def _check_columns(given: pa.Schema, rules: RowRules) -> None:
+    """Raise RejectedInput for every column that is unknown, missing or of a type that cannot become the table's."""
+    problems = [*unknown_columns(given, rules)]
+    for column in rules.schema.columns:
+        is_key = column.name in rules.schema.key_set
+        if column.name not in given.names:
+            if is_key or not column.nullable:
+                problems.append(column_problem(Code.INCOMPLETE_INSERT, "the required column is not given", column))
+        elif pa.types.is_null(of := given.field(column.name).type):
+            if is_key or not column.nullable:
+                code = Code.NULL_KEY if is_key else Code.NULL_VALUE
+                problems.append(column_problem(code, "required column is NULL in every row", column))
+        elif (problem := other_kind(of, column)) is not None:
+            problems.append(problem)
+    if problems:
+        remedy = TAKE_TABLE_TYPE if problems[0].code is Code.SCHEMA_MISMATCH else None
+        raise RejectedInput.of(tuple(problems), remedy=remedy)
+
+
+def _marker(rules: RowRules) -> RowMarker:
+    if rules.cdc_started and not rules.in_load:
+        if rules.options.reload is Reload.REJECT:
+            detail = "snapshot rows for a table that already has other changes"
+            raise RejectedInput.of((Problem(Code.RELOAD_REQUIRES_RECREATE, detail),))
+        return RowMarker.UPSERT
+    return RowMarker.UPSERT if rules.options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
+
+
+def _array(given: pa.Table, column: Column, rules: RowRules, max_bytes: int) -> pa.Array:
+    if column.name not in given.schema.names:
+        return pa.nulls(given.num_rows, column.type.arrow)
+    array = typed_array(one_array(given.column(column.name)), column, rules.options, max_bytes)
+    is_key = column.name in rules.schema.key_set
+    if (is_key or not column.nullable) and array.null_count:
+        code = Code.NULL_KEY if is_key else Code.NULL_VALUE
+        raise rejected_rows(code, "required column is NULL", column, pc.is_null(array))
+    return array
+
+
+def _images_of_snapshot(typed: pa.RecordBatch, marker: RowMarker, rules: RowRules) -> ImageRows:
+    keys = row_keys([typed.column(name) for name in rules.schema.key_columns])
+    asks = marker is RowMarker.INSERT and rules.options.reads_images and not rules.schema.bare
+    images = [image for rows in source_rows(typed, rules) for image in encode_images(rows)]
+    return ImageRows(keys, images, inserts=range(len(keys)) if asks else ())
