@@ -266,7 +266,8 @@ SELECT_SUMMARIES = sa.text(f"""
         END AS quarantined_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
-    LEFT JOIN mirrorgate.lag l ON l.table_id = t.table_id
+    -- One look-up a table, also without statistics.
+    LEFT JOIN LATERAL (SELECT * FROM mirrorgate.lag WHERE table_id = t.table_id OFFSET 0) l ON true
     LEFT JOIN (
         SELECT table_id, generation, count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
         WHERE state = 'waiting' GROUP BY table_id, generation) d

@@ -141,14 +141,18 @@ class FilesModel(Model):
 
 @contextmanager
 def pointing_at(wanted: RegisterTable) -> Iterator[None]:
-    """Give the problems of the columns that a request declares their place in it."""
+    """Give the problems of the columns and the key that a request declares their place in it."""
     places = {column.name: f"/columns/{index}" for index, column in enumerate(wanted.columns or ())}
+
+    def placed(problem: Problem) -> Problem:
+        is_about_key = problem.code is Code.INCOMPATIBLE_SCHEMA and problem.column is None
+        place = "/key_columns" if is_about_key else places.get(problem.column or "")
+        return replace(problem, pointer=problem.pointer or place)
+
     try:
         yield
     except RejectedInput as error:
-        error.problems = tuple(
-            replace(problem, pointer=problem.pointer or places.get(problem.column or "")) for problem in error.problems
-        )
+        error.problems = tuple(map(placed, error.problems))
         raise
 
 

@@ -238,9 +238,7 @@ def row_marker_field() -> "pa.Field":
 def _key_problems(current: "TableSchema", wanted: "TableSchema") -> "Iterator[Problem]":
     if current.key_columns and wanted.key_columns != current.key_columns:
         now, then = (", ".join(schema.key_columns) for schema in (current, wanted))
-        yield Problem(
-            Code.INCOMPATIBLE_SCHEMA, f"the key is ({now}) and cannot become ({then})", pointer="/key_columns"
-        )
+        yield Problem(Code.INCOMPATIBLE_SCHEMA, f"the key is ({now}) and cannot become ({then})")
 
 
 def _why_not(column: "Column", new: "Column | None", *, is_key: bool) -> str | None:

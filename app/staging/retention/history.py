@@ -48,7 +48,8 @@ TAKE_SAMPLE = sa.text("""
             SELECT sum(row_count) AS rows FROM mirrorgate.landing_files
             WHERE table_id = p.table_id AND generation = p.generation AND number > p.marked_file
               AND number <= p.recorded_file_number AND state = 'published') f ON p.has_moved
-        LEFT JOIN mirrorgate.lag l USING (table_id)
+        -- One look-up a table, also without statistics.
+        LEFT JOIN LATERAL (SELECT * FROM mirrorgate.lag WHERE table_id = p.table_id OFFSET 0) l ON true
         WHERE p.has_moved OR p.last_sequence > p.published_through),
     marked AS (
         INSERT INTO mirrorgate.history_marks AS m (table_id, generation, accepted_rows, file_number)

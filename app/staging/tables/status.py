@@ -32,7 +32,8 @@ SELECT_COUNTS = sa.text("""
         END AS quarantined_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
-    LEFT JOIN mirrorgate.lag l ON l.table_id = t.table_id
+    -- One look-up a table, also without statistics.
+    LEFT JOIN LATERAL (SELECT * FROM mirrorgate.lag WHERE table_id = t.table_id OFFSET 0) l ON true
     LEFT JOIN mirrorgate.purged_totals p ON p.table_id = t.table_id AND p.generation = t.generation
     LEFT JOIN LATERAL (
         SELECT sum(cardinality(batch_rows)) AS batches, sum(change_count) AS changes, sum(row_count) AS rows
