@@ -19,7 +19,8 @@ def test_every_suite_has_tests_and_code() -> None:
 @pytest.mark.parametrize(
     ("changed", "concerned"),
     [
-        (["app/landing/publish.py"], {"tests/chaos", "tests/conformance", "tests/memory", "tests/protocol"}),
+        (["app/bridge/log.py"], {"tests/api/objects", "tests/bridge"}),
+        (["app/verify/codes.py"], {"tests/verify"}),
         (["tests/sdk/toolchains.py"], {"tests/sdk"}),
         (["README.md", "app/cli/main.py"], set()),
         (["pyproject.toml"], set(SUITES)),

@@ -1,7 +1,7 @@
 """Which tests a run collects: `pytest --suites gateway`, `changed` or `all`.
 
-Most tests are about the gateway, and `make test` runs them. The suites of `SUITES` are about what surrounds it, or look
-for rare faults for a long time. CI runs a suite when what it is about has changed.
+Most tests are about the gateway, and `make test` runs them. The suites of `SUITES` are about what surrounds it (senders,
+bridges, the Delta mirror, `verify`), or look for rare faults for a long time. CI runs a suite when what it is about has changed.
 """
 
 import os
@@ -16,17 +16,23 @@ from tests.project.facts import REPOSITORY
 GATEWAY_CODE: Final = ("app/api/", "app/ingest/", "app/landing/", "app/staging/", "migrations/", "spark_jobs/")
 
 SUITES: Final = {
+    "tests/api/client": (*GATEWAY_CODE, "app/client/", "app/cli/send/"),
     "tests/api/console/browser": ("app/api/console/", "app/console/"),
+    "tests/api/objects": (*GATEWAY_CODE, "app/bridge/", "app/client/"),
     "tests/benchmarks": ("benchmarks/", "docs/performance"),
+    "tests/bridge": ("app/bridge/", "app/cli/bridge/", "app/client/", "app/formats/csv", "docker/"),
     "tests/chaos": GATEWAY_CODE,
+    "tests/client": ("app/cli/send/", "app/client/"),
     "tests/conformance": ("app/fabric/", "app/landing/", "tools/conformance/"),
     "tests/deployment": ("Dockerfile", "app/settings/", "compose", "deploy/", "docker/", "requirements/", "tools/"),
     "tests/fuzz": ("app/formats/", "app/ingest/"),
     "tests/memory": GATEWAY_CODE,
+    "tests/mirror": ("app/landing/", "app/mirror/", "app/published/", "spark_jobs/mirror", "spark_jobs/spark/"),
     "tests/overload": ("app/api/", "app/ingest/"),
     "tests/protocol": ("app/landing/", "docs/publication-protocol.md", "spark_jobs/"),
     "tests/sdk": ("examples/", "openapi/"),
     "tests/soak": (),
+    "tests/verify": ("app/landing/", "app/published/", "app/verify/"),
 }
 """Folder of a suite, and beginnings of the paths that it is about; its own folder is always one."""
 
