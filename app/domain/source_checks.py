@@ -1,31 +1,16 @@
 r"""Comparison of a table's rows with its source by counts and checksums, so that no row has to be sent.
 
-`columns` says what is compared, and `canonical` turns typed rows into texts that every database can make too. `digests`
-puts the rows into buckets by the MD5 of their key text, with a count and a checksum for each, and compares them with
-those of the source; then it compares the rows of the buckets that differ. `source_sql` writes the queries for the
-source, and `dialects` has what its databases say differently.
-
-Which columns of a table are compared with its source. Imports no PyArrow, because the client needs it too.
-
-The canonical text of a row: one form of its values that SQL of any database can make, to compare checksums.
-
-The texts of the columns are joined by U+001F; NULL is `\N`. Integers and dates are as JSON writes them, decimals have
-all digits of their scale, timestamps are `YYYY-MM-DD HH:MM:SS.ffffff` in UTC, booleans 1 or 0, bytes hexadecimal in
-capitals. `dialects` has the same in SQL.
-
-What the SQL of databases says differently: the text of a value of each type, and MD5 of a text.
-
-Templates have `{0}` in the place of a column or another expression. `canonical` defines the texts.
-
-Counts and checksums of rows in buckets, and what differs between the source and the gateway.
-
 A row's bucket is the first hexadecimal digits of the MD5 of its key text: no order of keys is needed, which databases
 sort differently. Its checksum is the first 32 bits of the MD5 of its row text, and that of a bucket their sum. MD5 is
-what every database has; it protects against chance, not against an attacker who writes the rows.
+what every database has; it protects against chance, not against an attacker who writes the rows. Only the rows of
+buckets that differ are compared one by one.
 
-Queries for the source of a table, which give what `digests` compares.
+The text of a row joins those of its columns by U+001F; NULL is `\N`. Integers and dates are as JSON writes them,
+decimals have all digits of their scale, timestamps are `YYYY-MM-DD HH:MM:SS.ffffff` in UTC, booleans 1 or 0, bytes
+hexadecimal in capitals. `app.domain.canonical_text` makes it of typed rows. `SourceQueries` has it in SQL: the caller
+runs the queries with its own account of the source, and writes the SQL of the relation and expressions itself.
 
-The caller runs them with its own account of the source, and writes the SQL of the relation and expressions itself.
+Commands import this module, so it imports no Arrow.
 """
 
 import re
@@ -35,9 +20,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import md5
 from typing import Final, NamedTuple, Self
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from app.domain.model.table_schema import Column, TableSchema, TypeName
 from app.errors import Code, RejectedInput
@@ -87,45 +69,6 @@ class CanonicalRows(NamedTuple):
 
     keys: Sequence[str]
     rows: Sequence[str]
-
-
-def canonical_rows(arrays: Sequence[pa.Array], columns: Sequence[Column], key_columns: Sequence[str]) -> CanonicalRows:
-    """Return the texts of rows, given the typed arrays of these columns, which include the keys."""
-    at = {column.name: number for number, column in enumerate(columns)}
-    keys = [at[name] for name in key_columns]
-    key_texts = _joined([arrays[number] for number in keys], [columns[number] for number in keys])
-    return CanonicalRows(key_texts.to_pylist(), _joined(arrays, columns).to_pylist())
-
-
-def _joined(arrays: Sequence[pa.Array], columns: Sequence[Column]) -> pa.StringArray:
-    texts = [
-        pc.fill_null(_text(array, column.type.name), NULL_TEXT) for array, column in zip(arrays, columns, strict=True)
-    ]
-    return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, SEPARATOR)
-
-
-def _text(array: pa.Array, name: TypeName) -> pa.StringArray:
-    match name:
-        case TypeName.BOOLEAN:
-            return pc.cast(pc.cast(array, pa.int8()), pa.string())
-        case TypeName.TIMESTAMP:
-            return pc.cast(pc.cast(array, pa.timestamp("us")), pa.string())
-        case TypeName.DECIMAL:
-            return _decimal_text(array)
-        case TypeName.BINARY:
-            return pa.array(
-                [None if value is None else value.hex().upper() for value in array.to_pylist()], pa.string()
-            )
-        case _:
-            return pc.cast(array, pa.string())
-
-
-def _decimal_text(array: pa.Decimal128Array) -> pa.StringArray:
-    """Return decimals with all digits of their scale. Arrow writes small ones with an exponent."""
-    texts = pc.cast(array, pa.string())
-    if pc.any(pc.match_substring(texts, "E")).as_py() is True:
-        return pa.array([None if value is None else f"{value:f}" for value in array.to_pylist()], pa.string())
-    return texts
 
 
 _NULL_LITERAL: Final = f"'{NULL_TEXT}'"

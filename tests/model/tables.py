@@ -4,6 +4,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 from random import Random
@@ -192,7 +193,7 @@ def _matches(condition: Filter, row: Row, kinds: Mapping[str, str]) -> bool:
 def _read(text: str, kind: str) -> Any:
     if kind == "timestamp":
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
-    return text if kind == "string" else int(text)
+    return text if kind == "string" else int(Decimal(text))
 
 
 def random_spec(rng: Random, name: str) -> Spec:

@@ -13,12 +13,13 @@ from app.api.schemas.operations import (
     SourceCheckResultModel,
 )
 from app.domain.access.rights import Principal
+from app.domain.canonical_text import canonical_rows
 from app.domain.model.projection import History
 from app.domain.model.table import Table
 from app.domain.model.table_schema import Column
 from app.domain.rows.projection.landing_projection import landed_columns
 from app.domain.rows.typed_columns import typed_images
-from app.domain.source_checks import MAX_ROWS, BucketDigests, BucketRows, Digest, canonical_rows, compared_columns
+from app.domain.source_checks import MAX_ROWS, BucketDigests, BucketRows, Digest, compared_columns
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
 from app.staging.images.snapshot import image_snapshot

@@ -20,8 +20,6 @@ from app.cli.console import ERRORS, OUTPUT, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import AsJson, Connection, named_values, with_connection
 from app.cli.output import Grid, counted
-from app.client.send.job import NumberedFiles
-from app.client.send.progress import Progress
 from app.client.source import Source, SourceFormat
 from app.domain.loads import LoadMode
 from app.errors import MirrorgateError
@@ -30,11 +28,15 @@ from app.formats.rows.operations import RowOperation
 from app.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
-    from app.client.send.job import SendJob
+    from app.client.send.job import NumberedFiles, SendJob
+    from app.client.send.progress import Progress
 
 
 def to_json(
-    progress: Progress, end: BaseException | None, producer: NumberedFiles | None, load: Mapping[str, Any] | None = None
+    progress: "Progress",
+    end: BaseException | None,
+    producer: "NumberedFiles | None",
+    load: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the report for --json. `end` is the error that ended the run, None if everything was sent.
 
@@ -49,7 +51,7 @@ def to_json(
     return {"complete": end is None, **asdict(progress), "producer": named, **of_load, "error": error}
 
 
-def summary(progress: Progress, *, of_files: bool) -> str:
+def summary(progress: "Progress", *, of_files: bool) -> str:
     """Return one line that says what was accepted."""
     parts = [f"accepted: {counted(progress.changes, 'change')} in {counted(progress.requests, 'request')}"]
     if of_files:
@@ -71,7 +73,7 @@ def load_summary(load: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def interruption(progress: Progress, *, is_numbered: bool) -> str:
+def interruption(progress: "Progress", *, is_numbered: bool) -> str:
     """Return where Ctrl-C ended the run, and how to continue."""
     doubt = "; messages {} to {} may have been accepted too".format(*progress.in_doubt) if progress.in_doubt else ""
     text = f"interrupted: the messages before {progress.next_message} were accepted{doubt}"
@@ -80,7 +82,7 @@ def interruption(progress: Progress, *, is_numbered: bool) -> str:
     return f"{text}\nto send the rest, add --from-message {progress.next_message}"
 
 
-def progress_grid(progress: Progress) -> Grid:
+def progress_grid(progress: "Progress") -> Grid:
     """Lay out what each table has accepted."""
     numbers = ("gen", "changes", "rows", "last sequence")
     made = Grid(("table", *numbers), right=numbers)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.loads import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
 from app.domain.model.change import Change, Operation
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.rows.landing_rows import LandingRows, landing_rows
+from app.domain.rows.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
 from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from tests.support.rejections import rejected

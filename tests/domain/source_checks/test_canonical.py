@@ -5,9 +5,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.domain.canonical_text import canonical_rows
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.rows.conversion import convert
-from app.domain.source_checks import bucket_of, canonical_rows, checksum_of
+from app.domain.source_checks import bucket_of, checksum_of
 
 
 def texts(declared: str, *values: Any) -> list[str]:

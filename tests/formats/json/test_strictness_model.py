@@ -153,7 +153,7 @@ def test_a_body_is_rejected_exactly_as_by_the_model(
 ) -> None:
     text = separator.join(messages)
     body = (f"[{text}]" if "," in separator else text).encode()
-    with patch.multiple(decoder, **WAYS[way]):
+    with patch.multiple("app.formats.json.decoder", **WAYS[way]):
         assert found(decoder, body) == expected(messages)
 
 

@@ -1,7 +1,8 @@
 """Which tests a run collects: `pytest --suites gateway`, `changed` or `all`.
 
-Most tests are about the gateway, and `make test` runs them. The suites of `SUITES` are about what surrounds it (senders,
-bridges, the Delta mirror, `verify`), or look for rare faults for a long time. CI runs a suite when what it is about has changed.
+Most tests are about the gateway, and `make test` runs them. The suites of `SUITES` are about what surrounds it
+(senders, bridges, the Delta mirror, `verify`), or look for rare faults for a long time. CI runs a suite when what it is
+about has changed.
 """
 
 import os
