@@ -1,17 +1,9 @@
-"""Long work beside the drain's loop: table ids -> attempts in a thread for each kind of work.
-
-`work` starts, notes and ends attempts; `backfills` gives row images to rows from before their table kept any.
-`spark_jobs.rebuilding` is another kind.
-
-Run long work on tables in its own thread. Meanwhile the drain's loop publishes the tables.
+"""Long work beside the drain's loop: table ids -> attempts, in a thread for each kind of work.
 
 One thread takes one table at a time; the next waits. Nothing here is durable: the database says which work is due, and
-the loop starts it again until it has ended.
-
-Runs the requested backfills of row images in a thread beside the drain's loop.
-
-Each step is a transaction that stores its place, so a drain that dies or stops leaves a backfill that the next one
-continues.
+the loop starts it again until it has ended. Backfills of row images are one kind: each step is a transaction that
+stores its place, so a drain that dies leaves a backfill that the next one continues. `spark_jobs.rebuilding` is
+another.
 """
 
 import threading

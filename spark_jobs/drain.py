@@ -1,12 +1,8 @@
 """Entry point of the drain: `python -m spark_jobs.drain [--once]`, or `spark-submit … spark_jobs/drain.py`.
 
-The drain's lease: renewed from a thread of its own, released at the end.
-
-A drain that stops renewing loses its tables when the lease expires; W2 of their next owner makes that safe.
-
-The thread that wakes the drain's loop when an API process has staged changes.
-
-What must be right before a drain starts Spark: the database's revision, the landing zone, and their safety.
+It checks what must be right before Spark starts (the database's revision, the landing zone, and their safety), then
+runs the loop beside two threads: one renews the drain's lease, one wakes the loop when an API process has staged
+changes. A drain that stops renewing loses its tables when the lease expires; W2 of their next owner makes that safe.
 """
 
 import argparse

@@ -1,20 +1,11 @@
 """Rebuilds in the drain: row images -> blocks and images of a table's next generation.
 
-`rebuilds` runs the rebuilds that are due beside the drain's loop, which continues to publish. Each is a `rebuild_run`:
-one attempt that reads one snapshot, has `parts` copied by Spark tasks, corrects what changed meanwhile and switches the
-table to its next generation. The loop then deletes the old folder and publishes as always.
+They run in a thread beside the drain's loop, which continues to publish the table. An attempt reads one snapshot of the
+row images, has Spark tasks copy its parts, corrects what changed meanwhile, and switches the table to its next
+generation in one transaction. The loop then deletes the old folder and publishes as always.
 
-Spark tasks of a rebuild: each copies, or in a dry run only checks, one part of a table's row images.
-
-A task may run more than once, and a lost attempt may keep running. The database takes each part of an attempt once, and
-none of an attempt that is over.
-
-One attempt to rebuild a table, or to find out how a rebuild would go.
-
-Each attempt starts from the beginning: it reads one snapshot of the row images, so nothing of an attempt that died is
-needed. Until the switch the present generation is published as before; the switch is one transaction.
-
-The rebuilds that are due, in a thread beside the drain's loop; the table that is rebuilt is published too.
+Each attempt starts from the beginning, so nothing of an attempt that died is needed. A task may run more than once, and
+a lost attempt may keep running: the database takes each part of an attempt once, and none of an attempt that is over.
 """
 
 import hashlib

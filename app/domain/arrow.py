@@ -1,29 +1,17 @@
-"""Arrow as bytes: staged payloads, and the schemas of the metadata chain.
+"""Arrow as bytes: the rows of staged blocks, and schemas as flatbuffers.
 
-`payload` encodes the rows of a staged block; `schema_flatbuffer` writes a schema as the metadata chain stores it, and
-reads schemas that callers send. `fields` and `flatbuffer` read schemas from outside with bounds checks, because
-PyArrow's reader trusts its input (decision 0021).
+Schemas from outside are read with bounds checks, because PyArrow's reader trusts its input (decision 0021). Invariant:
+every position is checked against the content before it is used, and only requested values are copied. A hostile
+flatbuffer can share a table or a text a million times, so callers bound how many they read. A type is allowed if its
+arrays are flat, own their bytes, and can be validated in full before they are used. Views, dictionaries and nested
+types are not; an extension type is read as its storage type.
 
-Bounds-checked reader of flatbuffers, as much as Arrow's messages need.
+A schema that is written is the root of a flatbuffer, the form that ODF's `SetDataSchema` event stores. PyArrow writes
+schemas only inside an IPC message, whose first four bytes are the offset of its root table; with that offset set to the
+schema inside, the same bytes are the schema's own flatbuffer.
 
-Invariant: every position is checked against the content before it is used, and only requested values are copied. A
-hostile flatbuffer can share a table or a text a million times, so callers bound how many they read.
-
-Reads the fields of an Arrow schema from outside, without PyArrow's reader, from an allow-list of types.
-
-A type is allowed if its arrays are flat, own their bytes, and can be validated in full before they are used. Views,
-dictionaries and nested types are not; an extension type is read as its storage type (docs/decisions/0021).
-
-The bytes of a staged block: one Arrow IPC record-batch message without its schema, LZ4 compressed if it is long.
-
-The schema is stored once per schema version; repeating it in every payload would cost more than the rows. The message
-itself says whether it is compressed, so `decode_payload` reads both forms.
-
-An Arrow schema as a flatbuffer root, the form that ODF's `SetDataSchema` event stores.
-
-PyArrow writes schemas only inside an IPC message. The first four bytes of a flatbuffer are the offset of its root
-table; so the bytes of the message, with that offset set to the schema inside, are the schema's own flatbuffer. PyArrow
-never reads schemas from outside: `fields` does.
+The rows of a staged block are one IPC record-batch message without its schema, LZ4 compressed if it is long. The schema
+is stored once per schema version; repeating it in every payload would cost more than the rows.
 """
 
 import hashlib

@@ -1,24 +1,12 @@
 """What Fabric's states mean: of a mirrored database and of its tables, as its API and its monitoring file report them.
 
-`states` and `tables` have the values and read them, `remedies` says what to do about each, and `trouble` judges what a
-drain has stored: whether it needs an operator, and why.
+States may be added to Fabric's API at any time, so their raw text is kept. The tables are listed in
+`Files/Monitoring/tables.json` and in answers of the API, which has some of the keys in `metrics`, under other names:
+one reader takes both forms and ignores unknown keys.
 
-States of mirroring as Fabric reports them.
-
-Source: the definitions `MirroringStatusResponse`, `TableMirroringStatusResponse` and `ErrorResponse` of Fabric's REST
-API specification, version v1. States may be added to it at any time, so the raw text is kept.
-
-The mirrored tables as Fabric reports them: in `Files/Monitoring/tables.json`, and in answers of its API.
-
-Microsoft's documentation names the keys of the file and shows none; the API's answer with the same content has some of
-them in `metrics`, under other names. One reader takes both forms and ignores unknown keys.
-
-What each state of a mirrored database means, and what to do about it.
-
-Source: Microsoft Learn, "Monitor Fabric mirrored database replication" and "Troubleshoot Fabric mirrored databases".
-docs/fabric.md has the same table.
-
-Judges what is stored of Fabric's API: whether Fabric reads the landing zone, and what to do if it does not.
+Sources: the definitions `MirroringStatusResponse`, `TableMirroringStatusResponse` and `ErrorResponse` of Fabric's REST
+API specification, version v1; Microsoft Learn, "Monitor Fabric mirrored database replication" and "Troubleshoot Fabric
+mirrored databases". docs/fabric.md has the same table of states.
 """
 
 import json

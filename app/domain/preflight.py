@@ -1,15 +1,7 @@
-"""Judgements of what checks and probes found: facts in, findings with remedies out.
+"""Judgements of what checks and probes found about Postgres, machines and landing zones: facts in, findings out.
 
-`database_findings`, `machine_findings` and `zone_findings` judge the facts that `app.checks` collects, as the
-`finding`s that `mirrorgate doctor` shows; unsafe ones prevent a start.
-
-What a check of the installation found, and whether the gateway may run on it.
-
-Judges Postgres: what it needs for an acknowledged change to be safe, and what follows if it is not so.
-
-Judges machines: free space, memory and descriptors, and what executors must have in common with the driver.
-
-Judges landing zones: what a store must be able to do, and what follows if it cannot.
+`app.checks` collects the facts, and `mirrorgate doctor` shows the findings with their remedies. An unsafe one prevents
+a start: an acknowledged change would not be safe there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

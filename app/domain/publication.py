@@ -1,21 +1,11 @@
-"""The rules of publication: which batches make which file, and what is recorded of it.
+"""The rules of publication: which batches make which file, what is recorded of it, and when a table takes no more.
 
-`drain_plan` groups staged blocks into files, `metadata_chain` binds schemas and files by hash, and `landing_zone`
-identifies the zone. `backlog` says when a table can take no more, and `failure` puts any exception into a safe text.
+Consecutive staged blocks make a file, and the same blocks always give the same plan. A description of a failure never
+has a row value.
 
-Limits of the backlog: how much can be staged and not yet published, and when a rejected request can be repeated.
-
-Plans landing files: which consecutive staged blocks make which file. The same blocks always give the same plan.
-
-Describes failures for logs, a table's status and metrics. Invariant: a description never has a row value.
-
-The identity of the landing zone that a database publishes into.
-
-The metadata chain of one table generation: its schemas and published files, each block bound to the last by hash.
-
-Blocks are `{sequenceNumber, prevBlockHash, systemTime, event}`, hashed as SHA-256 over RFC 8785 canonical JSON.
-`SetDataSchema` is the event of the ODF specification: the Arrow schema of the files with the row marker, as a raw
-flatbuffer in base64.
+The metadata chain of a generation binds each schema and published file to the last by hash. Blocks are
+`{sequenceNumber, prevBlockHash, systemTime, event}`, hashed as SHA-256 over RFC 8785 canonical JSON. `SetDataSchema` is
+the event of the ODF specification: the Arrow schema of the files with the row marker, as a raw flatbuffer in base64.
 """
 
 import base64

@@ -1,22 +1,12 @@
-"""Rebuilds: a table's next generation from its row images.
-
-`plan` decides which columns and keys the next generation has, and `rebuilt_rows` turns images into its rows, keys and
-images, or names what does not fit. `plain_images` reads most of them without a Python object for each value.
-
-Row images of plain values as Arrow columns and back, without a Python object for each value.
-
-The image of a row whose values are texts without escapes, numbers, booleans or NULL is a line of CSV in brackets, and
-Arrow reads CSV in a tenth of the time in which JSON becomes Python objects and these become columns (decision 0068). A
-number then is a text. Types read it as they read the number, except those of `depends_on_quotes`.
-
-Invariant: the columns are exactly the values that JSON has, or there are none.
-
-Rebuild plans: the columns and keys of a table's next generation, and the present column of each.
-
-Row images -> the rows, keys and images of a table's next generation, by a rebuild plan.
+"""Rebuilds: a plan for a table's next generation, and row images -> its rows, keys and images.
 
 Values are typed by the code that typed them when they arrived, so a value fits a new type exactly or is named. Every
 function takes whole lists of images: they cost least when they are read together.
+
+The image of a row whose values are texts without escapes, numbers, booleans or NULL is a line of CSV in brackets, and
+Arrow reads CSV in a tenth of the time in which JSON becomes Python objects and these become columns (decision 0068). A
+number then is a text. Types read it as they read the number, except those of `depends_on_quotes`. Invariant: the
+columns are exactly the values that JSON has, or there are none.
 """
 
 import re

@@ -1,14 +1,8 @@
-"""Arrow IPC streams: bytes -> one table of snapshot rows for an initial load.
-
-`messages` reads the framing and the buffers of a stream, `stream` makes checked arrays of them. The fields of the
-schema are read by `app.domain.arrow`. PyArrow's own reader is not used: decision 0021 says why.
-
-The messages of an Arrow IPC stream: framing, record batches and their buffers.
+"""Arrow IPC streams of initial loads: bytes -> one table of snapshot rows that shares those bytes.
 
 PyArrow's reader trusts shared buffers, sizes of compressed buffers and repeated metadata, so it never sees bytes from
-outside (docs/decisions/0021). Invariant: every length and offset is checked before it is used.
-
-Arrow IPC streams of initial loads: bytes -> one table of snapshot rows that shares those bytes (decision 0021).
+outside (decision 0021). Framing and buffers are read here, fields by `app.domain.arrow`. Invariant: every length and
+offset is checked before it is used.
 """
 
 import struct

@@ -1,14 +1,7 @@
-"""CSV under the formats that have it: bytes -> records, without a meaning yet.
-
-`records` cuts a body into records and their fields, and tells quoted fields from others. Arcion's CSV and that of plain
-rows make changes of the records; `blanks` says in which columns blanks around a value count.
-
-Blanks around the values of a CSV body: they count in texts only.
-
-Records of a CSV body: bytes -> fields, each a text or NULL.
+"""Records of a CSV body: bytes -> fields, each a text or NULL, without a meaning yet.
 
 Unquoted `NULL`, or the text that the request says, is NULL, and quoted it is a text; so this reader, unlike that of the
-standard library, knows what is quoted.
+standard library, knows what is quoted. Blanks around values count in columns of texts only.
 
 Invariant: the records are the whole body. What cannot be read is rejected with its line, and never repaired.
 """

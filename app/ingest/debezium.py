@@ -1,11 +1,6 @@
-"""Debezium requests: Connect schemas register and evolve tables, records are routed to them and read.
+"""Debezium requests: Connect schemas register and evolve tables, then records are routed to them and read.
 
-`tables` takes a request's records to the changes of tables, and asks `registration` to register and evolve those whose
-events have a schema. `app.formats.debezium` reads the events and says what a schema needs.
-
-Registers and evolves a table as the Connect schema of its events declares, in one transaction.
-
-Routes the records of a Debezium request to tables: registers what Connect schemas declare, then reads the values.
+`app.formats.debezium` reads the events and says what a schema needs; this module asks the database.
 
 Invariant: a registration takes effect in its own transaction and stays in effect, whether or not the changes are
 accepted. Sending the request again repeats it without a change.

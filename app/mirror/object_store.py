@@ -1,17 +1,10 @@
-"""Delta tables in an object store, which deltalake reads and writes itself.
+"""Delta tables in an object store, which deltalake reads and writes itself: options, listing and errors.
 
-`store_options` completes the options of one opening, `table_listing` finds the tables with them, and `store_errors`
-says what an error of the store means. A local folder passes through unchanged. Options can have secrets: no text shows
-them.
+A local folder passes through unchanged. Options can have secrets: no text shows them.
 
-What an error of deltalake's object store means: a setting to correct, or a store that is away.
-
-deltalake has one exception for all of them, so the text decides. Invariant: of an answer's body only its code and
-message are shown. A rejected signature's body repeats the request with its session token.
-
-The options with which deltalake reaches a target.
-
-The Delta tables of an object store, listed through deltalake's own client, with the options that it writes with.
+deltalake has one exception for all errors of a store, so the text decides whether a setting has to be corrected or the
+store is away. Invariant: of an answer's body only its code and message are shown. A rejected signature's body repeats
+the request with its session token.
 """
 
 import os

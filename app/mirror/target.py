@@ -1,16 +1,11 @@
-"""Where the mirror's Delta tables are: a folder, ADLS Gen2, OneLake or S3, at `<to>/<schema>/<table>`.
+"""Where the mirror's Delta tables are, and how far each has applied its landing files.
 
-The rows of a Delta table as an Arrow dataset, which reads only the files and columns that are asked for.
+The target is a folder, ADLS Gen2, OneLake or S3; a table is at `<to>/<schema>/<table>`, or `<to>/<table>` without a
+schema. A name is a folder as it is, but for the characters that deltalake cannot have in a path (1.6 panics, or loses
+the history) and for a name that ends like a kept generation. Those become `~` and two hexadecimal digits per byte.
 
-How far a Delta table has applied its landing files, in the table's own log.
-
-Delta's application transactions are part of a commit: the position moves with the rows or not at all, even if a kill
-the process. A second commit of the same file conflicts with the first one.
-
-The place of a Delta table below the target: `<schema>/<table>`, or `<table>` without a schema.
-
-A name is a folder as it is, but for the characters that deltalake cannot have in a path (1.6 panics, or loses the
-history) and for a name that ends like a kept generation. Those become `~` and two hexadecimal digits per byte of UTF-8.
+The position is in the table's own log: Delta's application transactions are part of a commit, so it moves with the rows
+or not at all, even if a kill ends the process. A second commit of the same file conflicts with the first one.
 """
 
 import glob

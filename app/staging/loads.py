@@ -1,16 +1,12 @@
-"""Load sessions in Postgres: `sessions` begins, ends and reads them, `unseen_rows` finds what completing one deletes.
-
-What a request with rows of a load stages is decided in `app.staging.batches.load_transaction`.
-
-Begins, ends and reads load sessions.
+"""Load sessions in Postgres: begin, end and read them, and find the rows that completing one deletes.
 
 The database lets a table have one open session. Every transition happens under the sequence lock of the table, so that
-each staged batch is before or after it.
+each staged batch is before or after it. What a request with rows of a load stages is decided in
+`app.staging.batches.load_transaction`.
 
-Finds the rows that completing a full load deletes: those whose image no batch wrote since the load began.
-
-Images are read without a lock, in the order of their keys; the sequence lock decides again when the deletes are staged.
-No image with an older sequence can appear behind the scan, because the stream and the load write newer ones.
+Completing a full load deletes the rows whose image no batch wrote since the load began. Images are read without a lock,
+in the order of their keys; the sequence lock decides again when the deletes are staged. No image with an older sequence
+can appear behind the scan, because the stream and the load write newer ones.
 """
 
 import json

@@ -1,13 +1,8 @@
-"""What Postgres knows of the Delta mirror.
+"""What Postgres knows of the Delta mirror: the reports of mirror processes, and how far tables are mirrored.
 
-The mirror process works without a database. With one, it stores its reports after each round (`reports`), and the API
-reads from them how far each table is mirrored (`progress`), compared with the landing ledger.
-
-How far tables are mirrored: the mirror's last report, compared with the landing ledger at the moment of reading.
-
-A mirror that has stopped reporting therefore falls behind visibly: its file number stays, and the ledger grows.
-
-Stores the mirror's reports, one row per table.
+The mirror works without a database. With one, it stores its reports after each round, and the API compares them with
+the landing ledger at the moment of reading. A mirror that has stopped falls behind visibly: its file number stays, and
+the ledger grows.
 
 Only reports about a live table's current generation are kept, of folders whose marker names this database's
 installation; so a mirror of another publisher's zone changes nothing here. Invariant: an older report never replaces a

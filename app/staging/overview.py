@@ -1,27 +1,14 @@
-"""What an operator looks at: a summary of each table, or all facts of chosen tables.
+"""What an operator looks at: a summary of each table, all facts of chosen tables, producers, and alerts that were told.
 
-`table_summaries` reads one row a table for the console's overview, without its schema, options and ledger sums. Its
-cost depends on the number of tables and of unpublished blocks, never on the length of the ledger. `table_facts` reads
-all that is known of a table, for its status in the API and its page in the console. `producers` lists who sends
-numbered requests, and `alerts` stores which troubles a webhook was told.
-
-The alerts that the gateway has found and told, so that one API process tells each of them once.
-
-A process that dies between a message and its record here tells the same alerts again, with the same ids.
-
-The producers of numbered requests, by name: the last number, position and time of each, for the console.
+A summary costs one row a table, whatever the length of the ledger. *Staged* equals *accepted* there, because one
+transaction writes both, and *published* is what is accepted and not pending; the status of a table counts each of them
+from its own source (`app.staging.tables.status`). The facts of tables take a number of queries that does not depend on
+the number of tables: read them in one `read_snapshot`, so that they are of one moment.
 
 A producer stores no time. Its age is that of its last receipt, so it is unknown once retention has purged the receipt.
 
-Everything that the database knows of chosen tables: what the API returns as their status and the console shows.
-
-The number of queries does not depend on the number of tables. Read them in one `read_snapshot`, so that the facts are
-of one moment.
-
-One row for each live table: its state and trouble, its totals, its lag, its dead letters and what Fabric says.
-
-*Staged* equals *accepted*, because one transaction writes both, and *published* is what is accepted and not pending.
-The status of a table counts each of them from its own source (`app.staging.tables.status`).
+Alerts are stored so that one API process tells each of them once. A process that dies between a message and its record
+tells the same alerts again, with the same ids.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

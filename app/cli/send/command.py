@@ -1,8 +1,7 @@
 """`mirrorgate send`: post files of changes to a running gateway, in requests of a bounded size.
 
-The report that `mirrorgate send` prints at its end, for people and as JSON.
-
-Which options of `mirrorgate send` go together. A combination that makes no sense ends with exit status 2.
+A combination of options that makes no sense ends with exit status 2. At the end it prints a report, for people or as
+JSON.
 """
 
 import json

@@ -1,13 +1,11 @@
-"""API keys: their text `mg_<id>_<secret>`, and the hash that is stored of it.
+"""API keys: their text `mg_<id>_<secret>` and its stored hash, their rate limits, and signatures of request bodies.
 
-Rate limits as token buckets: a quota per window that refills steadily.
+Rate limits are token buckets: a quota per window that refills steadily.
 
-HMAC-SHA256 signatures of request bodies, for webhook senders that cannot send a key.
-
-The signing secret of a key is derived from the gateway's signing key, the id of the key and a random salt, so that the
-database holds nothing from which a signature could be made (docs/decisions/0058).
-
-Invariant: signatures are compared in constant time, and no text from here holds a secret or a signature.
+Webhook senders that cannot send a key sign the body with HMAC-SHA256. The signing secret of a key is derived from the
+gateway's signing key, the id of the key and a random salt, so that the database holds nothing from which a signature
+could be made (decision 0058). Invariant: signatures are compared in constant time, and no text from here holds a secret
+or a signature.
 """
 
 import base64

@@ -1,7 +1,4 @@
-"""The canonical change: one row event, whatever tool wrote it.
-
-Limits of one request: messages, values, the length of a value, and the memory that its rows take.
-"""
+"""The canonical change: one row event, whatever tool wrote it, and the limits of a request of them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field

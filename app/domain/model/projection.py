@@ -1,10 +1,6 @@
-"""Rejections of table options, which name the option by its JSON Pointer in the registration.
+"""What lands otherwise than the source has it: audit columns, filters and transforms of a table (decision 0071).
 
-Audit columns: what the gateway knows of each change, as columns of the landing files (decision 0071).
-
-The filter of a table: a predicate on its typed columns, which says which rows are mirrored (decision 0071).
-
-Transforms of a table: columns that land under other names, with constants or with masked values (decision 0071).
+They are table options. A rejection names the option by its JSON Pointer in the registration.
 """
 
 import re

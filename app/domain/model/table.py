@@ -1,13 +1,4 @@
-"""A destination table: its identity, its generation and its state.
-
-Drop plans: what follows the deletion of a table's folder.
-
-Nothing, a new generation, one under a new name, or the generation that a rebuild has begun already.
-
-Schema changes as a table's events record them: what a registration, a metadata message or changes did.
-
-Source routing: which table a source feeds, among those that have its name in any letter case.
-"""
+"""A destination table: its identity, generation and state, which sources feed it, and what follows a drop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,22 +1,11 @@
 """Exact conversion of source values to the type of their column.
 
-`column_conversion` converts a whole column with Arrow; `value_definitions` defines the result for one value, and a test
-compares the two. `value_reading` says how to read values whose type leaves it open: the zone of timestamps, the form of
-bytes. A value that does not fit is reported, never rounded or cut.
+What each type accepts is defined value by value: exactly, or not at all (docs/formats.md, "Types"). Arrow kernels
+convert whole columns where all values are texts that a kernel reads as the definition does. Where a kernel rejects, or
+may have accepted more, the definition decides and names the values. A value that does not fit is reported, never
+rounded or cut. `ValueReading` says what a type leaves open: the zone of timestamps, the encoding of bytes.
 
-How to read values where their column type does not tell: the zone of timestamps, the encoding of bytes.
-
-The definition, value by value, of what each column type accepts from a source: exactly, or not at all.
-
-`column_conversion` types whole columns with Arrow kernels and must agree with this module; where a kernel could accept
-more, or rejects, this definition decides and names the values. Source: docs/formats.md, "Types".
-
-Types one column of source values as an Arrow array, exactly or not at all.
-
-Arrow kernels do the work where all values are texts that the kernel reads as `value_definitions` does. Where a kernel
-rejects, or may have accepted more than it should, the definition decides value by value and finds the bad values.
-
-Invariant: the result equals that of the definition for every value.
+Invariant: the result of a column equals that of the definition for every value; a property test compares the two.
 """
 
 import binascii

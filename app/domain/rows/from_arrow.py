@@ -1,22 +1,8 @@
-"""From rows that arrive as Arrow columns to landing rows: checked by column and never by value.
+"""Rows that arrive as Arrow columns -> landing rows and row images: checked by column and never by value.
 
-`columns` types one column; `snapshot_rows` makes the rows of an initial load, `changed_rows` those of upserts, inserts,
-updates and deletes. `arrow_images` writes the row images of both.
-
-Row images of rows that are typed already: each as a source would have written it.
-
-One Arrow column from outside -> an array of the table's type, or a rejection that names the rows at fault.
-
-Types upserts, inserts, updates and deletes that arrive as Arrow columns: -> landing rows, by column.
-
-All rows have the same columns, so there is one shape per operation, and `row_layout` decides how its rows land.
-Invariant: the rows equal those of `landing_rows` for the same rows as plain JSON.
-
-Source of the rules: docs/formats.md, "Plain rows".
-
-Types snapshot rows that arrive as Arrow columns: -> landing rows, checked by column and never by value.
-
-Source of the rules: docs/formats.md, "Arrow streams".
+Snapshot rows are those of an initial load (docs/formats.md, "Arrow streams"); changed rows are upserts, inserts,
+updates and deletes ("Plain rows"). All rows of a stream have the same columns, so there is one shape per operation, and
+`row_layout` decides how its rows land. Invariant: the rows equal those of `landing_rows` for the same rows as JSON.
 """
 
 import binascii

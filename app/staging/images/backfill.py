@@ -1,22 +1,13 @@
 """The backfill of row images: gives one to each row that a table had before it kept any.
 
-`request` asks the table's drain for it and says which tables can have one. `replay` is the drain's part: it reads the
-staged payloads from the first batch on. `progress` stores after each step how far the backfill is.
-
-How far the backfill of a table's row images is: stored with each step, continued by another drain, and shown.
+A request asks the drain that owns the table for it. It can run while all payloads are kept whose rows tell the rows of
+the source. The drain reads the staged blocks from the first one on, and each key gets its newest row: an image of a
+newer batch stays, and a key that a later block deletes loses what an earlier one gave it. So after the last block, and
+not before, the images are the rows of the table. Batches that are accepted meanwhile write their own images and are
+read like all others.
 
 Invariant: a step commits only if the backfill is still where the step began. So a drain whose backfill was cancelled or
 begun anew, or that another drain has overtaken after a lost lease, cannot undo what came after.
-
-Asks the drain that owns a table for the backfill of its row images, and cancels one, in a request's transaction.
-
-A backfill can run for a table whose staged rows tell the rows of its source, while all payloads that it needs are kept.
-
-Gives images to the rows of staged blocks, one block after the other: the drain's part of a backfill.
-
-Each key gets its newest row: an image of a newer batch stays, and a key that a later block deletes loses what an
-earlier one gave it. So after the last block, and not before, the images are the rows of the table. Batches that are
-accepted meanwhile write their own images and are read like all others.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,13 +1,9 @@
-"""Query parameters of every format of changes, and what reads a query.
+"""What change requests of all formats say beside their body: query parameters, the request's names, its fingerprint.
 
 Most requests of a producer have the same few queries, so what a valid one means is cached. Rejections are not.
 
-The fingerprint of a request: two requests under one name are the same if their fingerprints are.
-
-It covers method, path, query and decompressed body, and the producer's position and the load session if they are given.
-Invariant: a request without them has the fingerprint that earlier versions stored for it.
-
-The headers that name a request, and the part of a change route's contract that both kinds of parameters make.
+Two requests under one name are the same if their fingerprints are. A fingerprint covers method, path, query and
+decompressed body, and the producer's position and the load session if they are given.
 """
 
 import csv

@@ -1,13 +1,4 @@
-"""Query parameters of Arcion bodies, in JSON and in CSV.
-
-Query parameters of Arrow streams.
-
-Query parameters of Debezium's events.
-
-Query parameters of Replicate's messages.
-
-Query parameters of plain rows, in JSON and in CSV.
-"""
+"""Query parameters of each format: Arcion, Arrow streams, Debezium, Replicate and plain rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,26 +1,17 @@
-"""Layouts: where messages of a custom format have what Replicate's messages have.
+"""Layouts: where messages of a custom format have what Replicate's messages have, and how they are read.
 
 Replicate lets a task rename, flatten or delete the sections of its messages ("Message Format" in Qlik's help), and
-pipelines between it and the gateway do the same. A layout is stored by name and maps such a message back: each of its
-texts is a place, see `places`. A part that a layout does not name is not read.
-
-Invariant: a layout that was accepted reads every message or rejects it; it never fails otherwise.
-
-Places in a message: where a layout finds a part, and where a routed message names its table.
+pipelines between it and the gateway do the same. A layout is stored by name and maps such a message back. A part that a
+layout does not name is not read.
 
 A place is written as a JSON Pointer (`/message/headers/op`) or with dots (`message.headers.op`). One that ends in `*`
 is spread: the keys of an object that begin with what precedes the star, which is not part of their names. So
-`headers_*` has the key `headers_operation` as `operation`. Qlik's message format writes such keys for a section whose
-name has no slash ("Message Format" in Qlik's help).
+`headers_*` has the key `headers_operation` as `operation`, as Qlik writes a section whose name has no slash.
 
-Routes each message by a value that it has, as the parameter `table_from` says.
+Data messages do not name their table. Users add a column with its name, by a global transformation rule (Qlik's article
+"How to add tables name in Kafka"), or a value elsewhere in the message, which the parameter `table_from` places.
 
-Replicate's data messages do not name their table. What users add is a column with the table's name, by a global
-transformation rule (Qlik's article "How to add tables name in Kafka"), or a value elsewhere in the message.
-
-Reads the data messages of a custom format under its layout: -> the same parts that `standard_form` gives.
-
-How to read the messages of a request: its parameters `keyed`, `layout` and `table_from`.
+Invariant: a layout that was accepted reads every message or rejects it; it never fails otherwise.
 """
 
 from collections.abc import Mapping, Sequence
