@@ -17,7 +17,7 @@ from app.domain.arrow import decode_payload
 from app.domain.model.change import InputLimits
 from app.domain.model.landing_file import seed_identity
 from app.domain.model.names import TableName
-from app.errors import RejectedInput
+from app.errors import Code, RejectedInput
 from app.ingest import ArrowLoad, BodyReader, perform_dry_run
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.staging.tables.schema_versions import schema_of_version
@@ -55,7 +55,7 @@ class Counted:
 
     def _reserve(self, size: int) -> None:
         if size > MAX_ROWS_BYTES:
-            raise RejectedInput("body_too_large", "the rows")  # type: ignore[arg-type]  # a code is a text
+            raise RejectedInput(Code.BODY_TOO_LARGE, "the rows")
         self.rows = max(self.rows, size)
 
     def _reserve_answer(self, size: int) -> None:
