@@ -341,9 +341,6 @@ def checksum_of(row: str) -> int:
     return int(md5(row.encode(), usedforsecurity=False).hexdigest()[:_CHECKSUM_DIGITS], 16)
 
 
-# ruff: noqa: S608  # names are quoted; the caller runs the queries with its own rights
-
-
 @dataclass(frozen=True)
 class SourceQueries:
     """The queries of one table; `relation` is the SQL of a table or of a subquery in parentheses."""
@@ -384,7 +381,7 @@ class SourceQueries:
     def rows(self, buckets: Collection[str]) -> str:
         """Return the query for the rows in some buckets of one length: columns key text, checksum.
 
-        Raises ValueError for anything but names of buckets: they become part of the SQL, and may come from elsewhere.
+        Raises ValueError for a text that is not a bucket's name, because the names become part of the SQL.
         """
         digits = len(next(iter(buckets)))
         if not all(is_bucket(bucket, digits) for bucket in buckets):
@@ -412,7 +409,8 @@ class SourceQueries:
         key = self._joined([by_name[name] for name in self.key_columns])
         row = self._joined(self.columns)
         md5 = self._grammar.md5
-        return f"SELECT {key} AS key_text, {md5.format(key)} AS k, {md5.format(row)} AS r FROM {self.relation} source"
+        texts = f"{key} AS key_text, {md5.format(key)} AS k, {md5.format(row)} AS r"
+        return f"SELECT {texts} FROM {self.relation} source"  # noqa: S608  # quoted names; run with the caller's rights
 
     def _joined(self, columns: Sequence[Column]) -> str:
         grammar = self._grammar

@@ -774,7 +774,7 @@ class Code(StrEnum):
     )
     STORAGE_UNAVAILABLE = Kind.UNAVAILABLE.code(
         "storage_unavailable",
-        "The storage service did not answer, or answered with an error of its own, for longer than a call is repeated.",
+        "The storage service did not answer, or answered with a server error, until the retries ended.",
         "Nothing at once: the drain continues when the service is back. If it lasts, check its health page, the "
         "network and its proxy or firewall.",
     )

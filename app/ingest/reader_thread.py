@@ -142,7 +142,7 @@ class UnreadBody:
         return len(self.request.body.body)
 
     def read(self, together: "Sequence[UnreadBody]", /) -> list[WaitingRequest]:
-        """Return what is to be staged of these bodies, this one among them; the waiters of the others get why not."""
+        """Return the requests to stage from these bodies and this one. Waiters of rejected bodies get the rejection."""
         return self.reader.read(together)
 
 
@@ -178,7 +178,7 @@ class ColumnarReader:
                 self._queue.put(body)
 
     def read(self, bodies: Sequence[UnreadBody]) -> list[WaitingRequest]:
-        """Return what is to be staged of bodies; the waiters of the others get why not."""
+        """Return the requests to stage from these bodies. Waiters of rejected bodies get the rejection."""
         waiting = [body for body in bodies if body.waiter.set_running_or_notify_cancel()]
         if not waiting:
             return []
@@ -195,7 +195,7 @@ class ColumnarReader:
                     raise outcome
                 for batch in outcome:
                     self._check_room(batch.table)
-            except Exception as error:  # noqa: BLE001  # the same
+            except Exception as error:  # noqa: BLE001  # an error of one body must not fail the others
                 body.waiter.set_exception(error)
             else:
                 body.ignored = outcome.ignored

@@ -140,7 +140,7 @@ class ClaimedZone:
     def require(self, *, within: float = 0.0) -> None:
         """Raise TemporarilyUnavailable `landing_zone_away` unless the zone is present, or was `within` these seconds.
 
-        A storage service that does not give access has codes of its own, such as `storage_credential`.
+        Raises a storage code, such as `storage_credential`, if the storage service denies access.
         Call it before a step that shows or deletes something, and again before a conclusion from something missing.
         """
         now = self._clock()

@@ -361,7 +361,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         return None
 
     def _wait_for_count(self) -> None:
-        """Receive no more of a body until the application reads it. What nobody will read is received and dropped."""
+        """Pause receiving a body until the application reads it. A body that is not read is received and dropped."""
         is_open = self.transport.is_peer_sending and not self.transport.is_closing()
         if is_open and not self.is_counted and not self.cycle.response_complete:
             self.flow.pause_reading()

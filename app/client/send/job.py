@@ -194,7 +194,7 @@ class SendJob:
     def load(self, client: GatewayClient, path: Path, mode: Mode) -> None:
         """Send one file as a load session of the source's table, and complete it. Raises SendFailed or RejectedInput.
 
-        A load whose rows are rejected is aborted, because the corrected file needs a load of its own.
+        A load whose rows are rejected is aborted, because the corrected file needs a new load.
         """
         assert self.source.table is not None
         (file,) = given_files([path])
@@ -246,7 +246,7 @@ class SendJob:
             may_be_empty = file.folder is not None or mark is not None
             sender.send(self._blocks(stream), self.limits, skip, mark, may_be_empty=may_be_empty)
             if not file.is_stream and found_file(file.found.key, os.fstat(stream.fileno())) != present:
-                remedy = "Send only complete files. Give the content that was added since in a file of its own."
+                remedy = "Send only complete files. Send the content that was added since as a new file."
                 raise RejectedInput(Code.BAD_REQUEST, f"{file.path} was changed while it was sent", remedy=remedy)
 
     def _blocks(self, stream: BufferedReader) -> Iterator[bytes]:
@@ -302,7 +302,7 @@ def files_after(files: Sequence[GivenFile], mark: Mark | None) -> Sequence[Given
     if mark.next_message is not None:
         return files[at:]
     if digest_of(files[at].found.etag) != mark.etag:
-        remedy = "A file is sent once, when it is complete. Give what was added to it in a file of its own."
+        remedy = "Send a file when it is complete. Send the content that was added to it as a new file."
         raise RejectedInput(
             Code.BAD_REQUEST, f"{files[at].path} was sent completely and has changed since", remedy=remedy
         )

@@ -66,7 +66,8 @@ def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:
         return value.isoformat()
     if isinstance(value, float):
         return repr(value)
-    return value  # type: ignore[no-any-return]  # the remaining types are source values already
+    kept: SourceValue = value  # the remaining types are source values already
+    return kept
 
 
 MAX_ROWS_NAMED: Final = 100

@@ -177,8 +177,8 @@ def completion(ordinals: tuple[int, ...], width: int) -> Callable[[Sequence[Sour
 def pick(places: Sequence[int]) -> Callable[[Sequence[SourceValue]], tuple[SourceValue, ...]]:
     """Return a function that takes the values at these places; it runs in C for two or more."""
     if len(places) > 1:
-        getter: Any = itemgetter(*places)
-        return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
+        getter: Callable[[Sequence[SourceValue]], tuple[SourceValue, ...]] = itemgetter(*places)
+        return getter
     if not places:
         return lambda values: ()
     place = places[0]

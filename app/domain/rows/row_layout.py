@@ -15,7 +15,7 @@ Invariant: nothing is reordered or collapsed. `row_layout` has the rules.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -492,6 +492,6 @@ def _with_kept_keys(change: Change, rules: RowRules) -> Change:
 def row_getter(names: Sequence[str]) -> Callable[[Mapping[str, SourceValue]], Values]:
     """Return a function that reads these columns of an image as a tuple; it runs in C for two or more."""
     if len(names) > 1:
-        getter: Any = itemgetter(*names)
-        return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
+        getter: Callable[[Mapping[str, SourceValue]], Values] = itemgetter(*names)
+        return getter
     return lambda image: tuple(image[name] for name in names)

@@ -102,7 +102,7 @@ class Destinations:
     def of_metadata(self, entry: TableMetadata, requested: TableName | None) -> TableMetadata:
         """Return a metadata message with its destination: the table of its source, else that of `?table=`.
 
-        A source whose name differs from the table's gets an order of its own. Raises RejectedInput `table_mismatch`,
+        A source whose name differs from the table's gets a separate order. Raises RejectedInput `table_mismatch`,
         `source_case_mismatch` or `bad_name`.
         """
         destination = self.of(entry.source, requested)

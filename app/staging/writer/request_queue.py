@@ -81,7 +81,7 @@ class UnreadRequest(Protocol):
         """The bytes of the body."""
 
     def read(self, together: Sequence[Self], /) -> list[WaitingRequest]:
-        """Return what is to be staged of these requests, this one among them. The waiters of the others get why not.
+        """Return the requests to stage from these and this one. Waiters of rejected requests get the rejection.
 
         It never raises, and waits for nothing.
         """

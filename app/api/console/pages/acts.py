@@ -1,7 +1,7 @@
 """What a user can do with a table, as one table: words, right, states, the question before it, and the call.
 
 Each act calls the function that the API's route calls, so that rights, locks and events are the same. An act with a
-question has a page of its own, which says what follows and asks for the generation; the others are a form of one
+question has its own page, which shows the consequences and asks for the generation; the others are a form of one
 button. `app.api.console.pages.table` has the routes.
 """
 

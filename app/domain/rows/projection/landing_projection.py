@@ -150,7 +150,7 @@ _KEPT: Final = KeptByTable[int]()
 
 
 def row_bytes(rules: RowRules) -> int:
-    """Return the most bytes that one row takes, without the bytes of its own texts."""
+    """Return the maximum bytes of a landed row, without the bytes of the texts in its change."""
     return _KEPT.get(rules) or _KEPT.keep(rules, None, _row_bytes(rules.schema, rules.options))
 
 
