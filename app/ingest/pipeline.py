@@ -7,15 +7,13 @@
     answer     the receipts, after COMMIT
 
 Formats differ only in how they decode. What is wrong or unusual, and every format without a columnar decoder, takes the
-exact path instead: message by message, which explains each rejection (`exact_path`). There is no third path.
+exact path instead (`ExactPath`): change by change, which explains each rejection. There is no third path.
 
 Invariant: decoding and typing run before any lock is taken, and the sequence lock checks their result. A table that
 changed in between makes the request start again; nothing that this process remembers decides.
 
-The exact path: types and stages one request change by change, and tells what is wrong with each message.
-
-It handles every request. Where its tables keep dead letters, rejected messages are set aside and the others are
-staged. It reports all problems of a request together.
+The exact path handles every request. Where its tables keep dead letters, rejected messages are set aside and the others
+are staged. It reports all problems of a request together.
 """
 
 import asyncio

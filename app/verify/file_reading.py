@@ -156,12 +156,6 @@ def delta_type(found: pa.DataType) -> str | None:
     return "binary" if pa.types.is_fixed_size_binary(found) else _NAMES.get(found)
 
 
-def is_doubtful(found: pa.DataType) -> bool:
-    """Return whether readers differ in what they make of a type."""
-    nanoseconds = pa.types.is_timestamp(found) and found.unit == "ns"
-    return nanoseconds or pa.types.is_time(found) or found in (pa.float16(), pa.uint64())
-
-
 MAX_CELL_BYTES: Final = 16 * 2**20
 """The largest text or binary value that the SQL endpoint shows."""
 

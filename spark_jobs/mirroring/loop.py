@@ -147,11 +147,6 @@ class TableStates:
             for table in tables:
                 self._busy.pop(table, None)
 
-    def is_busy(self) -> bool:
-        """Return whether any table is worked on."""
-        with self._lock:
-            return bool(self._busy)
-
     def reports(self) -> list[TableReport]:
         """Return the last report of each table that was looked at."""
         with self._lock:

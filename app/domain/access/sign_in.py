@@ -1,15 +1,13 @@
-"""Sessions of the console: the token in a browser's cookie, and what is derived from it.
+"""Signing in to the console: sessions, tries to sign in at an identity provider, and the claims of its tokens.
 
 A session has one random secret, its token. The database keeps the token's hash; the token for forms and the binding to
 the key that signed in are computed from the token, so they need no storage and cannot be computed from the database.
 
-One try to sign in to the console at an identity provider: the secret in the browser's cookie, and what follows.
+A try to sign in at a provider has a secret in the browser's cookie, too. State, nonce and code verifier are computed
+from it, so that any API process can answer the provider's redirect without storage, and only for the browser that
+began. OAuth 2.0 (RFC 6749), PKCE (RFC 7636) and OpenID Connect name them.
 
-State, nonce and code verifier are computed from the secret, so that any API process can answer the provider's redirect
-without storage, and only for the browser that began. OAuth 2.0 (RFC 6749), PKCE (RFC 7636) and OpenID Connect
-name them.
-
-Reads the claims of a verified token: its holder, and what its roles and scopes grant.
+The claims of a verified token name its holder, and what its roles and scopes grant.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
-"""The queue in front of the staging thread: requests to read, to stage in groups, and queries between two groups.
+"""The queue in front of the staging thread: requests to read or to stage in groups, and queries between two groups.
 
 Any thread may put; only the staging thread takes groups and queries. A closed queue takes nothing more, but gives out
 everything that it holds.
 
-Requests that wait for the staging thread, and the rule that splits a group of them after a failure.
+A group that fails because of one of its requests is split and staged in parts (`parts_of`).
 """
 
 import threading
