@@ -216,17 +216,14 @@ class DifferenceDetails:
         return f"({row_hash(chunk.schema, delta_side.names_in(chunk, sorted(self.compared)))})::UHUGEINT"
 
     def _texts(self, rows: pa.Table) -> list[Row]:
-        columns = {
-            name.casefold(): _column_of_texts(self.connection, rows, text_of(rows.schema, name))
-            for name in rows.column_names
-        }
-        return [{name: texts[index] for name, texts in columns.items()} for index in range(rows.num_rows)]
-
-
-def _column_of_texts(connection: duckdb.DuckDBPyConnection, rows: pa.Table, expression: str) -> list[str | None]:
-    with registered(connection, rows) as name:
-        found = connection.execute(f"SELECT ({expression})::VARCHAR FROM {name}").fetchall()  # noqa: S608  # quoted names
-    return [text for (text,) in found]
+        """Return rows as texts, in their order, which DuckDB keeps only where a query asks for it."""
+        names = [name.casefold() for name in rows.column_names]
+        texts = ", ".join(f"({text_of(rows.schema, name)})::VARCHAR" for name in rows.column_names)
+        with registered(self.connection, rows.append_column(_POSITION, pa.array(range(rows.num_rows)))) as chunk:
+            found = self.connection.execute(
+                f"SELECT {texts} FROM {chunk} ORDER BY {_POSITION}"  # noqa: S608  # quoted names
+            ).fetchall()
+        return [dict(zip(names, values, strict=True)) for values in found]
 
 
 def _rows_at(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
