@@ -22,7 +22,6 @@ router = APIRouter(prefix="/v1/audit", tags=["audit"])
     "",
     operation_id="list_audit",
     summary="List operations on keys and tables, and rejected calls",
-    response_model=AuditModel,
     responses=problems(400, 401, 403, 422, 503),
 )
 def get_audit(

@@ -42,7 +42,6 @@ _MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("applicati
     "",
     operation_id="list_dead_letters",
     summary="List the dead letters of a table, without row values",
-    response_model=DeadLettersModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_letters(
@@ -85,7 +84,6 @@ def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, pri
     status_code=202,
     operation_id="replay_dead_letters",
     summary="Replay the waiting dead letters of a table in order",
-    response_model=ReplayedLettersModel,
     responses=_RESPONSES,
 )
 async def replay_letters(
@@ -132,7 +130,6 @@ async def replay_letter(
     "",
     operation_id="discard_dead_letters",
     summary="Discard the waiting dead letters up to an id",
-    response_model=DiscardedModel,
     responses=_RESPONSES,
 )
 def discard_all(
@@ -150,7 +147,6 @@ def discard_all(
     "/{letter_id:int}",
     operation_id="discard_dead_letter",
     summary="Discard a dead letter",
-    response_model=DiscardedModel,
     responses=_RESPONSES,
 )
 def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> DiscardedModel:

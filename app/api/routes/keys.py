@@ -33,7 +33,6 @@ KeyId = Annotated[str, Path(description="The id of the key.", examples=["1a2b3c4
     status_code=201,
     operation_id="create_key",
     summary="Create an API key",
-    response_model=CreatedKeyModel,
     responses=problems(400, 401, 403, 503),
 )
 def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, response: Response) -> CreatedKeyModel:
@@ -47,7 +46,6 @@ def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, respon
     "",
     operation_id="list_keys",
     summary="List all API keys, without their secrets",
-    response_model=KeysModel,
     responses=problems(401, 403, 503),
 )
 def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
@@ -61,7 +59,6 @@ def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
     "/{key_id}",
     operation_id="update_key",
     summary="Change the name or the rate limits of a key",
-    response_model=KeyModel,
     responses=problems(400, 401, 403, 404, 503),
 )
 def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: Overseer) -> KeyModel:
@@ -73,7 +70,6 @@ def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: 
     "/{key_id}/rotate",
     operation_id="rotate_key",
     summary="Rotate the secret of a key",
-    response_model=RotatedKeyModel,
     responses=problems(400, 401, 403, 404, 503),
 )
 def rotate(

@@ -38,7 +38,6 @@ LayoutWriter = Annotated[Principal, Depends(require(Right.REGISTER, every_table=
     operation_id="set_layout",
     summary="Store a layout of Replicate messages",
     status_code=200,
-    response_model=StoredLayoutModel,
     response_model_exclude_none=True,
     responses={
         201: {"description": "Created", "model": StoredLayoutModel},
@@ -76,7 +75,6 @@ def put_layout(
     "",
     operation_id="list_layouts",
     summary="List the layouts of Replicate messages",
-    response_model=LayoutsModel,
     response_model_exclude_none=True,
     responses=problems(401, 403, 503),
 )
@@ -90,7 +88,6 @@ def get_layouts(gateway: GatewayDep, principal: Reader) -> LayoutsModel:
     "/{name}",
     operation_id="get_layout",
     summary="Get a layout of Replicate messages",
-    response_model=StoredLayoutModel,
     response_model_exclude_none=True,
     responses=problems(401, 403, 404, 422, 503),
 )

@@ -26,7 +26,6 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["mirror"])
     "/mirror",
     operation_id="get_table_mirror",
     summary="Get how far the Delta mirror has applied a table's landing files",
-    response_model=TableMirrorModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_mirror(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableMirrorModel:

@@ -27,7 +27,7 @@ CACHE_SECONDS: Final = 1.0
 """How long an answer of `/statusz` is repeated, because anyone can ask for it."""
 
 
-@router.get("/healthz", operation_id="get_health", summary="Check that this process serves", response_model=HealthModel)
+@router.get("/healthz", operation_id="get_health", summary="Check that this process serves")
 async def healthz() -> HealthModel:
     """Answer without checking anything."""
     return HealthModel(status="ok")
@@ -37,7 +37,6 @@ async def healthz() -> HealthModel:
     "/readyz",
     operation_id="get_readiness",
     summary="Check that this process can accept changes",
-    response_model=ReadinessModel,
     responses={503: {"description": "This process cannot accept changes now", "model": ReadinessModel}},
 )
 async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
@@ -57,7 +56,6 @@ async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
     "/statusz",
     operation_id="get_gateway_status",
     summary="Check every part of the gateway",
-    response_model=GatewayStatusModel,
     responses={503: {"description": "A part of the gateway needs attention", "model": GatewayStatusModel}},
 )
 async def statusz(gateway: GatewayDep, response: Response) -> GatewayStatusModel:

@@ -19,7 +19,6 @@ router = APIRouter(prefix="/v1/producers", tags=["changes"])
     "/{producer:path}",
     operation_id="get_producer",
     summary="Get the last durable number and position of a producer, and its receipts",
-    response_model=ProducerModel,
     responses=problems(401, 403, 404, 503),
 )
 def get_producer(

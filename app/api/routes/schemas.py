@@ -55,7 +55,6 @@ def get_schema(table: TablePath, request: Request, gateway: GatewayDep, principa
     "/tables/{table}/chain",
     operation_id="get_table_chain",
     summary="Get the metadata chain of the current generation",
-    response_model=ChainModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_chain(

@@ -47,7 +47,6 @@ OperationDep = Annotated[TableOperation, Depends(_table_operation)]
     status_code=202,
     operation_id="drop_table",
     summary="Drop a table and delete its landing folder",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def drop(operation: OperationDep) -> TableModel:
@@ -64,7 +63,6 @@ def drop(operation: OperationDep) -> TableModel:
     status_code=202,
     operation_id="recreate_table",
     summary="Start a new generation, optionally with new columns and keys",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> TableModel:
@@ -79,7 +77,6 @@ def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> Ta
     status_code=202,
     operation_id="rename_table",
     summary="Change the name and the landing folder of a table",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
@@ -96,7 +93,6 @@ def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
     status_code=202,
     operation_id="rebuild_table",
     summary="Land all rows of a table again from its row images",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def rebuild(operation: OperationDep, wanted: RebuildTable | None = None) -> TableModel:
@@ -115,7 +111,6 @@ def rebuild(operation: OperationDep, wanted: RebuildTable | None = None) -> Tabl
     status_code=202,
     operation_id="backfill_row_images",
     summary="Give a row image to each row from before a table kept row images",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def backfill_images(operation: OperationDep) -> TableModel:
@@ -132,7 +127,6 @@ def backfill_images(operation: OperationDep) -> TableModel:
     "/row-images/backfill",
     operation_id="cancel_backfill",
     summary="Cancel the backfill of row images",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def cancel_backfill(operation: OperationDep) -> TableModel:
@@ -147,7 +141,6 @@ def cancel_backfill(operation: OperationDep) -> TableModel:
     "/pause",
     operation_id="pause_table",
     summary="Pause the publication of a table",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def pause(operation: OperationDep) -> TableModel:
@@ -159,7 +152,6 @@ def pause(operation: OperationDep) -> TableModel:
     "/resume",
     operation_id="resume_table",
     summary="Resume the publication of a paused table",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def resume(operation: OperationDep) -> TableModel:
@@ -172,7 +164,6 @@ def resume(operation: OperationDep) -> TableModel:
     status_code=202,
     operation_id="flush_table",
     summary="Publish accepted changes without delay",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def flush(operation: OperationDep) -> TableModel:
@@ -185,7 +176,6 @@ def flush(operation: OperationDep) -> TableModel:
     status_code=202,
     operation_id="repair_file",
     summary="Write a published file again under its own number",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def repair(
@@ -204,7 +194,6 @@ def repair(
     "/release",
     operation_id="release_table",
     summary="Release a quarantined table",
-    response_model=TableModel,
     responses=_RESPONSES,
 )
 def release_table(operation: OperationDep, wanted: ReleaseTable) -> TableModel:
@@ -216,7 +205,6 @@ def release_table(operation: OperationDep, wanted: ReleaseTable) -> TableModel:
     "/events",
     operation_id="list_table_events",
     summary="List the events of all tables of this name, including dropped ones",
-    response_model=EventsModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_events(

@@ -42,7 +42,6 @@ TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.
     operation_id="register_table",
     summary="Register a table, or add nullable columns to it",
     status_code=200,
-    response_model=RegisteredTableModel,
     responses={
         201: {"description": "Created", "model": RegisteredTableModel},
         **problems(400, 401, 403, 404, 409, 422, 503),
@@ -98,7 +97,6 @@ def put_table(
     "/tables",
     operation_id="list_tables",
     summary="List the tables that the key can see",
-    response_model=TablesModel,
     responses=problems(401, 403, 503),
 )
 def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
@@ -114,7 +112,6 @@ def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
     "/tables/{table}",
     operation_id="get_table",
     summary="Get the state, lag and reconciliation of a table",
-    response_model=TableModel,
     responses=problems(401, 403, 404, 422, 503),
 )
 def get_table(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableModel:
@@ -128,7 +125,6 @@ def get_table(table: TablePath, gateway: GatewayDep, principal: Reader) -> Table
     "/tables/{table}/files",
     operation_id="list_table_files",
     summary="List the landing files of the current generation",
-    response_model=FilesModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_files(
@@ -160,7 +156,6 @@ def get_files(
     "/batches/{table}/{generation}/{sequence}",
     operation_id="get_batch",
     summary="Get the state of a change batch",
-    response_model=BatchModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_batch(

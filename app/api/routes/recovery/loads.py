@@ -34,7 +34,6 @@ OperationDep = Annotated[LoadOperation, Depends(_load_operation)]
     operation_id="begin_load",
     summary="Begin a load session",
     status_code=201,
-    response_model=LoadModel,
     responses={200: {"description": "The load that the same request began before", "model": LoadModel}, **_RESPONSES},
 )
 def begin(operation: OperationDep, wanted: BeginLoad, response: Response) -> LoadModel:
@@ -54,7 +53,6 @@ def begin(operation: OperationDep, wanted: BeginLoad, response: Response) -> Loa
     "",
     operation_id="list_loads",
     summary="List the newest load sessions of a table",
-    response_model=LoadsModel,
     responses=problems(401, 403, 404, 422, 503),
 )
 def list_all(operation: OperationDep) -> LoadsModel:
@@ -66,7 +64,6 @@ def list_all(operation: OperationDep) -> LoadsModel:
     "/{load}",
     operation_id="get_load",
     summary="Get a load session",
-    response_model=LoadModel,
     responses=problems(401, 403, 404, 422, 503),
 )
 def get(operation: OperationDep, load: LoadPath) -> LoadModel:
@@ -78,7 +75,6 @@ def get(operation: OperationDep, load: LoadPath) -> LoadModel:
     "/{load}/complete",
     operation_id="complete_load",
     summary="Complete a load session, and delete the rows that a full load did not have",
-    response_model=LoadModel,
     responses={202: {"description": "Rows are left to delete: repeat the request", "model": LoadModel}, **_RESPONSES},
 )
 def complete(operation: OperationDep, load: LoadPath, response: Response) -> LoadModel:
@@ -97,7 +93,6 @@ def complete(operation: OperationDep, load: LoadPath, response: Response) -> Loa
     "/{load}",
     operation_id="abort_load",
     summary="Abort a load session",
-    response_model=LoadModel,
     responses=_RESPONSES,
 )
 def abort(operation: OperationDep, load: LoadPath) -> LoadModel:
