@@ -28,17 +28,17 @@ from app.errors import Code, InvariantBroken
 from app.staging.batches.sequence_lock import lock_counters, shorten_lock_timeout
 from app.staging.ledger.leases import check_epoch, check_epochs
 
-_COLUMNS = """number, first_sequence, last_sequence, schema_version, row_count, change_count, digest, state, file_bytes,
-    file_sha256, planned_at, published_at, repair_requested"""
-"""The columns of a FileLine."""
+_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
+    f.digest, f.state, f.file_bytes, f.file_sha256, f.planned_at, f.published_at, f.repair_requested"""
+"""The columns of a LedgerEntry."""
 
 SELECT_NEWEST_FILES = sa.text(f"""
-    SELECT {_COLUMNS} FROM mirrorgate.landing_files
+    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND number < :before ORDER BY number DESC LIMIT :limit""")  # noqa: S608  # constant columns
 """List a generation's files before a number, the newest first."""
 
 SELECT_FILE = sa.text(f"""
-    SELECT {_COLUMNS} FROM mirrorgate.landing_files
+    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND number = :number""")  # noqa: S608  # constant columns
 """Read one file of a generation."""
 
@@ -56,8 +56,8 @@ SELECT_FILE_BATCHES = sa.text("""
 
 
 @dataclass(frozen=True, slots=True)
-class FileLine:
-    """One file of the ledger, as people read it."""
+class LedgerEntry:
+    """One file of the ledger."""
 
     number: FileNumber
     first_sequence: BatchSequence
@@ -86,26 +86,26 @@ class FileBatch:
 
 def newest_files(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, before: FileNumber, limit: int
-) -> list[FileLine]:
+) -> list[LedgerEntry]:
     """Return at most `limit` files of a generation with smaller numbers than `before`, the newest first."""
     keys = {"table_id": table_id, "generation": generation, "before": before, "limit": limit}
-    return [FileLine(*row) for row in connection.execute(SELECT_NEWEST_FILES, keys)]
+    return [LedgerEntry(*row) for row in connection.execute(SELECT_NEWEST_FILES, keys)]
 
 
 def find_file(
     connection: sa.Connection, table_id: TableId, generation: Generation, number: FileNumber
-) -> FileLine | None:
+) -> LedgerEntry | None:
     """Return a file of a generation, None if there is none or retention deleted it."""
     keys = {"table_id": table_id, "generation": generation, "number": number}
     row = connection.execute(SELECT_FILE, keys).one_or_none()
-    return None if row is None else FileLine(*row)
+    return None if row is None else LedgerEntry(*row)
 
 
 def batches_of_file(
     connection: sa.Connection,
     table_id: TableId,
     generation: Generation,
-    file: FileLine,
+    file: LedgerEntry,
     *,
     after: BatchSequence,
     limit: int,
@@ -190,12 +190,8 @@ def read_chain(
         yield Block(number, previous_hash, system_time, event)
 
 
-_FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
-    f.digest, f.state, f.nominated_epoch, f.nominated_temp, f.file_bytes, f.file_sha256, f.published_at"""
-"""The columns of a LedgerEntry."""
-
 SELECT_UNRECORDED = sa.text(f"""
-    SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
+    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :limit""")  # noqa: S608  # constant columns
 """List a table's planned files that are not recorded as published."""
 
@@ -209,7 +205,7 @@ SELECT_RECORDED_NUMBER = sa.text("""
 """Read the last file number that is recorded as published."""
 
 SELECT_FILES = sa.text(f"""
-    SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
+    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :limit""")  # noqa: S608  # constant text
 """List a generation's files after a number."""
 
@@ -270,7 +266,7 @@ SELECT_TABLES_TO_REPAIR = sa.text("""
 """List those of these tables that have files to repair."""
 
 SELECT_TO_REPAIR = sa.text(f"""
-    SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
+    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :limit""")  # noqa: S608  # constant text
 """List the files of a table that an operator asked to repair."""
 
@@ -283,25 +279,6 @@ RECORD_REPAIR = sa.text("""
     UPDATE mirrorgate.landing_files SET repair_requested = false, file_bytes = :file_bytes, file_sha256 = :sha256
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND repair_requested""")
 """Store size and digest of a repaired file, and end the request."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One line of the ledger."""
-
-    number: FileNumber
-    first_sequence: BatchSequence
-    last_sequence: BatchSequence
-    schema_version: SchemaVersion
-    row_count: int
-    change_count: int
-    digest: str
-    state: Literal["planned", "published"]
-    registered_epoch: Epoch | None
-    registered_build: str | None
-    file_bytes: int | None
-    file_sha256: str | None
-    published_at: datetime | None
 
 
 def unrecorded_files(connection: sa.Connection, table: Table, *, limit: int) -> list[PlannedFile]:
