@@ -43,6 +43,10 @@ class PeriodicThread:
         """Start the thread."""
         self._thread.start()
 
+    def end(self) -> None:
+        """End the thread after its present call of `work`, without waiting for it."""
+        self._ended.set()
+
     def close(self) -> None:
         """End the thread, and wait for it."""
         self._ended.set()

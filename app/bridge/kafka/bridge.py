@@ -26,6 +26,7 @@ from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of
 from app.bridge.log import BridgeLog
 from app.errors import Code, MirrorgateError, Misconfigured
+from app.observability.periodic_thread import PeriodicThread
 
 LOOK_SECONDS: Final = 15.0
 _AGAIN_SECONDS: Final = 2.0
@@ -53,17 +54,11 @@ class Watch:
         self._log = log
         self._subscribe = subscribe
         self._counts = counts
-        self._stop = stop
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = PeriodicThread("watch", self._pause, self._try, ended=stop)
 
     def start(self) -> None:
-        """Start looking."""
+        """Look until the bridge stops."""
         self._thread.start()
-
-    def look_now(self) -> None:
-        """Look before the next time is due."""
-        self._wake.set()
 
     def reasons(self) -> list[str]:
         """Return why the bridge is not ready, nothing if all topics are found."""
@@ -74,23 +69,15 @@ class Watch:
             found.append("kafka: the brokers have not answered yet")
         return found
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._look()
-                seconds = LOOK_SECONDS if self.topics and not self.missing else _AGAIN_SECONDS
-            except MirrorgateError as error:
-                self.trouble = error
-                self._log.warning("brokers_away", code=error.code, detail=error.detail, remedy=error.remedy)
-                seconds = _AGAIN_SECONDS
-            self._wait(seconds)
+    def _pause(self) -> float:
+        return LOOK_SECONDS if self.topics and not self.missing and self.trouble is None else _AGAIN_SECONDS
 
-    def _wait(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._stop.is_set():
-            if self._wake.wait(min(0.5, seconds)):
-                self._wake.clear()
-                return
+    def _try(self) -> None:
+        try:
+            self._look()
+        except MirrorgateError as error:
+            self.trouble = error
+            self._log.warning("brokers_away", code=error.code, detail=error.detail, remedy=error.remedy)
 
     def _look(self) -> None:
         counts = self._cluster.topics()

@@ -23,6 +23,7 @@ import structlog
 
 from app.domain.access.rejections import CountedRejection, Rejection, RejectionCounter
 from app.domain.model.names import TableName
+from app.observability.periodic_thread import PeriodicThread
 from app.observability.telemetry import current_request_id
 from app.staging.access.api_keys import note_use
 from app.staging.connection.page_turn import Turn
@@ -239,16 +240,16 @@ class AuditWriter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
-        self._pause = pause
-        self._pause_after_failure = pause_after_failure
+        self._pauses = {False: pause_after_failure, True: pause}
+        self._is_written = True
         self._clock = clock
         self._lock = threading.Lock()
         self._rejections = RejectionCounter()
         self._used: set[str] = set()
         self._noted: dict[str, float] = {}
-        self._something = threading.Event()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
+        self._thread = PeriodicThread(
+            "audit-writer", lambda: self._pauses[self._is_written], self._write, waits_first=True, at_end=self._write
+        )
 
     def start(self) -> None:
         """Start the thread."""
@@ -256,9 +257,7 @@ class AuditWriter:
 
     def close(self) -> None:
         """Write what is noted, and stop the thread."""
-        self._closing.set()
-        self._something.set()
-        self._thread.join()
+        self._thread.close()
 
     def note_key_use(self, key_id: str) -> None:
         """Note that a stored key was used with a valid secret."""
@@ -270,26 +269,14 @@ class AuditWriter:
                 self._noted.clear()
             self._noted[key_id] = now
             self._used.add(key_id)
-        self._something.set()
 
     def note_rejection(self, rejection: Rejection) -> None:
         """Note a rejected call, under the request that is being served."""
         with self._lock:
             self._rejections.note(rejection, datetime.now(UTC), current_request_id())
-        self._something.set()
 
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            self._something.wait()
-            self._something.clear()
-            self._closing.wait(self._pause)
-            if not self._write():
-                self._something.set()
-                self._closing.wait(self._pause_after_failure)
-        self._write()
-
-    def _write(self) -> bool:
-        """Return true if nothing is left; what could not be written is kept for the next attempt."""
+    def _write(self) -> None:
+        """Write what is noted; what could not be written is kept for the next attempt."""
         with self._lock:
             used, self._used = self._used, set()
             rejections = self._rejections.take()
@@ -298,10 +285,10 @@ class AuditWriter:
                 with self._engine.begin() as connection:
                     note_use(connection, used)
                     count_rejections(connection, rejections)
+            self._is_written = True
         except sa.exc.SQLAlchemyError as error:
             log.warning("audit_write_failed", error=type(error).__name__)
             with self._lock:
                 self._used |= used
                 self._rejections.put_back(rejections)
-            return False
-        return True
+            self._is_written = False

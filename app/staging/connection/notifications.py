@@ -12,6 +12,7 @@ from typing import Final
 import psycopg
 import structlog
 
+from app.observability.periodic_thread import PeriodicThread
 from app.observability.repeated_lines import RepeatedLines
 from app.staging.connection.database import CONNECT_SECONDS, KEEPALIVES, BoundedConnection
 
@@ -47,8 +48,10 @@ class NotificationSender:
     def __init__(self, database_url: str, staged: threading.Event) -> None:
         self._database_url = database_url
         self._staged = staged
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="notification-sender", daemon=True)
+        self._connection: BoundedConnection | None = None
+        self._thread = PeriodicThread(
+            "notification-sender", _MIN_SECONDS_BETWEEN, self._send, waits_first=True, at_end=self._disconnect
+        )
 
     def start(self) -> None:
         """Start the thread."""
@@ -56,26 +59,25 @@ class NotificationSender:
 
     def close(self) -> None:
         """Send what is due, stop the thread and close its connection."""
-        self._closing.set()
+        self._thread.end()
         self._staged.set()
-        self._thread.join()
+        self._thread.close()
 
-    def _run(self) -> None:
-        connection: BoundedConnection | None = None
-        while not self._closing.wait(_MIN_SECONDS_BETWEEN):
-            self._staged.wait()
-            self._staged.clear()
-            try:
-                if connection is None:
-                    connection = _connect(self._database_url)
-                connection.execute(NOTIFY, [CHANNEL])
-            except psycopg.Error as error:
-                log.warning("notification_send_failed", error=type(error).__name__)
-                if connection is not None:
-                    connection.close()
-                    connection = None
-        if connection is not None:
-            connection.close()
+    def _send(self) -> None:
+        self._staged.wait()
+        self._staged.clear()
+        try:
+            if self._connection is None:
+                self._connection = _connect(self._database_url)
+            self._connection.execute(NOTIFY, [CHANNEL])
+        except psycopg.Error as error:
+            log.warning("notification_send_failed", error=type(error).__name__)
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class NotificationListener:

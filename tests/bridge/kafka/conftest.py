@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from app.bridge.kafka import bridge
 from tests.bridge.kafka.running import RunningBridge, running
 from tests.support.kafka import MockCluster, kafka_cluster
 
@@ -26,7 +27,9 @@ def cluster() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def run(cluster: MockCluster, api_address: str, tmp_path: Path) -> Run:
+def run(cluster: MockCluster, api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(bridge, "LOOK_SECONDS", 0.5)
+
     def start(*topics: dict[str, Any], url: str | None = None, **more: Any) -> AbstractContextManager[RunningBridge]:
         return running(tmp_path, cluster, url or api_address, list(topics), **more)
 

@@ -138,7 +138,7 @@ def test_retention_purges_old_events_and_keeps_the_others_and_those_of_tables(en
 
 @pytest.fixture
 def writer(engine: sa.Engine) -> Iterator[AuditWriter]:
-    writer = AuditWriter(engine, pause=0.01, pause_after_failure=0.01)
+    writer = AuditWriter(engine, pause=0.011, pause_after_failure=0.01)
     writer.start()
     yield writer
     writer.close()
@@ -183,7 +183,7 @@ def test_the_use_of_a_key_is_written_at_most_once_a_minute(engine: sa.Engine) ->
     sql.run(engine, insert + " VALUES ('0011aabb', sha256('s'), '{read}', '{*}')")
     last_used = "SELECT last_used_at FROM mirrorgate.api_keys"
     clock = Clock()
-    writer = AuditWriter(engine, pause=0.0, clock=clock)
+    writer = AuditWriter(engine, pause=0.01, clock=clock)
     writer.start()
     with sql.counted(engine, "UPDATE mirrorgate.api_keys") as updates:
         writer.note_key_use("0011aabb")
@@ -199,7 +199,7 @@ def test_the_use_of_a_key_is_written_at_most_once_a_minute(engine: sa.Engine) ->
 
 
 def test_a_used_key_that_is_gone_is_no_failure(engine: sa.Engine) -> None:
-    writer = AuditWriter(engine, pause=0.0)
+    writer = AuditWriter(engine, pause=0.01)
     writer.start()
     with structlog.testing.capture_logs() as logs:
         writer.note_key_use("ffffffff")
