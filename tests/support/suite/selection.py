@@ -15,6 +15,7 @@ import pytest
 from tests.project.facts import REPOSITORY
 
 GATEWAY_CODE: Final = ("app/api/", "app/ingest/", "app/landing/", "app/staging/", "migrations/", "spark_jobs/")
+MIRROR_CODE: Final = ("app/landing/", "app/mirror/", "app/published/", "spark_jobs/mirror", "spark_jobs/spark/")
 
 SUITES: Final = {
     "tests/api/client": (*GATEWAY_CODE, "app/client/", "app/cli/send/"),
@@ -28,11 +29,13 @@ SUITES: Final = {
     "tests/deployment": ("Dockerfile", "app/settings/", "compose", "deploy/", "docker/", "requirements/", "tools/"),
     "tests/fuzz": ("app/formats/", "app/ingest/"),
     "tests/memory": GATEWAY_CODE,
-    "tests/mirror": ("app/landing/", "app/mirror/", "app/published/", "spark_jobs/mirror", "spark_jobs/spark/"),
+    "tests/mirror": MIRROR_CODE,
     "tests/overload": ("app/api/", "app/ingest/"),
     "tests/protocol": ("app/landing/", "docs/publication-protocol.md", "spark_jobs/"),
     "tests/sdk": ("examples/", "openapi/"),
     "tests/soak": (),
+    "tests/spark/mirror": (*MIRROR_CODE, "tests/mirror/model/"),
+    "tests/spark/processes/mirror": (*MIRROR_CODE, "app/cli/mirror/", "app/local/", "tests/spark/mirror/"),
     "tests/verify": ("app/landing/", "app/published/", "app/verify/"),
 }
 """Folder of a suite, and beginnings of the paths that it is about; its own folder is always one."""
