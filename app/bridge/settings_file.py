@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -24,7 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from app.client.http import GatewayClient
-from app.client.table_manifest.yaml_text import Entry, Findings, did_you_mean, read_yaml
+from app.client.yaml_text import Entry, Findings, did_you_mean, read_yaml
 from app.errors import Code, RejectedInput
 
 DEFAULT_HEALTH_PORT: Final = 9480
@@ -110,7 +109,7 @@ def read_settings_file(path: Path, environment: Mapping[str, str], model: type[A
         ) from None
     findings = Findings(path.name)
     root = read_yaml(text, findings, if_empty="Start from the example in the documentation of the bridge.")
-    content = _content(root, environment)
+    content = root.content(lambda entry: _with_variables(entry, environment))
     try:
         made = model.model_validate(content)
     except ValidationError as error:
@@ -124,16 +123,8 @@ def read_settings_file(path: Path, environment: Mapping[str, str], model: type[A
     return made
 
 
-def _content(entry: Entry, environment: Mapping[str, str]) -> Any:
-    """Return a value of the file as mappings, lists and texts; what cannot be read is noted, and left out."""
-    if isinstance(entry.node, yaml.MappingNode):
-        content = {}
-        for name, member in entry.members().items():
-            with entry.findings.noted():
-                content[name] = _content(member, environment)
-        return content
-    if isinstance(entry.node, yaml.SequenceNode):
-        return [_content(item, environment) for item in entry.items()]
+def _with_variables(entry: Entry, environment: Mapping[str, str]) -> str:
+    """Return a text of the file with its variables replaced; one that is not set is noted."""
 
     def value_of(found: re.Match[str]) -> str:
         name, default = found[1], found[2]

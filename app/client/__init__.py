@@ -5,7 +5,7 @@ posts single requests, each durable once under its name; `retrying` says which a
 completes and aborts load sessions. `http` is the client under all of them and of the command line, and `table_path`
 escapes names in its addresses. `send` posts files of changes in requests that `chunking` cuts by their `source`, and
 finds them in a `folder`; `file_content` continues a file in its middle, and `file_paths` says which tables paths name.
-`table_manifest` compares a YAML declaration of tables with those of a gateway.
+`table_manifest` reads and writes YAML declarations of tables; `yaml_text` reads the YAML of these and of the bridges.
 
 Applications import what `__all__` names from here. It is loaded on first use, because the commands need little of it.
 """

@@ -7,7 +7,7 @@ import pytest
 from app.bridge.kafka.settings import BatchSettings, BridgeSettings, KafkaSettings, RegistrySettings, read_settings
 from app.bridge.kafka.topics import TopicRule
 from app.bridge.settings_file import GatewaySettings, HealthSettings, StopSettings
-from app.client.table_manifest.yaml_text import BadFile
+from app.client.yaml_text import BadFile
 from app.errors import MirrorgateError
 from tests.support.processes import REPOSITORY
 

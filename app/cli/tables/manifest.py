@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,10 +10,9 @@ import typer
 
 from app.cli.console import ERRORS, say
 from app.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
-from app.cli.tables.manifest_plan import Action, Plan, TablePlan, plan_tables, registration
+from app.cli.tables.manifest_plan import Action, Plan, TablePlan, plan_tables
 from app.client.http import GatewayClient
-from app.client.table_manifest.export import PresentTable, to_manifest
-from app.client.table_manifest.manifest import DeclaredTable, read_manifest
+from app.client.table_manifest import DeclaredTable, PresentTable, read_manifest, to_manifest
 from app.client.table_path import table_path
 from app.domain.model.names import TableName
 from app.domain.model.table_options import TableOptions
@@ -64,12 +63,12 @@ def export_manifest(client: GatewayClient, names: Collection[str] | None, *, all
     return to_manifest(present, all_options=all_options)
 
 
-def registration_of(file: Path, name: str) -> dict[str, Any]:
+def registration_of(file: Path, name: str) -> Mapping[str, Any]:
     """Return the registration of a table as the manifest declares it. Raises RejectedInput `unknown_table`."""
     folded = TableName.parse(name).folded
     for table in _read(file):
         if table.name.folded == folded:
-            return registration(table)
+            return table.registration
     raise RejectedInput(Code.UNKNOWN_TABLE, f"{file} declares no table {name}", remedy="Add it to the file.")
 
 

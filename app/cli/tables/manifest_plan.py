@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 from app.client.http import GatewayClient, RejectedByGateway
-from app.client.table_manifest.manifest import DeclaredTable
+from app.client.table_manifest import DeclaredTable
 from app.client.table_path import table_path
+from app.client.yaml_text import BadFile, Misplaced
 from app.domain.model.names import TableName
-from app.domain.model.table_schema import Column, TableSchema
 from app.errors import Code
 
 _NEEDS_ANOTHER_TABLE: Final = frozenset({Code.INCOMPATIBLE_SCHEMA, Code.BAD_OPTION})
@@ -82,42 +82,38 @@ class Plan:
 
 
 def plan_tables(client: GatewayClient, declared: Iterable[DeclaredTable], file: str) -> Plan:
-    """Plan how to make the tables of a gateway match `declared`; `file` is named in the commands of rejections."""
+    """Plan how to make the tables of a gateway match `declared`; `file` is named in the commands of rejections.
+
+    Raises BadFile with everything that the gateway finds wrong in the declarations, with lines.
+    """
     present = {TableName.parse(status["table"]).folded: status for status in client.get("/v1/tables")["tables"]}
-    plans = tuple(_planned(client, table, present.pop(table.name.folded, None), file) for table in declared)
-    return Plan(plans, tuple(status["table"] for status in present.values()))
-
-
-def registration(table: DeclaredTable, beyond: tuple[Column, ...] = ()) -> dict[str, Any]:
-    """Return the body that registers a table; `beyond` are columns that the table has and the manifest does not."""
-    described = replace(table.schema, columns=table.schema.columns + beyond).to_json()
-    options = {name: value for name, value in table.options.to_json().items() if name not in table.left}
-    return {name: described[name] for name in ("key_columns", "columns")} | {"options": options}
+    plans, wrong = [], list[Misplaced]()
+    for table in declared:
+        try:
+            plans.append(_planned(client, table, present.pop(table.name.folded, None), file))
+        except BadFile as error:
+            wrong += error.found
+    if wrong:
+        raise BadFile(wrong)
+    return Plan(tuple(plans), tuple(status["table"] for status in present.values()))
 
 
 def _planned(client: GatewayClient, table: DeclaredTable, present: dict[str, Any] | None, file: str) -> TablePlan:
     name = str(table.name) if present is None else present["table"]
     plan = TablePlan(name, table.location, None if present is None else present["generation"])
     recreate = None if present is None else _recreate(present, file)
-    request = registration(table)
+    request, notes = table.registration, list[str]()
     try:
         answer = client.put(table_path(name), request, dry_run=True)
         beyond = _columns(client, name, answer["undeclared_columns"])
-        if beyond and answer["options"]["new_columns"] == "add_as_string":
-            request = registration(table, beyond)
-            answer = client.put(table_path(name), request, dry_run=True)
-            notes = [
-                f"{_format_column(_described(column))} is not in the file; messages may add columns"
-                for column in beyond
-            ]
-        elif beyond:
+        if beyond and answer["options"]["new_columns"] != "add_as_string":
             return replace(plan, rejections=tuple(_undeclared(column, recreate or "") for column in beyond))
-        else:
-            notes = []
+        if beyond:
+            request = {**request, "columns": [*request["columns"], *beyond]}
+            answer = client.put(table_path(name), request, dry_run=True)
+            notes = [f"{_format_column(column)} is not in the file; messages may add columns" for column in beyond]
     except RejectedByGateway as error:
-        remedy = recreate if recreate is not None and error.code in _NEEDS_ANOTHER_TABLE else error.remedy
-        details = [problem["detail"] for problem in error.errors] or [error.detail]
-        return replace(plan, rejections=tuple(Rejection(detail, remedy) for detail in details))
+        return replace(plan, rejections=_rejections(table, error, recreate))
     changes = answer["changes"]
     options = changes["options"]
     added = [
@@ -144,21 +140,36 @@ def _planned(client: GatewayClient, table: DeclaredTable, present: dict[str, Any
     )
 
 
-def _columns(client: GatewayClient, table: str, names: list[str]) -> tuple[Column, ...]:
-    """Return columns of a table."""
-    if not names:
-        return ()
-    schema = TableSchema.from_json({**client.get(f"{table_path(table)}/schema"), "bare": False})
-    return tuple(column for column in schema.columns if column.name in names)
+def _rejections(table: DeclaredTable, error: RejectedByGateway, recreate: str | None) -> tuple[Rejection, ...]:
+    """Return the differences that only another table resolves. Raises BadFile for a declaration that no table can have.
+
+    Which of the two a code is about depends on whether the table exists.
+    """
+    if recreate is not None and error.code in _NEEDS_ANOTHER_TABLE:
+        return tuple(Rejection(problem["detail"], recreate) for problem in error.errors or [{"detail": error.detail}])
+    wrong = []
+    for problem in error.errors:
+        if "pointer" in problem:
+            code = Code(problem["code"]) if problem["code"] in set(Code) else Code.INTERNAL
+            remedy = error.remedy if code is error.code else code.remedy
+            wrong.append(table.wrong(problem["pointer"], code, problem["detail"], remedy))
+    if wrong:
+        raise BadFile(wrong)
+    details = [problem["detail"] for problem in error.errors] or [error.detail]
+    return tuple(Rejection(detail, error.remedy) for detail in details)
 
 
-def _undeclared(column: Column, recreate: str) -> Rejection:
+def _columns(client: GatewayClient, table: str, names: list[str]) -> list[dict[str, Any]]:
+    """Return columns of a table, as a registration has them."""
+    columns = client.get(f"{table_path(table)}/schema")["columns"] if names else []
+    return [column for column in columns if column["name"] in names]
+
+
+def _undeclared(column: Mapping[str, Any], recreate: str) -> Rejection:
     keep = "Add it to the file, as `mirrorgate tables export` prints it"
-    if column.nullable:
+    if column["nullable"]:
         keep += ", or to the option `exclude`: it then stays in the files with NULL values"
-    return Rejection(
-        f"{_format_column(_described(column))} is in the table but not in the file", f"{keep}. Or: {recreate}"
-    )
+    return Rejection(f"{_format_column(column)} is in the table but not in the file", f"{keep}. Or: {recreate}")
 
 
 def _recreate(present: dict[str, Any], file: str) -> str:
@@ -180,10 +191,6 @@ def _notes(kept: bool, keeps: bool) -> list[str]:
     if keeps and not kept:
         return ["rows that the table has already need a backfill of their row images"]
     return []
-
-
-def _described(column: Column) -> dict[str, Any]:
-    return {"name": column.name, "type": column.type, "nullable": column.nullable}
 
 
 def _format_column(column: Mapping[str, Any]) -> str:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from app.cli.tables.manifest import present_tables
 from app.cli.tables.manifest_plan import Action, plan_tables
 from app.client.http import GatewayClient
-from app.client.table_manifest.export import to_manifest
-from app.client.table_manifest.manifest import read_manifest
+from app.client.table_manifest import read_manifest, to_manifest
 from app.domain.model.names import TableName
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
@@ -192,12 +191,55 @@ def test_apply_asks_only_on_a_terminal(
     assert len(gateway.get("/v1/tables").json()["tables"]) == 2
 
 
-def test_a_wrong_file_is_rejected_before_anything_is_done(gateway: Gateway, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "tables.yaml").write_text(ORDERS.replace("int32", "int33"))
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("int32", "int33", "line 8: tables[1].columns[0].type: unknown column type `int33`"),
+        ("int32", "[int32]", "line 8: tables[1].columns[0].type: type: must be a string"),
+        (", type: int32", "", "line 8: tables[1].columns[0]: type: is missing"),
+        ("nullable: false", "nulable: false", "line 5: tables[0].columns[0].nulable: unknown key `nulable`"),
+        ("name: id,", "name: __rowMarker__,", "line 5: tables[0].columns[0].name: a column cannot be named"),
+        ("name: note", "name: ID", "line 6: tables[0].columns[1].name: another column has the same name"),
+        ("[id]", "[number]", "line 3: tables[0].key_columns[0]: key column 'number' is not among the columns"),
+        ("key_columns: [id]", "key_columns: id", "line 3: tables[0].key_columns: key_columns: must be an array"),
+        ("key_columns", "keys", "line 3: tables[0].keys: unknown key `keys`"),
+        ("new_columns", "new_column", "line 9: tables[1].options.new_column: unknown key `new_column`"),
+        ("add_as_string", "keep", "line 9: tables[1].options.new_columns: new_columns: must be"),
+        ("{new_columns: add_as_string}", "no", "line 9: tables[1].options: options: must be a JSON object"),
+        (
+            "new_columns: add_as_string",
+            "masks: {number: {method: truncate, characters: few}}",
+            "line 9: tables[1].options.masks.number.characters: characters: must be an integer",
+        ),
+        (
+            "new_columns: add_as_string",
+            "filter: {any: [{column: number, op: '=='}]}",
+            "line 9: tables[1].options.filter.any[0].op: op: must be",
+        ),
+    ],
+)
+def test_what_the_gateway_finds_wrong_is_named_by_line_and_path_before_anything_is_done(
+    gateway: Gateway, run: Run, tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    (tmp_path / "tables.yaml").write_text(ORDERS.replace(before, after))
     ended = run("apply", "tables.yaml", "--yes")
     assert ended.status == 1
-    assert "error bad_type: tables.yaml, line 8: tables[1].columns[0].type: 'int33' is not a valid type" in ended.errors
+    assert f": tables.yaml, {said}" in ended.errors
     assert gateway.get("/v1/tables").json()["tables"] == []
+
+
+def test_options_of_every_form_are_taken_as_a_registration_has_them(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+    options = """{seed_file: false, audit_columns: {operation: _op}, rename: {note: text},
+      constants: {region: {type: string, value: no}}, masks: {note: {method: truncate, characters: 3}},
+      filter: {any: [{column: id, op: in, values: [1, 2]}, {column: id, op: ">", value: 9}]}}"""
+    column = "{name: note, type: string}"
+    (tmp_path / "tables.yaml").write_text(ORDERS.replace(column, f"{column}\n    options: {options}"))
+    assert run("apply", "tables.yaml", "--yes").errors == ""
+    found = gateway.status("sales.orders")["options"]
+    assert (found["seed_file"], found["masks"]["note"]["characters"]) == (False, 3)
+    assert found["constants"]["region"]["value"] == "no"
+    assert [one["values"] for one in found["filter"]["any"]] == [["1", "2"], None]
+    assert run("apply", "tables.yaml").output == "0 to create, 0 to change, 2 as declared, 0 rejected\n"
 
 
 def test_what_is_exported_can_be_applied_through_a_pipe(
@@ -229,7 +271,8 @@ def test_what_the_gateway_took_is_exported_and_found_unchanged(
     name = TableName.parse(f"t{next(numbers)}")
     with GatewayClient(api_address, ADMIN_KEY) as client:
         for wanted in (first, second):
-            declared = replace(wanted, name=name, options=replace(wanted.options, sources=()))
+            named = replace(wanted, name=str(name), options=replace(wanted.options, sources=()))
+            (declared,) = read_manifest(to_manifest([named], all_options=True), "f")
             (plan,) = plan_tables(client, [declared], "f").tables
             if plan.request is not None:
                 client.put(f"/v1/tables/{name}", plan.request)

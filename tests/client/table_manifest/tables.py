@@ -5,9 +5,8 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from app.client.table_manifest.export import PresentTable
-from app.client.table_manifest.manifest import DeclaredTable
-from app.domain.model.names import TableName, check_new_column_name
+from app.client.table_manifest import PresentTable
+from app.domain.model.names import check_new_column_name
 from app.domain.model.table_options import (
     DEFAULT_OPTIONS,
     BinaryEncoding,
@@ -66,13 +65,13 @@ overrides = st.builds(
 
 
 @st.composite
-def declared_tables(draw: st.DrawFn, name: str = "s.t") -> DeclaredTable:
-    """Draw a table that can be registered."""
+def declared_tables(draw: st.DrawFn, name: str = "s.t") -> PresentTable:
+    """Draw what can be declared of a table."""
     names = draw(st.lists(column_names, min_size=1, max_size=5, unique_by=str.casefold))
     columns = tuple(Column(name, ColumnType.parse(draw(st.sampled_from(TYPES))), draw(st.booleans())) for name in names)
     keys = tuple(draw(st.permutations(names))[: draw(st.integers(0, len(names)))])
     schema = TableSchema.declare(columns, keys)
-    return DeclaredTable(TableName.parse(name), schema, draw(options_for(schema)), "f, line 1")
+    return PresentTable(name, schema, draw(options_for(schema)))
 
 
 @st.composite
@@ -109,6 +108,6 @@ def _fit(options: TableOptions, schema: TableSchema) -> bool:
     return True
 
 
-def as_registered(table: DeclaredTable) -> PresentTable:
-    """Return a table as the gateway reports it once it is registered."""
-    return PresentTable(str(table.name), table.options.declared(table.schema), table.options)
+def as_registered(table: PresentTable) -> PresentTable:
+    """Return a table as the gateway reports it once it is registered as declared."""
+    return PresentTable(table.name, table.options.declared(table.schema), table.options)

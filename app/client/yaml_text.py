@@ -3,7 +3,7 @@
 So `no`, `1.10` and `2026-01-01` are ordinary names. Tags, multiple documents and duplicate keys are rejected.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,7 +15,6 @@ from app.errors import Code, MirrorgateError, RejectedInput
 
 _TEXT, _LIST, _MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 _TAGS: Final = frozenset({_TEXT, _LIST, _MAPPING})
-_TRUTHS: Final = {"true": True, "false": False}
 _UNQUOTED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -23,7 +22,7 @@ class BadFile(MirrorgateError):
     """A file with errors. `errors` has all of them, each with its line."""
 
     def __init__(self, findings: list["Misplaced"]) -> None:
-        first = findings[0]
+        self.found, first = findings, findings[0]
         super().__init__(first.code, first.detail, remedy=first.remedy)
         self.errors: list[dict[str, Any]] = [
             {"code": one.code, "detail": f"{one.detail} ({one.remedy})"} for one in findings[1:]
@@ -70,16 +69,6 @@ class Entry:
         where = f"{self.findings.file}, line {self.line}"
         return Misplaced(code, f"{where}: {self.path}: {detail}" if self.path else f"{where}: {detail}", remedy=remedy)
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Turn a RejectedInput of the block into an error about this value."""
-        try:
-            yield
-        except Misplaced:
-            raise
-        except RejectedInput as error:
-            raise self.wrong(error.code, error.detail, error.remedy) from None
-
     def text(self) -> str:
         """Return the value as text."""
         if not isinstance(self.node, yaml.ScalarNode):
@@ -92,19 +81,26 @@ class Entry:
             )
         return value
 
-    def truth(self) -> bool:
-        """Return the value as a boolean: only `true` and `false` are accepted."""
-        text = self.text()
-        if text not in _TRUTHS:
-            raise self.wrong(Code.BAD_REQUEST, f"{text!r} is neither true nor false", "Write true or false.")
-        return _TRUTHS[text]
+    def content(self, text: "Callable[[Entry], str] | None" = None) -> Any:
+        """Return the value as mappings, lists and texts, each text as `text` reads it.
 
-    def choice(self, choices: Collection[str], code: Code, what: str) -> str:
-        """Return the value if it is one of `choices`; `what` names it in the error."""
-        text = self.text()
-        if text not in choices:
-            raise self.wrong(code, f"{text!r} is not a valid {what}", did_you_mean(text, choices))
-        return text
+        What cannot be read is noted, and left out.
+        """
+        try:
+            return self._content(text or Entry.text)
+        except RecursionError:  # an alias inside its own anchor
+            raise self.wrong(Code.BAD_REQUEST, "is nested too deeply", "Write it without an alias of itself.") from None
+
+    def _content(self, text: "Callable[[Entry], str]") -> Any:
+        if isinstance(self.node, yaml.SequenceNode):
+            return [item._content(text) for item in self.items()]
+        if not isinstance(self.node, yaml.MappingNode):
+            return text(self)
+        found = {}
+        for name, member in self.members().items():
+            with self.findings.noted():
+                found[name] = member._content(text)
+        return found
 
     def items(self) -> list["Entry"]:
         """Return the elements of a list."""
