@@ -1,6 +1,7 @@
 """Table folders: prepared once, kept as they are, and removed only by the owner."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.landing.publishing import (
     table,
     zone_with_scratch,
 )
+from tests.support.samples.schemas import schema_of
 
 
 @pytest.fixture
@@ -47,6 +49,12 @@ def test_a_new_folder_has_its_metadata_and_its_marker(zone: LocalZone, name: str
 def test_a_table_without_keys_has_empty_metadata(zone: LocalZone) -> None:
     prepare(zone, table("t", keyed=False))
     assert read(zone, "t/_metadata.json") == {}
+
+
+def test_the_metadata_of_a_compound_key_has_its_columns_in_their_order(zone: LocalZone) -> None:
+    schema = schema_of({"C2": "string", "C1": "int64", "C3": "date"}, ["C1", "C2"])
+    prepare(zone, replace(table("t"), schema=schema))
+    assert read(zone, "t/_metadata.json") == {"keyColumns": ["C1", "C2"]}
 
 
 def test_a_folder_that_is_there_is_left_as_it_is(zone: LocalZone, tmp_path: Path) -> None:

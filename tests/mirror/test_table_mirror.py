@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,6 +95,41 @@ def test_each_file_becomes_one_version(zone: Zone) -> None:
     assert (facts["mirrorgate.deleted_keys"], facts["mirrorgate.appended_rows"]) == ("1", "1")
     assert (Path(zone.target.location) / "sales" / "my orders" / "_delta_log").is_dir()
     assert zone.target.tables() == ["sales.my orders"]
+
+
+def test_the_inventory_of_the_direct_lake_page_is_right_at_each_version(tmp_path: Path) -> None:
+    """Its four writes: three products, one more, a changed stock, a deleted product. No file is ever modified."""
+    zone = Zone(tmp_path, PublishedTable(None, "Inventory", "Inventory"))
+    zone.metadata(keyColumns=["ProductID"])
+    schema = pa.schema([("ProductID", pa.string()), ("StockOnHand", pa.int64()), ("__rowMarker__", pa.int32())])
+    writes = [
+        [("A", 1, 0), ("B", 2, 0), ("C", 3, 0)],
+        [("D", 4, 0)],
+        [("C", 10, 1)],
+        [("B", None, 2)],
+    ]
+    seen: dict[Path, bytes] = {}
+    for number, rows in enumerate(writes, 1):
+        zone.land(number, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
+        zone.advance()
+        assert all(path.read_bytes() == content for path, content in seen.items())
+        seen = {path: path.read_bytes() for path in Path(zone.target.location).rglob("*.parquet")}
+    stock = [{row["ProductID"]: row["StockOnHand"] for row in zone.rows(version)} for version in range(4)]
+    assert stock == [
+        {"A": 1, "B": 2, "C": 3},
+        {"A": 1, "B": 2, "C": 3, "D": 4},
+        {"A": 1, "B": 2, "C": 10, "D": 4},
+        {"A": 1, "C": 10, "D": 4},
+    ]
+
+
+def test_a_mirrored_table_has_no_partitions_and_no_deleted_row_in_its_files(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0), (2, "b", 0)])
+    zone.land(2, [(2, None, 2)])
+    zone.advance()
+    zone.advance()
+    assert zone.delta().metadata().partition_columns == []
+    assert sum(pq.read_metadata(unquote(file)).num_rows for file in zone.delta().file_uris()) == 1
 
 
 def test_a_checkpoint_follows_every_25_commits_so_that_opening_a_table_reads_few_entries_at_once(zone: Zone) -> None:

@@ -193,7 +193,7 @@ def test_delimited_text_that_does_not_fit_is_named(tmp_path: Path) -> None:
         rows_of(tmp_path, numbered(1, "csv"), csv_metadata())
 
 
-def test_the_schema_has_the_marker_column(tmp_path: Path) -> None:
+def test_the_schema_is_that_of_the_data_files_with_the_marker_column(tmp_path: Path) -> None:
     write(tmp_path, f"orders/{numbered(1)}", pa.table({"id": [1], "__rowMarker__": [0]}))
     file = list_files(LocalZone(tmp_path), ORDERS).numbered[1]
     assert read_schema(LocalZone(tmp_path), file, KEYED).names == ["id", "__rowMarker__"]

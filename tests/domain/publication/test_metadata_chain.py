@@ -97,13 +97,18 @@ def test_events_are_sorted_by_their_keys() -> None:
     assert Block(0, None, MOMENT, {"b": 1, "a": 2}).hash == Block(0, None, MOMENT, {"a": 2, "b": 1}).hash
 
 
+def test_data_before_its_schema_breaks_the_chain() -> None:
+    with pytest.raises(InvariantBroken, match="block 1 adds data before a schema is set") as broken:
+        verify_chain(chain(SEED, data(1), set_data_schema(schema_to_flatbuffer(SCHEMA))))
+    assert broken.value.code is Code.BROKEN_CHAIN
+
+
 BREAK: dict[str, Callable[[list[Block]], list[Block]]] = {
     "a changed event": lambda blocks: [*blocks[:2], replace(blocks[2], event=data(1) | {"rows": 6}), *blocks[3:]],
     "a changed time": lambda blocks: [replace(blocks[0], system_time=MOMENT + timedelta(seconds=1)), *blocks[1:]],
     "a missing block": lambda blocks: [*blocks[:2], *blocks[3:]],
     "a missing begin": lambda blocks: blocks[1:],
     "swapped blocks": lambda blocks: [*blocks[:2], blocks[3], blocks[2]],
-    "data before schema": lambda _: chain(SEED, data(1)),
     "a second seed": lambda _: chain(SEED, SEED),
     "a file number left out": lambda _: chain(SEED, set_data_schema(schema_to_flatbuffer(SCHEMA)), data(2)),
 }
@@ -115,7 +120,6 @@ TOLD = {
     "a missing block": "block 2 has the number 3",
     "a missing begin": "block 0 has the number 1",
     "swapped blocks": "block 2 has the number 3",
-    "data before schema": "block 1 adds data before a schema is set",
     "a second seed": "block 1 breaks the rule that the first block, and no other, is a Seed",
     "a file number left out": "block 2 adds file 2 where 1 is next",
 }

@@ -19,12 +19,16 @@ PAIR = schema_of({"a": "int64", "b": "int64"}, ["a", "b"])
 FULL: Image = {"id": "1", "name": "Ada", "day": None}
 
 
+@pytest.mark.parametrize("given", [update({"id": 1}, {"id": 2}), delete({"id": 1}), upsert({"id": 1})])
+def test_without_key_columns_updates_and_deletes_are_not_possible(given: Change) -> None:
+    with rejected() as rejection:
+        landing_rows([given], KEYLESS)
+    assert rejection.places == [(Code.NO_KEY, 0, None, None)]
+
+
 @pytest.mark.parametrize(
     ("schema", "given", "places"),
     [
-        (KEYLESS, update({"id": 1}, {"id": 2}), [(Code.NO_KEY, 0, None, None)]),
-        (KEYLESS, delete({"id": 1}), [(Code.NO_KEY, 0, None, None)]),
-        (KEYLESS, upsert({"id": 1}), [(Code.NO_KEY, 0, None, None)]),
         (SCHEMA, insert({**FULL, "id": None}), [(Code.NULL_KEY, 0, "/after/id", "id")]),
         (SCHEMA, upsert({**FULL, "id": None}), [(Code.NULL_KEY, 0, "/after/id", "id")]),
         (SCHEMA, delete({"id": None}), [(Code.NULL_KEY, 0, "/before/id", "id")]),

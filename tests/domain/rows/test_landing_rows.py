@@ -66,6 +66,39 @@ def test_rows_keep_the_order_of_their_changes_and_nothing_is_collapsed() -> None
     assert [(row[0], row[-1]) for row in rows_of(changes)] == [(1, 0), (1, 2), (2, 0), (2, 2), (1, 0), (1, 0)]
 
 
+def test_all_rows_of_an_initial_load_are_inserts() -> None:
+    rows = [change(Operation.SNAPSHOT, None, {**ADA, "id": number}) for number in range(3)]
+    assert [row[-1] for row in rows_of(rows)] == [0, 0, 0]
+
+
+EMPLOYEES = schema_of({"EmployeeID": "string", "EmployeeLocation": "string"}, ["EmployeeID"])
+
+
+def employee(number: str, location: str) -> Image:
+    return {"EmployeeID": number, "EmployeeLocation": location}
+
+
+def test_the_row_history_of_an_employee_lands_as_documented() -> None:
+    """The first history of Microsoft's page on the landing zone."""
+    hired = [insert(employee(number, "Redmond")) for number in ("E0001", "E0002", "E0003")]
+    assert rows_of([*hired, update({"EmployeeID": "E0001"}, employee("E0001", "Bellevue"))], EMPLOYEES) == [
+        ("E0001", "Redmond", 0),
+        ("E0002", "Redmond", 0),
+        ("E0003", "Redmond", 0),
+        ("E0001", "Bellevue", 1),
+    ]
+
+
+def test_a_changed_employee_id_lands_as_a_delete_and_an_insert() -> None:
+    """The second history of that page."""
+    moved = update(employee("E0001", "Bellevue"), employee("E0002", "Bellevue"))
+    assert rows_of([insert(employee("E0001", "Bellevue")), moved], EMPLOYEES) == [
+        ("E0001", "Bellevue", 0),
+        ("E0001", None, 2),
+        ("E0002", "Bellevue", 0),
+    ]
+
+
 def test_rows_tell_whether_snapshot_rows_or_other_changes_are_among_them() -> None:
     snapshot = change(Operation.SNAPSHOT, None, ADA)
     for changes, told in (

@@ -44,6 +44,52 @@ def test_fields_are_read_as_they_stand(record: bytes, values: list[str | None], 
     assert rows(b"\xef\xbb\xbf" + record + b"\n" + record + end) == [row, row]
 
 
+def test_a_snapshot_record_has_a_field_for_each_column() -> None:
+    assert rows(b"0,AFRICA\n1,ASIA\n") == [{"a": "0", "b": "AFRICA"}, {"a": "1", "b": "ASIA"}]
+    for record in (b"0\n", b"0,AFRICA,AFRICA\n"):
+        with rejected() as rejection:
+            rows(record)
+        assert rejection.code is Code.CSV_FIELD_COUNT
+
+
+def test_a_realtime_record_has_three_fields_for_each_column_and_three_more() -> None:
+    record = b'India,NULL,1,10,NULL,1,I,"{""v"":2}","{""insertCount"":6}"\n'
+    [change] = decode_arcion_csv(record, REALTIME).changes
+    assert (change.operation, change.after) == (Operation.INSERT, {"a": "India", "b": "10"})
+    for wrong in (record.replace(b"India,", b""), b"0," + record):
+        with rejected() as rejection:
+            decode_arcion_csv(wrong, REALTIME)
+        assert rejection.code is Code.CSV_FIELD_COUNT
+
+
+@pytest.mark.parametrize(
+    ("exists", "before", "after"),
+    [
+        (0, {}, {}),
+        (1, {}, {"a": "new"}),
+        (2, {"a": "old"}, {"a": "old"}),
+        (3, {"a": "old"}, {"a": "new"}),
+    ],
+)
+def test_exists_val_says_which_values_of_a_triplet_are_given(
+    exists: int, before: dict[str, str], after: dict[str, str]
+) -> None:
+    [change] = decode_arcion_csv(f"new,old,{exists},NULL,NULL,0,U,,".encode(), REALTIME).changes
+    assert (change.before, change.after) == (before, after)
+
+
+def test_a_null_of_the_user_differs_from_a_column_that_the_dml_does_not_mention() -> None:
+    given, omitted = decode_arcion_csv(b"NULL,x,3,y,x,3,U,,\nNULL,NULL,0,y,x,3,U,,\n", REALTIME).changes
+    assert (given.after, omitted.after) == ({"a": None, "b": "y"}, {"b": "y"})
+
+
+def test_the_documented_update_gives_what_it_sets_and_the_key_of_its_condition() -> None:
+    layout = CsvLayout(CsvMode.REALTIME, ("r_comment", "r_name", "r_regionkey"))
+    [change] = decode_arcion_csv(b'USA,NULL,1,NULL,NULL,0,NULL,10,2,U,"{}","{}"', layout).changes
+    assert change.before == {"r_regionkey": "10"}
+    assert change.after == {"r_comment": "USA", "r_regionkey": "10"}
+
+
 def test_blanks_are_no_data_where_a_column_holds_no_text() -> None:
     assert rows(b"  10\t, x \n", trimmed=["a"]) == [{"a": "10", "b": " x "}]
 

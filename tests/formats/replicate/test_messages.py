@@ -112,6 +112,12 @@ def test_a_metadata_message_declares_its_table(samples: Path) -> None:
         assert decoded(spelling) == ReplicateRequest([metadata], [], 0)
 
 
+@pytest.mark.parametrize("time", [None, "", "2026-01-05T08:00:00.000", "no time", 1767605400000])
+def test_the_time_of_a_metadata_message_decides_nothing(samples: Path, time: Any) -> None:
+    body = sample(samples, "md_employees")["message"]
+    assert decoded(body | {"lineage": body["lineage"] | {"timestamp": time}}) == decoded(body)
+
+
 def test_a_conversation_keeps_each_kind_of_message_in_order(samples: Path) -> None:
     request = decode_replicate((samples / "replicate" / "conversation.ndjson").read_bytes())
     assert [entry.index for entry in request.metadata] == [0]

@@ -37,7 +37,7 @@ def texts(row: dict[str, Any] | None) -> dict[str, str] | None:
     return row and {name: str(value) for name, value in row.items()}
 
 
-def test_each_format_tells_what_it_knows(harness: IngestHarness) -> None:
+def test_audit_columns_have_the_operation_the_time_and_the_position_of_each_format(harness: IngestHarness) -> None:
     cursor = {"log": "bin.1", "timestamp": 1767323045000}
     position = '{"log":"bin.1","timestamp":1767323045000}'
     for name in ("a", "c", "r", "d", "p"):
