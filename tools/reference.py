@@ -1,4 +1,4 @@
-"""Writes the tables of docs/settings.md, errors.md, formats.md, operations.md and verify.md from the code: `make docs`.
+"""Writes the tables of docs/settings.md, errors.md, formats.md, operations.md, verify.md and seeds.md: `make docs`.
 
 A page keeps its own text before and after the two comments `BEGIN` and `END`; what is between them is generated. A test
 compares the committed pages with the code.
@@ -15,6 +15,7 @@ from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
 from tools.change_codes import change_codes_table
+from tools.seeds import seeds_tables
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 BEGIN: Final = "<!-- Written by `make docs`. -->\n"
@@ -84,6 +85,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "formats.md": change_codes_table(),
         DOCS / "operations.md": mirror_metrics_table(),
         DOCS / "verify.md": findings_tables(),
+        DOCS / "seeds.md": seeds_tables(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}
 

@@ -1,8 +1,10 @@
 """The lists in the documents match the code. `make docs` writes the tables of settings and error codes."""
 
+import ast
 import json
 import re
 from enum import EnumType
+from functools import cache
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -15,6 +17,7 @@ from app.settings import PREFIX, Settings
 from tests.project.facts import REPOSITORY, direct_requirements
 from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_tables, render_documents
+from tools.seeds import read_documents
 
 PAGES = [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 _EXAMPLES = [
@@ -26,7 +29,7 @@ _EXAMPLES = [
 DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
 
 
-@pytest.mark.parametrize("name", ["settings.md", "errors.md", "formats.md"])
+@pytest.mark.parametrize("name", ["settings.md", "errors.md", "formats.md", "seeds.md"])
 def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
     document = DOCS / name
     assert document.read_text(encoding="utf-8") == render_documents()[document], "run `make docs`, commit the result"
@@ -87,6 +90,41 @@ def test_the_options_of_tables_are_listed_with_their_values_and_defaults() -> No
         assert values[0] in (default, json.dumps(default))
         expected[name] = ", ".join(f"`{value}`" for value in values)
     assert listed == expected
+
+
+def test_every_requirement_has_its_number() -> None:
+    for document in read_documents():
+        numbers = [requirement.number for requirement in document.requirements]
+        assert numbers == list(range(1, len(numbers) + 1)), document.title
+
+
+def test_every_test_that_a_requirement_names_exists() -> None:
+    named = {test for document in read_documents() for entry in document.requirements for test in entry.tests}
+    assert sorted(test for test in named if not _is_test(test)) == [], "correct them in tools/seeds.yaml: `make docs`"
+
+
+def _is_test(test: str) -> bool:
+    """Whether `tests/path.py::test_name` or `tests/path.py::test_name[sample]` is there, with its sample."""
+    found = re.fullmatch(r"(tests/[\w/]+\.py)::(test_\w+)(?:\[(\w+)\])?", test)
+    if found is None or not (module := REPOSITORY / found[1]).exists():
+        return False
+    return found[2] in _functions(module) and (found[3] is None or found[3] in _samples())
+
+
+@cache
+def _functions(module: Path) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+@cache
+def _samples() -> set[str]:
+    """Names of sample messages, and of the functions that write the zones of other publishers."""
+    files = {path.stem for folder in ("tests/samples", "demo/samples") for path in (REPOSITORY / folder).rglob("*.*")}
+    zones = [
+        *(REPOSITORY / "tests/verify/faults").glob("*.py"),
+        *(REPOSITORY / "tests/support/publishers").glob("*.py"),
+    ]
+    return files.union(*map(_functions, zones))
 
 
 def test_every_direct_dependency_has_its_reason() -> None:
