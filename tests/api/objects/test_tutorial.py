@@ -13,7 +13,7 @@ from tests.support.documents import blocks_with_output
 from tests.support.processes import REPOSITORY
 
 
-def test_the_tutorial_runs_as_printed(
+def test_files_of_arcion_on_s3_land_as_the_tutorial_prints_it(
     gateway: Gateway, api_address: str, api_engine: sa.Engine, s3_service: tuple[int, str], tmp_path: Path
 ) -> None:
     page = (REPOSITORY / "docs/tutorials/arcion-on-s3.md").read_text()
