@@ -451,13 +451,18 @@ CREATE TABLE mirrorgate.source_positions (
     table_id bigint NOT NULL,
     -- Generation of the table.
     generation integer NOT NULL,
-    -- Name of the source task.
+    -- Name of the log or of the source task, with the partition that was read.
     task text NOT NULL,
-    -- Last accepted change sequence, with 35 digits so that texts sort as numbers.
-    last_sequence text NOT NULL,
+    -- Last accepted position, as a text that sorts as the log does.
+    last_position text NOT NULL,
+    -- Digests of the accepted rows at this position.
+    last_rows text[] NOT NULL,
+    -- Latest time that the source gives an accepted change.
+    newest_at timestamp with time zone,
     CONSTRAINT source_positions_pkey PRIMARY KEY (table_id, generation, task),
     CONSTRAINT source_positions_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
-    CONSTRAINT source_positions_last_sequence_check CHECK ((last_sequence ~ '^[0-9]{35}$'::text)),
+    CONSTRAINT source_position_is_bounded CHECK (((octet_length(last_position) >= 1) AND (octet_length(last_position) <= 256))),
+    CONSTRAINT source_positions_last_rows_check CHECK ((cardinality(last_rows) <= 1000)),
     CONSTRAINT source_task_is_bounded CHECK ((octet_length(task) <= 1024))
 );
 

@@ -281,14 +281,22 @@ class Code(StrEnum):
     )
     OUT_OF_ORDER = Kind.INVALID.code(
         "out_of_order",
-        "The changes in the request are not in the order of their change sequences.",
-        "Send the changes of a task in the order of their changeSequence.",
+        "The changes in the request are not in the order of their source positions.",
+        "Send the changes of a source in the order of its log, and those of one partition in each request.",
     )
     BAD_SEQUENCE = Kind.INVALID.code(
         "bad_sequence",
-        "The table enforces the source order, and a change has no valid changeSequence, which only Replicate writes.",
-        "Send the headers exactly as Replicate wrote them. For another source, set the table option "
-        "source_order=arrival; with reload=upsert and insert_marker=upsert, a repeated change replaces its row.",
+        "The table enforces the source order, and a change has no position that can be compared.",
+        'Send each message with what the tool writes of its position (docs/formats.md, "Source order"). For a source '
+        "without positions, set the table option source_order=arrival; with reload=upsert and insert_marker=upsert, a "
+        "repeated change replaces its row.",
+    )
+    POSITION_RESTARTED = Kind.CONFLICT.code(
+        "position_restarted",
+        "The table enforces the source order, and a change has a position that was accepted before, but a later time "
+        "than all that were: the log of the source has begun again.",
+        "If the source was restored or its log was reset, recreate the table and load it again, or set the table "
+        "option source_order=arrival. Nothing was staged.",
     )
 
     # Changes and values: errors of a change against its table: columns, keys and values.

@@ -24,9 +24,10 @@ from app.domain.model.change import InputLimits
 from app.domain.model.names import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import SourceOrder
-from app.domain.rows.landing_rows import landing_rows_of_shaped
+from app.domain.rows.landing_rows import LandingRows, landing_rows_of_shaped
 from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules, ShapedChanges
+from app.domain.rows.source_order import advances_of_shaped
 from app.errors import RejectedInput, TemporarilyUnavailable
 from app.formats.not_columnar import NotColumnar
 from app.ingest.table_cache import NotCached, TableCache
@@ -49,6 +50,8 @@ class Decline(StrEnum):
     """An image or its flags are unusual: a column unknown, missing or twice, or a value that is not a text."""
     ROWS = "rows"
     """A change cannot land as it is, or a value does not fit its column."""
+    ORDER = "order"
+    """The table enforces the order of its source, and a change repeats, is out of order or has no position."""
     TABLE_MOVED = "table_moved"
     """The table changed between typing and staging."""
     REJECTED = "rejected"
@@ -94,6 +97,8 @@ class TablePart:
     """How many changes the content has; more only if a text of its body looks like one."""
     found_by: SchemaIdTables | None = None
     """The Replicate schema id by which the table was found, for the sequence lock to check."""
+    task: str = ""
+    """Under which the source positions are kept, see `order_key`."""
 
     @property
     def rules_key(self) -> Hashable:
@@ -213,7 +218,7 @@ def opened_or_why(by_table: Callable[..., OpenedBody], *given: Any) -> Opened:
 def eligible_table(
     source: SourceName, requested: SourceName | None, table_cache: TableCache, principal: Principal
 ) -> Table:
-    """Return the table that this source feeds, if its changes need neither a schema change nor the source's order.
+    """Return the table that this source feeds, if its changes need no schema change.
 
     Raises NotCached if a query has to find it, or Declined.
     """
@@ -227,8 +232,6 @@ def eligible_table(
         named = table_cache.get_cached(requested, principal)
         if named is None or named.table_id != table.table_id:
             raise Declined(Decline.TABLE)
-    if table.options.source_order is not SourceOrder.ARRIVAL:
-        raise Declined(Decline.TABLE)
     return table
 
 
@@ -246,8 +249,18 @@ def _typed(parts: Sequence[TablePart], table_cache: TableCache) -> Sequence[Batc
     except TemporarilyUnavailable:  # the exact path meets the same trouble, and tells the caller
         all_rows = None
     if all_rows is not None:
-        return [Batch(part.table, rows, found_by=part.found_by) for part, rows in zip(parts, all_rows, strict=True)]
+        return [*map(_batch, parts, changes or (), all_rows)]
     return [reason] if len(parts) == 1 else [batch for part in parts for batch in _typed([part], table_cache)]
+
+
+def _batch(part: TablePart, changes: ShapedChanges, rows: LandingRows) -> Batch | Declined:
+    """Return the batch of a part; declined if only the exact path can tell its duplicates."""
+    if part.table.options.source_order is SourceOrder.ARRIVAL:
+        return Batch(part.table, rows, found_by=part.found_by)
+    advances = advances_of_shaped(changes, rows, part.task)
+    if advances is None:
+        return Declined(Decline.ORDER)
+    return Batch(part.table, rows, advances, part.found_by)
 
 
 def count_columnar_path(source_format: str) -> None:

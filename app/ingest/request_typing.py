@@ -8,6 +8,7 @@ Groups the changes of a request by destination table, with what typing needs to 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
@@ -23,13 +24,14 @@ from app.domain.model.table_options import DeadLetters, SourceOrder
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.projection.landing_projection import row_bytes
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
-from app.domain.rows.source_order import in_source_order
+from app.domain.rows.source_order import OrderedChanges, Reached, in_source_order, position_key, row_identities
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.moved_tables import give_marker
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.table_cache import TableCache
-from app.staging.batches.batch import Batch, SourceAdvance, TableMoved
+from app.staging.batches.batch import Batch, TableMoved
 from app.staging.batches.locked_table import source_positions
 from app.staging.batches.stage_transaction import check_gaps
 from app.staging.connection.database import translated_errors
@@ -45,8 +47,8 @@ class TableChanges:
     parts: Sequence[SourceChanges]
     new_catalog: str | None
     """The catalog that feeds the table from this request on, if it had none."""
-    positions: Mapping[str, str]
-    """By source task: the last accepted source position, for a table that enforces the source's order."""
+    positions: Mapping[str, Reached]
+    """How far each log of the source is accepted, for a table that enforces the source's order."""
 
     @property
     def rejected(self) -> list[RejectedMessage]:
@@ -109,12 +111,12 @@ class RequestRouter:
 
     def _table_changes(self, parts: Sequence[tuple[Table, SourceChanges]]) -> TableChanges:
         table = parts[0][0]
-        positions: Mapping[str, str] = {}
+        positions: Mapping[str, Reached] = {}
         if table.options.source_order is SourceOrder.ENFORCE:
+            of_changes = (position_key(change, part.task) for _, part in parts for change in part.changes)
+            keys = {key for key in of_changes if key is not None}
             with translated_errors(), self.table_cache.begin() as connection:
-                positions = source_positions(
-                    connection, table.table_id, table.generation, {part.task for _, part in parts}
-                )
+                positions = source_positions(connection, table.table_id, table.generation, keys)
         catalogs = (entry.source.catalog for _, entry in parts if entry.changes and not is_named(table, entry.source))
         new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
         return TableChanges(table, [entry for _, entry in parts], new_catalog, positions)
@@ -226,8 +228,9 @@ class RequestTyper:
                 not_kept += part.rejected
                 keeping_none.append(str(table.name))
             try:
-                changes, advances, known = _in_order(part, in_load=self.in_load)
-                duplicates += known
+                ordered = self._in_order(part)
+                changes = ordered.accepted
+                duplicates += ordered.duplicates
                 if parsed.max_value_bytes is not None:
                     problems.extend(long_values(changes, table.options.exclude, parsed.max_value_bytes))
                 if changes:
@@ -240,6 +243,7 @@ class RequestTyper:
                     rows = landing_rows(changes, rules)
                     row_memory += rows.rows * row_bytes(rules)
                     self.reserve(row_memory)
+                    advances = ordered.advances(part.positions, partial(_identities, rules))
                     batches.append(Batch(replace(table, schema=schema), rows, advances))
             except RejectedInput as error:
                 found = error.problems or [Problem(error.code, error.detail)]
@@ -248,6 +252,19 @@ class RequestTyper:
             rejection = parsed.rejection(problems, not_kept, withheld=routed.withheld)
             raise _without_dead_letters(rejection, keeping_none) if not_kept else rejection
         return TypedRequest(batches, duplicates, needs, rejected)
+
+    def _in_order(self, part: TableChanges) -> OrderedChanges:
+        """Return the changes to land, without those that were accepted before."""
+        table = part.table
+        if self.in_load or table.options.source_order is not SourceOrder.ENFORCE:
+            return OrderedChanges(_merged([entry.changes for entry in part.parts]), 0, {})
+        told = [(entry.task, change) for entry in part.parts for change in entry.changes]
+        rules = self.table_cache.rules(table)
+
+        def identify(changes: Sequence[Change]) -> Sequence[str]:
+            return _identities(replace(rules, schema=needed_schema(changes, table)), changes)
+
+        return in_source_order(sorted(told, key=lambda one: one[1].index), part.positions, identify)
 
     def _change_tables(self, parsed: ParsedRequest, typed: TypedRequest, routed: RoutedRequest) -> bool:
         """Give tables what the typed changes need of them; return whether there was anything to give.
@@ -280,31 +297,13 @@ def _without_dead_letters(error: RejectedInput, tables: Sequence[str]) -> Reject
     return RejectedInput(error.code, detail, problems=error.problems, withheld=error.withheld)
 
 
-def _in_order(part: TableChanges, *, in_load: bool) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:
-    """Return the changes to land, the new positions of their tasks, and how many changes were accepted before."""
-    if in_load or part.table.options.source_order is not SourceOrder.ENFORCE:
-        return _merged([entry.changes for entry in part.parts]), (), 0
-    by_task: dict[str, list[Sequence[Change]]] = {}
-    for entry in part.parts:
-        by_task.setdefault(entry.task, []).append(entry.changes)
-    accepted: list[Sequence[Change]] = []
-    advances: list[SourceAdvance] = []
-    problems: list[Problem] = []
-    duplicates = 0
-    for task, parts in by_task.items():
-        seen = part.positions.get(task)
-        try:
-            ordered = in_source_order(_merged(parts), seen)
-        except RejectedInput as error:
-            problems.extend(error.problems)
-            continue
-        accepted.append(ordered.accepted)
-        duplicates += ordered.duplicates
-        if ordered.last is not None and ordered.last != seen:
-            advances.append(SourceAdvance(task, seen, ordered.last))
-    if problems:
-        raise RejectedInput.of(tuple(problems))
-    return _merged(accepted), advances, duplicates
+def _identities(rules: RowRules, changes: Sequence[Change]) -> Sequence[str]:
+    """Return what tells the landing rows of changes apart: of two rows of a change, the last one counts."""
+    rows = landing_rows(changes, rules)
+    if rows.rows == len(changes):
+        return row_identities(rows.batch, range(rows.rows))
+    alone = [landing_rows([change], rules) for change in changes]
+    return [row_identities(one.batch, [one.rows - 1])[0] for one in alone]
 
 
 def _merged(parts: Sequence[Sequence[Change]]) -> Sequence[Change]:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from app.domain.model.log_position import LogPosition
 from app.domain.model.written_values import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
@@ -60,6 +61,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     position_at: str | None = None
     """JSON Pointer of the source position, if the format has one."""
     source_time: SourceTime = None
+    log_position: LogPosition | None = None
+    """Where the change is in the log of its source, if that can be compared."""
     ends_transaction: bool = True
     """False where the source said that more changes of the same transaction follow."""
 

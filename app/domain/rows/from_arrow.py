@@ -215,7 +215,7 @@ def changed_rows(
     `snapshot_rows`. Raises RejectedInput with the codes of plain rows, or `schema_mismatch`.
     """
     if rules.options.source_order is SourceOrder.ENFORCE and not rules.in_load:
-        raise RejectedInput.of((Problem(Code.BAD_SEQUENCE, "a row has no changeSequence", 0),))
+        raise RejectedInput.of((Problem(Code.BAD_SEQUENCE, "a row has no source position", 0),))
     layouts = _layouts(frozenset(given.schema.names), operations, rules)
     deletes = _deletes(layouts, operations)
     only_keys = all(layout.marker is RowMarker.DELETE for layout in layouts)

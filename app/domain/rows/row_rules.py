@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.model.change import Operation, SourceTime, SourceValue
+from app.domain.model.log_position import LogPosition
 from app.domain.model.projection import Mask, MaskMethod
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
@@ -59,6 +60,16 @@ class ChangeFacts(NamedTuple):
     times: Sequence[SourceTime]
 
 
+class LogRun(NamedTuple):
+    """Where the changes of a request are in one log of their source, each of them with a position."""
+
+    first: LogPosition
+    last: LogPosition
+    positions: Sequence[Any]
+    """Sort like the texts of the positions: texts, numbers or tuples of them."""
+    times: Sequence[SourceTime]
+
+
 @dataclass(frozen=True, slots=True)
 class ShapedChanges:
     """The ordered changes of one request for one table."""
@@ -77,6 +88,11 @@ class ShapedChanges:
     """Reads the facts of the changes, for a table that needs them; returns None where only the exact path can.
 
     None if the format has no such facts.
+    """
+    log: Callable[[], LogRun | None] | None = field(default=None, compare=False)
+    """Reads the positions in the log, for a table that enforces its order.
+
+    Returns None if a change has none or they are of several logs. None if the format has no logs.
     """
     typed_by: Mapping[int, TypeColumn] = field(default_factory=dict, compare=False)
     """How columns are typed whose values are no source values, by position.

@@ -1,71 +1,264 @@
-"""Table option `source_order=enforce`: accepts each change of a source task once, in the source's order.
+"""Table option `source_order=enforce`: accepts each change of a source's log once, in the order of the log.
 
-A task whose topic has several partitions is ordered within each of them only: changes of another partition can arrive
-later with lower positions. So positions are kept by task and, if the request gives it, partition.
+A format says where a change is in its log (`LogPosition`); this module compares positions and knows no format.
+Positions are kept by log, source task and, if the request names it, partition: changes of another partition can arrive
+later with lower positions.
 
-The position is Replicate's `changeSequence`: 35 digits, so that texts sort like numbers; monotone per task; empty in a
-full load, whose changes therefore always pass. Sources: docs/formats.md, "Source order", and "Data message" in Qlik's
-description of the message structure.
+A position below the last accepted one is a repeat. One equal to it is a repeat only if the row is the same, because
+sources can give several changes one position. A repeat that the source made after everything that was accepted is no
+repeat: the log has begun again, and nothing is dropped by mistake.
+
+Invariant: a change is dropped only if its position was accepted before; in doubt it lands again.
 """
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter, le, lt
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from app.domain.model.change import Change, Operation
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.model.change import Change, Operation, SourceTime
+from app.domain.model.log_position import SEPARATOR, LogPosition
+from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.row_facts import source_times
+from app.domain.rows.row_rules import LogRun, ShapedChanges
 from app.errors import Code, Problem, RejectedInput
 
 MAX_PARTITION_CHARACTERS: Final = 128
-_SEPARATOR: Final = "\u001f"
-"""Between task and partition: a control character, which no partition has."""
+MAX_KEPT_ROWS: Final = 1_000
+"""Rows at the last position that are recognized when they are repeated; of more, the latest."""
 
-_CHANGE_SEQUENCE: Final = re.compile(r"\d{35}", re.ASCII)
+Identify: TypeAlias = Callable[[Sequence[Change]], Sequence[str]]
+"""Returns what tells the landing rows of changes apart. Raises RejectedInput for changes that cannot land."""
 
 
 def order_key(task: str, partition: str | None) -> str:
-    """Return the key of a task's positions; without a partition, its own name."""
-    name = task.replace(_SEPARATOR, " ")
-    return name if partition is None else f"{name}{_SEPARATOR}{partition}"
+    """Return the key of a task's positions; without a partition, its own name. A log is named before it."""
+    name = task.replace(SEPARATOR, " ")
+    return name if partition is None else f"{name}{SEPARATOR}{partition}"
+
+
+def position_key(change: Change, task: str) -> str | None:
+    """Return the key under which the position of a change is kept, None if it has no position."""
+    return None if change.log_position is None else change.log_position.log + task
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a log was accepted."""
+
+    position: str
+    rows: frozenset[str] = frozenset()
+    """What identifies the accepted rows at this position."""
+    newest: datetime | None = None
+    """The latest time of an accepted change, as its source gives it."""
+
+    def then(self, later: "Reached") -> "Reached":
+        """Return how far the log is accepted after these changes too."""
+        times = [time for time in (self.newest, later.newest) if time is not None]
+        if later.position > self.position:
+            return Reached(later.position, later.rows, max(times, default=None))
+        rows = self.rows | later.rows if later.position == self.position else self.rows
+        return Reached(self.position, rows if len(rows) <= MAX_KEPT_ROWS else later.rows, max(times, default=None))
+
+
+class Advance(NamedTuple):
+    """How the changes of a batch move the position of a log."""
+
+    key: str
+    first: str
+    """The lowest position."""
+    seen: Reached | None
+    """How far the log was accepted when duplicates were dropped; None on the columnar path, which drops none."""
+    to: Reached
+
+    def follows(self, present: Reached | None) -> bool:
+        """Tell whether the changes can be accepted where the log is accepted so far."""
+        return present is None or present.position < self.first or present == self.seen
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedChanges:
-    """The changes of a request after the last accepted position, and how many were accepted before."""
+    """The changes of a request that were not accepted before, and how many were."""
 
-    accepted: list[Change]
+    accepted: Sequence[Change]
     duplicates: int
-    last: str | None
-    """The last accepted position once these are staged."""
+    by_key: Mapping[str, Sequence[Change]]
+    """The accepted changes by the key of their position, where they have one."""
+
+    def advances(self, reached: Mapping[str, Reached], identify: Identify) -> Sequence[Advance]:
+        """Return how the accepted changes move the positions."""
+        return [_advance(key, changes, reached.get(key), identify) for key, changes in self.by_key.items() if changes]
 
 
-def in_source_order(changes: Sequence[Change], last: str | None) -> OrderedChanges:
-    """Drop the changes of one table and task that were accepted before.
+def in_source_order(
+    changes: Sequence[tuple[str, Change]], reached: Mapping[str, Reached], identify: Identify
+) -> OrderedChanges:
+    """Drop the changes of a table that were accepted before; each has its task.
 
-    A sequence at or below `last`, or equal to the one before it, is a duplicate. Raises RejectedInput
-    `out_of_order` where one is below another before it, `bad_sequence` where a change of the log has none.
+    Raises RejectedInput `out_of_order` where one is below another before it and was not accepted before,
+    `bad_sequence` where a change of the log has no position, `position_restarted` where one that seems accepted was
+    made later than all that were.
     """
-    accepted: list[Change] = []
-    problems: list[Problem] = []
-    duplicates = 0
-    highest = ""
-    for change in changes:
-        sequence = change.source_position
-        if sequence is None and change.operation is Operation.SNAPSHOT:
-            accepted.append(change)
-        elif sequence is None or not _CHANGE_SEQUENCE.fullmatch(sequence):
-            problems.append(
-                Problem(Code.BAD_SEQUENCE, "changeSequence must be 35 digits", change.index, change.position_at)
-            )
-        elif sequence < highest:
-            detail = "the change sequence is below that of an earlier change of the request"
-            problems.append(Problem(Code.OUT_OF_ORDER, detail, change.index, change.position_at))
-        elif sequence == highest or (last is not None and sequence <= last):
-            duplicates += 1
-            highest = sequence
+    order = _Order(reached, identify)
+    for task, change in changes:
+        order.add(position_key(change, task), change)
+    order.check_times()
+    if order.problems:
+        raise RejectedInput.of(tuple(sorted(order.problems, key=lambda problem: problem.index or 0)))
+    return OrderedChanges(order.accepted, order.duplicates, order.by_key)
+
+
+@dataclass(slots=True)
+class _Order:
+    reached: Mapping[str, Reached]
+    identify: Identify
+    accepted: list[Change] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    duplicates: int = 0
+    by_key: dict[str, list[Change]] = field(default_factory=dict)
+    _at: dict[tuple[str, str], list[Change]] = field(default_factory=dict)
+    """The changes of the request at each position."""
+    _dropped: dict[str, list[Change]] = field(default_factory=dict)
+
+    def add(self, key: str | None, change: Change) -> None:
+        where = change.log_position
+        if key is None or where is None:
+            if change.operation is not Operation.SNAPSHOT:
+                detail = "the change has no position that can be compared with others of its source"
+                self.problems.append(Problem(Code.BAD_SEQUENCE, detail, change.index, change.position_at))
+            else:
+                self.accepted.append(change)
+            return
+        before, known = self.reached.get(key), self._at.setdefault((key, where.position), [])
+        if before is not None and self._is_accepted(change, where, before):
+            self._dropped.setdefault(key, []).append(change)
+            self.duplicates += 1
+        elif known and self._identity(change) in {*map(self._identity, known)}:
+            self.duplicates += 1
+        elif not known and self._is_late(key, where):
+            detail = "the position of the change is below that of an earlier change of the request"
+            self.problems.append(Problem(Code.OUT_OF_ORDER, detail, change.index, change.position_at))
         else:
-            accepted.append(change)
-            highest = sequence
-    if problems:
-        raise RejectedInput.of(tuple(problems))
-    return OrderedChanges(accepted, duplicates, max(last or "", highest) or None)
+            known.append(change)
+            self.accepted.append(change)
+            self.by_key.setdefault(key, []).append(change)
+
+    def check_times(self) -> None:
+        """Add a problem for each dropped change that its source made after all that were accepted."""
+        for key, changes in self._dropped.items():
+            newest = self.reached[key].newest
+            if newest is None:
+                continue
+            for change, time in zip(changes, _times([change.source_time for change in changes]), strict=True):
+                if time is not None and time > newest:
+                    detail = "the position was accepted before, but the source made the change after all that were"
+                    self.problems.append(Problem(Code.POSITION_RESTARTED, detail, change.index, change.position_at))
+
+    def _is_accepted(self, change: Change, where: LogPosition, before: Reached) -> bool:
+        if where.position == before.position:
+            return self._identity(change) in before.rows
+        return where.position < before.position and not where.is_unclear(before.position)
+
+    def _is_late(self, key: str, where: LogPosition) -> bool:
+        accepted = self.by_key.get(key)
+        highest = accepted[-1].log_position if accepted else None
+        return highest is not None and where.position < highest.position and not where.is_unclear(highest.position)
+
+    def _identity(self, change: Change) -> str:
+        try:
+            return self.identify([change])[0]
+        except RejectedInput:
+            return ""  # it will be rejected where it is typed
+
+
+def _advance(key: str, changes: Sequence[Change], seen: Reached | None, identify: Identify) -> Advance:
+    positions = [change.log_position.position for change in changes if change.log_position is not None]
+    last = max(positions)
+    final = [change for change, position in zip(changes, positions, strict=True) if position == last]
+    rows = frozenset(identify(final[-MAX_KEPT_ROWS:]))
+    times = _times([change.source_time for change in changes])
+    to = Reached(last, rows, max((time for time in times if time is not None), default=None))
+    return Advance(key, min(positions), seen, to if seen is None else seen.then(to))
+
+
+def advances_of_shaped(changes: ShapedChanges, rows: LandingRows, task: str) -> Sequence[Advance] | None:
+    """Return how changes of the columnar path move the position of their log.
+
+    None if only the exact path can tell: a change has no position, they are of several logs, or repeat or are out of
+    order within the request.
+    """
+    run = changes.log() if changes.log is not None else None
+    if run is None or rows.has_snapshots:
+        return () if run is None and (rows.has_snapshots or not changes.shapes) else None
+    last = _rows_at_last(run.positions, rows)
+    if last is None:
+        return None
+    reached = Reached(run.last.position, last, _newest(run.times))
+    return [Advance(run.first.log + task, run.first.position, None, reached)]
+
+
+def run_of(positions: Sequence[LogPosition | None], times: Sequence[SourceTime]) -> LogRun | None:
+    """Return the positions of a request; None if one is missing or they are of several logs."""
+    known = [position for position in positions if position is not None]
+    if not known or len(known) < len(positions) or len({position.log for position in known}) > 1:
+        return None
+    return LogRun(known[0], known[-1], [position.position for position in known], times)
+
+
+def _rows_at_last(positions: Sequence[Any], rows: LandingRows) -> frozenset[str] | None:
+    """Return the rows at the last position; None if positions fall, or rows at one position are not told apart."""
+    if all(map(lt, positions, positions[1:])):
+        return frozenset(row_identities(rows.batch, [rows.rows - 1]))
+    if rows.rows != len(positions) or not all(map(le, positions, positions[1:])):
+        return None
+    at: Sequence[int] = ()
+    for _, run in groupby(enumerate(positions), itemgetter(1)):
+        at = [number for number, _ in run]
+        if len(at) > 1 and len({*row_identities(rows.batch, at)}) < len(at):
+            return None
+    return frozenset(row_identities(rows.batch, at[-MAX_KEPT_ROWS:]))
+
+
+def _newest(times: Sequence[SourceTime]) -> datetime | None:
+    """Return the latest time; where times sort as they are written, only one is read."""
+    written: Sequence[Any] = times
+    kinds = {*map(type, times)}
+    is_number = kinds == {int} and len(str(min(written))) == len(str(max(written)))
+    if is_number or (kinds == {str} and _sort_as_texts(written)):
+        times = [max(written)]
+    newest: datetime | None = pc.max(source_times(times)).as_py()
+    return newest
+
+
+def _sort_as_texts(times: Sequence[str]) -> bool:
+    """Tell whether times differ in digits only, and have no offset from UTC."""
+    form = times[0].translate(_DIGITS)
+    return (
+        form.isascii()
+        and "+" not in form
+        and form.count("-") <= _OF_A_DATE
+        and len({*map(len, times)}) == 1
+        and ",".join(times).translate(_DIGITS) == ",".join([form] * len(times))
+    )
+
+
+_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
+_OF_A_DATE: Final = 2
+"""Hyphens of a date; another one is the sign of an offset."""
+
+
+def row_identities(batch: pa.RecordBatch, rows: Collection[int]) -> list[str]:
+    """Return a digest of each of these landing rows."""
+    chosen = batch.take(pa.array(rows, pa.int64()))
+    return [sha256(repr([*row.values()]).encode()).hexdigest()[:32] for row in chosen.to_pylist()]
+
+
+def _times(written: Sequence[SourceTime]) -> Sequence[datetime | None]:
+    times: Sequence[datetime | None] = source_times(written).to_pylist()
+    return times

@@ -16,15 +16,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain, compress
-from typing import Any, Final, NamedTuple, Self
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from app.domain.model.change import Operation
+from app.domain.model.log_position import comparable
 from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
-from app.domain.rows.row_rules import ChangeFacts, Shape, ShapedChanges, Values
+from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
+from app.domain.rows.source_order import run_of
 from app.errors import RejectedInput
 from app.formats.arcion.messages import (
     ALL_AFTER,
@@ -32,8 +35,8 @@ from app.formats.arcion.messages import (
     OPERATIONS,
     AddressResolver,
     TableAddress,
+    facts_of_cursor,
     position_of,
-    time_of,
 )
 from app.formats.json.decoder import MessageDecoder, exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
@@ -209,6 +212,32 @@ class _Message(msgspec.Struct, gc=False):
 
 _DECODER: Final = MessageDecoder(_Message)
 
+_Scalar: TypeAlias = str | int | None
+
+
+class _Cursor(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
+    """A cursor as Replicant's pages show it, of MySQL or of Cassandra."""
+
+    timestamp: _Scalar = None
+    extractor_id: _Scalar = None
+    log: _Scalar = None
+    position: _Scalar = None
+    node: _Scalar = msgspec.field(default=None, name="nodeID")
+    dsc_id: _Scalar = None
+    mut_id: _Scalar = None
+    part_num: _Scalar = 0
+    extraction_timestamp: _Scalar = None
+    log_seq_num: _Scalar = None
+    slave_server_id: _Scalar = None
+    v: _Scalar = None
+
+
+_LOGS: Final = ((("extractor_id", "log"), ("position",)), (("extractor_id", "node"), ("dsc_id", "mut_id", "part_num")))
+"""Members of `_Cursor` that name the log, and those that make the position."""
+
+_TEXTS: Final = msgspec.json.Decoder(list[str])
+_CURSORS: Final = msgspec.json.Decoder(list[_Cursor])
+
 
 class ArcionPart(NamedTuple):
     """The messages of one body for one source table, by key; images are still bytes."""
@@ -328,6 +357,7 @@ def _by_part(
                 null_text=True,
                 source_position=position,
                 origins=partial(_origins, part.cursors),
+                log=partial(_log_run, part.cursors),
             )
         )
     return changes
@@ -400,8 +430,29 @@ def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
 
 
 def _origins(cursors: Sequence[Given]) -> ChangeFacts:
-    decoded = [*map(_cursor, cursors)]
-    return ChangeFacts([*map(position_of, decoded)], [*map(time_of, decoded)])
+    facts = [facts_of_cursor(cursor) for cursor in map(_cursor, cursors)]
+    return ChangeFacts([one.position for one in facts], [one.time for one in facts])
+
+
+def _log_run(cursors: Sequence[Given]) -> LogRun | None:
+    """Return the positions of cursors in one log; they are read as columns where all are like the published ones."""
+    first, last = (facts_of_cursor(_cursor(cursor)).log_position for cursor in (cursors[0], cursors[-1]))
+    if first is None or last is None or first.log != last.log:
+        return None
+    try:
+        decoded = _CURSORS.decode(b"[" + ",".join(_TEXTS.decode(_joined(cursors))).encode() + b"]")
+    except DECODE_ERRORS:
+        decoded = []
+    for names, numbers in _LOGS if decoded else ():
+        found = [comparable([*map(attrgetter(name), decoded)]) for name in numbers]
+        if None not in found and all(len({*map(attrgetter(name), decoded)}) == 1 for name in names):
+            return LogRun(first, last, [*zip(*filter(None, found), strict=True)], [one.timestamp for one in decoded])
+    facts = [facts_of_cursor(_cursor(cursor)) for cursor in cursors]
+    return run_of([one.log_position for one in facts], [one.time for one in facts])
+
+
+def _joined(cursors: Sequence[Given]) -> bytes:
+    return b"[" + b",".join(_given(cursors)) + b"]"
 
 
 def _position(cursor: Given) -> str | None:

@@ -14,7 +14,7 @@ from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Opera
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
-from app.formats.arcion.messages import OPERATIONS, WrongMessage, images, time_of
+from app.formats.arcion.messages import OPERATIONS, WrongMessage, facts_of_cursor, images
 from app.formats.csv import CsvRecord, read_records, written_records
 
 _MAX_PROBLEMS: Final = 100
@@ -133,6 +133,7 @@ def _change(index: int, record: CsvRecord, columns: tuple[str, ...], mode: CsvMo
         after=_image(columns, values[0:-3:3], trimmed),
         exists=exists,
     )
+    facts = facts_of_cursor(cursor)
     return Change(
         index,
         operation,
@@ -141,7 +142,8 @@ def _change(index: int, record: CsvRecord, columns: tuple[str, ...], mode: CsvMo
         "/before",
         "/after",
         cursor,
-        source_time=time_of(cursor),
+        source_time=facts.time,
+        log_position=facts.log_position,
     )
 
 

@@ -13,13 +13,14 @@ The request says which table they are for. The same body may have messages of ch
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Operation, SourceTime
 from app.domain.model.dead_letter import RejectedMessage, is_kept
+from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.written_values import as_json
 from app.errors import Code, Problem, RejectedInput
@@ -262,6 +263,7 @@ def _change(index: int, message: ArcionMessage) -> Change:
         before, after = _native_images(operation, message.before or {}, message.after or {})
     else:
         before, after = images(operation, message.before or {}, message.after or {}, message.exists)
+    facts = facts_of_cursor(message.cursor)
     return Change(
         index=index,
         operation=operation,
@@ -269,8 +271,10 @@ def _change(index: int, message: ArcionMessage) -> Change:
         after=None if operation is Operation.DELETE else _with_nulls(after),
         before_at="/before",
         after_at="/after",
-        source_position=position_of(message.cursor),
-        source_time=time_of(message.cursor),
+        source_position=facts.position,
+        source_time=facts.time,
+        log_position=facts.log_position,
+        position_at="/cursor",
     )
 
 
@@ -342,15 +346,54 @@ def position_of(cursor: Any) -> str | None:
     return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()
 
 
-def time_of(cursor: Any) -> SourceTime:
-    """Return the `timestamp` in a cursor that is an object, also one in a text; None for any other cursor."""
+class CursorFacts(NamedTuple):
+    """What a cursor says of its change."""
+
+    position: str | None
+    """The cursor as it was written."""
+    time: SourceTime
+    log_position: LogPosition | None
+
+
+def facts_of_cursor(cursor: Any) -> CursorFacts:
+    """Return what a cursor says that is an object, also one in a text; of any other, its text alone."""
+    position = position_of(cursor)
     if isinstance(cursor, str) and cursor.lstrip().startswith("{"):
         try:
             cursor = _DECODER_OF_CURSORS.decode(cursor)
         except DECODE_ERRORS:
-            return None
-    time = cursor.get("timestamp") if isinstance(cursor, dict) else None
-    return time if isinstance(time, str | int) and not isinstance(time, bool) else None
+            return CursorFacts(position, None, None)
+    if not isinstance(cursor, dict):
+        return CursorFacts(position, None, None)
+    time = cursor.get("timestamp")
+    is_time = isinstance(time, str | int) and not isinstance(time, bool)
+    return CursorFacts(position, time if is_time else None, _log_position(cursor))
+
+
+def _log_position(cursor: Mapping[str, Any]) -> LogPosition | None:
+    """Return where the change is in the log of the source; None for a cursor whose order is not known.
+
+    Replicant's pages show the cursors of MySQL (`log`, `position`) and Cassandra (`dscId`, `mutId`). Those of other
+    databases need the commit beside the change: changes of interleaved transactions do not sort without it.
+    """
+    given = {name.replace(" ", ""): value for name, value in cursor.items()}  # line ends break published names
+    extractor = given.get("extractorId")
+    if (file := sortable_file(given.get("log"))) is not None:
+        return log_position(("arcion", extractor, file[0]), file[1], sortable(given.get("position")))
+    if "dscId" in given:
+        numbers = [sortable(given.get(name)) for name in ("dscId", "mutId")]
+        log = ("arcion", extractor, given.get("nodeID"))
+        return log_position(log, *numbers, sortable(given.get("partNum") or 0))
+    for commit, change in _COMMITS:
+        if commit in given:
+            first = sortable(given[commit])
+            unclear = len(first or "") if commit == "commitScn" else 0
+            return log_position(("arcion", extractor, commit), first, sortable(given.get(change)), unclear=unclear)
+    return None
+
+
+_COMMITS: Final = (("commitLsn", "lsn"), ("commitScn", "scn"))
+"""Members that have the commit and the change, of Postgres and SQL Server, and of Oracle."""
 
 
 class WrongMessage(Exception):

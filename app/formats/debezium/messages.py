@@ -78,6 +78,7 @@ class RecordReader:
             source_time=record.time,
             source_columns=self._source_columns(record),
             position_at=record.position_at,
+            log_position=record.log_position,
         )
 
     def _after(self, record: Record, problems: list[Problem]) -> Image | None:

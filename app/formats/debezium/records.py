@@ -9,7 +9,8 @@ it means. One that means a delete names its row, or is rejected.
 What the block `source` of an event says: the table that changed, and the position in the source's log.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from msgspec import UNSET
 
 from app.domain.model.change import UNLIMITED, InputLimits, Operation, SourceTime
 from app.domain.model.dead_letter import is_kept
+from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
 from app.domain.model.names import SourceName, is_bounded
 from app.errors import Code, Problem, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
@@ -78,6 +80,64 @@ def source_position(source: Mapping[str, Any]) -> str | None:
     ]
     text = " ".join(parts)
     return text if text and is_bounded(text) else None
+
+
+def source_log_position(source: Mapping[str, Any]) -> LogPosition | None:
+    """Return where the change is in the log of the source, as the connector orders its events.
+
+    None for rows of a snapshot, and where positions cannot be compared: docs/formats.md, "Source order".
+    """
+    if source.get("snapshot") not in (None, "", *_NO_SNAPSHOT):
+        return None
+    read = _LOGS.get(str(source.get("connector")))
+    return None if read is None else read(source)
+
+
+def _postgres_position(source: Mapping[str, Any]) -> LogPosition | None:
+    """Return the position by the last commit before the transaction: changes of one have the order of their LSNs.
+
+    The LSN alone does not sort, because transactions follow one another in the order of their commits.
+    """
+    found = _SEQUENCE.fullmatch(str(source.get("sequence")))
+    if found is None:
+        return None
+    last_commit = sortable(found[1] or found[2] or 0)
+    return log_position(("postgresql", source.get("name"), source.get("db")), last_commit, sortable(source.get("lsn")))
+
+
+def _mysql_position(source: Mapping[str, Any]) -> LogPosition | None:
+    file = sortable_file(source.get("file"))
+    if file is None:
+        return None
+    log = ("mysql", source.get("name"), source.get("server_id"), file[0])
+    return log_position(log, file[1], sortable(source.get("pos")), sortable(source.get("row") or 0))
+
+
+def _sql_server_position(source: Mapping[str, Any]) -> LogPosition | None:
+    log = (source.get("connector"), source.get("name"), source.get("db"))
+    lsns = (sortable(source.get("commit_lsn")), sortable(source.get("change_lsn")))
+    return log_position(log, *lsns, sortable(source.get("event_serial_no") or 0))
+
+
+def _oracle_position(source: Mapping[str, Any]) -> LogPosition | None:
+    """Return the position by commit; several transactions can have one commit SCN, in an order that no SCN tells."""
+    commit = sortable(source.get("commit_scn"))
+    log = ("oracle", source.get("name"), source.get("db"))
+    return log_position(log, commit, sortable(source.get("scn")), unclear=len(commit or ""))
+
+
+_LOGS: Final[Mapping[str, Callable[[Mapping[str, Any]], LogPosition | None]]] = {
+    "postgresql": _postgres_position,
+    "mysql": _mysql_position,
+    "mariadb": _mysql_position,
+    "sqlserver": _sql_server_position,
+    "db2": _sql_server_position,
+    "oracle": _oracle_position,
+}
+"""By connector: what reads the position."""
+
+_SEQUENCE: Final = re.compile(r'\[\s*(?:null|"(\d+)"|(\d+))\s*,.*\]', re.ASCII | re.DOTALL)
+"""The member `sequence` of Postgres: the LSN of the last commit, and that of the change."""
 
 
 def source_time(source: Mapping[str, Any]) -> SourceTime:
@@ -148,6 +208,7 @@ class Record:
     """When the source made the change."""
     connector: str | None = None
     """The kind of the connector, if the event tells it."""
+    log_position: LogPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +322,7 @@ def _enveloped(
         row_schema(schema),
         time=source_time(block),
         connector=source_connector(block),
+        log_position=None if operation is Operation.SNAPSHOT else source_log_position(block),
     )
 
 
@@ -289,6 +351,7 @@ def _flattened(
         is_flattened=True,
         time=source_time(members_of_source(payload)),
         connector=source_connector(source),
+        log_position=None if operation is Operation.SNAPSHOT else source_log_position(source),
     )
 
 

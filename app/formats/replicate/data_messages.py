@@ -4,6 +4,7 @@ What a message says about its table and its columns stays beside the change, for
 docs/formats.md, "Operations".
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -11,9 +12,10 @@ import msgspec
 from msgspec import UNSET
 
 from app.domain.model.change import Change, Image, Operation, SourceTime
+from app.domain.model.log_position import LogPosition
 from app.domain.model.names import SourceName
 from app.errors import Code, Problem
-from app.formats.replicate.forms.standard_form import KEY_AT, DataParts, HeaderPointers, rejection, text
+from app.formats.replicate.forms.standard_form import KEY_AT, DataParts, HeaderPointers, Text, rejection, text
 from app.formats.replicate.masks import read_mask
 
 OPERATIONS: Final = {
@@ -24,6 +26,8 @@ OPERATIONS: Final = {
     "DELETE": Operation.DELETE,
 }
 """By what messages call them, in any letter case."""
+
+_CHANGE_SEQUENCE: Final = re.compile(r"\d{35}", re.ASCII)
 
 
 class DataMessage(Protocol):
@@ -152,6 +156,7 @@ def data_change(index: int, parts: DataParts, images: Images, address: MessageAd
         after_at=after_at,
         source_position=headers.changeSequence or None,
         position_at=headers_at.of("changeSequence"),
+        log_position=log_position_of(headers.changeSequence),
         source_time=source_time(headers.timestamp),
         ends_transaction=headers.transactionLastEvent is True or not is_false(headers.transactionLastEvent),
     )
@@ -166,6 +171,11 @@ def data_change(index: int, parts: DataParts, images: Images, address: MessageAd
         parts.key,
         parts.key_at,
     )
+
+
+def log_position_of(sequence: Text) -> LogPosition | None:
+    """Return the position that a change sequence is: 35 digits, monotone per task; empty in a full load."""
+    return LogPosition("", sequence) if isinstance(sequence, str) and _CHANGE_SEQUENCE.fullmatch(sequence) else None
 
 
 def _image(image: dict[str, Any] | list[Any] | None, index: int, pointer: str) -> Image | None:

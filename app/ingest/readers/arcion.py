@@ -9,6 +9,7 @@ from app.domain.access.rights import Principal
 from app.domain.model.change import Operation
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import SourceName, TableName
+from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionBody, ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
@@ -62,10 +63,11 @@ class ArcionJson(BodyReader):
         messages = decode_arcion(self.body, target, self.limits, keep_rejected=self.keep_rejected, rows_of=rows_of)
         HASH_MISMATCHES.inc(messages.wrong_hashes)
         sources: dict[int, SourceChanges] = {}
+        task = order_key("", self.partition)
         for entry in messages:  # one object per address: its name is not folded for each message
             found = sources.get(id(entry.source))
             if found is None:
-                found = sources[id(entry.source)] = SourceChanges(entry.source)
+                found = sources[id(entry.source)] = SourceChanges(entry.source, task=task)
             found.changes.append(entry.change)
         for source, rejected in messages.rejected:
             sources.setdefault(id(source), SourceChanges(source)).rejected.append(rejected)
@@ -99,7 +101,8 @@ class ArcionJson(BodyReader):
             table = eligible_table(target, requested, table_cache, principal)
             if target.catalog not in {None, table.arcion_catalog}:
                 raise Declined(Decline.TABLE)
-            parts.append(TablePart(table, _reader_of(table.schema.names), content, len(content.operations)))
+            reader, task = _reader_of(table.schema.names), order_key("", self.partition)
+            parts.append(TablePart(table, reader, content, len(content.operations), task=task))
         return OpenedBody(parts, decoded.wrong_hashes)
 
 
@@ -129,9 +132,10 @@ class ArcionCsv(BodyReader):
         """Decode record by record; the columns of the table say how."""
         found = present_table(self.table, table_cache, principal)
         trimmed = trimmed_columns(found.schema)
+        task = order_key("", self.partition)
         parsed = decode_arcion_csv(self.body, self.layout, trimmed, self.limits, keep_rejected=self.keep_rejected)
         return ParsedRequest(
-            [SourceChanges(SourceName.address(self.table), parsed.changes, rejected=parsed.rejected)],
+            [SourceChanges(SourceName.address(self.table), parsed.changes, task, parsed.rejected)],
             lines=parsed.lines,
             written=partial(self._written, parsed.columns) if self.keep_rejected else None,
             max_value_bytes=self.max_value_bytes,

@@ -34,6 +34,8 @@ class BodyReader(ABC):
     """The limits of the request."""
     keep_rejected: bool = field(default=False, kw_only=True)
     """Set rejected messages aside; they become dead letters if their table accepts them."""
+    partition: str | None = field(default=None, kw_only=True)
+    """The partition of the topic that all messages of the body were read from."""
 
     @property
     def is_columnar(self) -> bool:

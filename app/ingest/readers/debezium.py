@@ -10,6 +10,7 @@ from app.domain.model.dead_letter import LetterFormat
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
 from app.domain.rows.row_rules import KeptByTable, RowRules
+from app.domain.rows.source_order import order_key
 from app.errors import RejectedInput
 from app.formats.debezium.columnar.events import EventBody, EventPart, decode_events
 from app.formats.debezium.columnar.images import EventReader
@@ -45,6 +46,8 @@ class DebeziumJson(BodyReader):
         names_table = self.table is not None
         decoded = decode_debezium(self.body, self.reading, self.limits, keep_rejected=keep, names_table=names_table)
         sources = DebeziumTables(table_cache, principal, self.reading, keep).route(decoded, self.table)
+        for source in sources:
+            source.task = order_key("", self.partition)
         written = partial(self.written_json, self.reading.to_json()) if keep else None
         return ParsedRequest(sources, decoded.ignored, written=written, max_value_bytes=self.max_value_bytes)
 
@@ -53,7 +56,8 @@ class DebeziumJson(BodyReader):
         parts = []
         for part in decoded.parts:
             table = self._table(part.source, principal, table_cache)
-            parts.append(TablePart(table, self._reader(table, part), part.columns, len(part.columns.operations)))
+            reader, task = self._reader(table, part), order_key("", self.partition)
+            parts.append(TablePart(table, reader, part.columns, len(part.columns.operations), task=task))
         return OpenedBody(parts, ignored=decoded.ignored)
 
     def _table(self, source: SourceName | None, principal: Principal, table_cache: TableCache) -> Table:

@@ -10,7 +10,6 @@ from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import TableId
-from app.domain.model.table_options import SourceOrder
 from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.json.decoder import raw_messages
@@ -38,13 +37,12 @@ _Found: TypeAlias = dict[tuple[Address, TableName | None, int], FoundSource]
 class ReplicateJson(BodyReader):
     """A Replicate body. Its metadata messages register tables, and take the exact path.
 
-    `partition` names the partition of the task's topic that all messages of the body were read from. `form` says how to
-    read messages that differ from Replicate's default format; `layout` is the name of a stored layout for it.
+    `form` says how to read messages that differ from Replicate's default format; `layout` is the name of a stored
+    layout for it.
     """
 
     source_format: ClassVar = LetterFormat.REPLICATE
     table: TableName | None = None
-    partition: str | None = field(default=None, kw_only=True)
     form: MessageForm = field(default=STANDARD, kw_only=True)
     layout: str | None = field(default=None, kw_only=True)
 
@@ -120,14 +118,14 @@ class ReplicateJson(BodyReader):
         found = SourceCache(table_cache).find(requested, own, address.schema_id, principal)
         if found is None or not found.table.state.accepts_changes or found.table.schema.can_need_marker:
             raise Declined(Decline.TABLE)
-        if found.table.options.source_order is not SourceOrder.ARRIVAL:
-            raise Declined(Decline.TABLE)
         return found
 
     def _part(self, found: FoundSource, columns: DataColumns) -> TablePart:
         if found.source.reader is None:
             raise Declined(Decline.TABLE)
-        return TablePart(found.table, found.source.reader, columns, len(columns.operations), found.found_by)
+        version = found.source.version
+        task = order_key("" if version is None else version.task or "", self.partition)
+        return TablePart(found.table, found.source.reader, columns, len(columns.operations), found.found_by, task)
 
     def _written(
         self, tables: ReplicateTables, request: ReplicateRequest, form: MessageForm, indexes: Collection[int]

@@ -11,6 +11,7 @@ from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules
+from app.domain.rows.source_order import Advance
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
@@ -32,16 +33,6 @@ class MarkerNeeded(TableMoved):
         self.table = table
 
 
-@dataclass(frozen=True, slots=True)
-class SourceAdvance:
-    """How a batch moves the last accepted change sequence of a source task (`source_order=enforce`)."""
-
-    task: str
-    seen: str | None
-    """The position against which duplicates were dropped."""
-    last: str
-
-
 class SchemaIdTables(NamedTuple):
     """A Replicate schema id, and the names of all live tables that it has described."""
 
@@ -55,7 +46,8 @@ class Batch:
 
     table: Table
     rows: LandingRows
-    advances: Sequence[SourceAdvance] = ()
+    advances: Sequence[Advance] = ()
+    """How the batch moves the last accepted positions of its source (`source_order=enforce`)."""
     found_by: SchemaIdTables | None = None
     """The schema id by which this process remembered the table; the sequence lock checks it."""
 

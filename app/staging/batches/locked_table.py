@@ -3,7 +3,7 @@
 Everything that another transaction may have changed since a request was typed is read again here, by statements that
 begin after the locks were granted.
 
-The last accepted change sequence per table and source task, for `source_order=enforce`.
+The last accepted position per table and log of a source, for `source_order=enforce`.
 
 A batch that does not go beyond the position of its task repeats changes that are already staged. The position is
 written in the batch's transaction, so it never says more or less than what is staged.
@@ -21,6 +21,7 @@ from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.row_image import CompletedBytes
+from app.domain.rows.source_order import Reached
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.block_insert import NewBlock
 from app.staging.batches.row_images import read_present_keys, read_row_images
@@ -33,35 +34,45 @@ from app.staging.batches.sequence_lock import (
 )
 
 SELECT_POSITIONS = sa.text("""
-    SELECT task, last_sequence FROM mirrorgate.source_positions
+    SELECT task, last_position, last_rows, newest_at FROM mirrorgate.source_positions
     WHERE table_id = :table_id AND generation = :generation AND task = ANY(:tasks)""")
 """Read the positions of some tasks in a generation."""
 
 UPSERT_POSITION = sa.text("""
-    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
-    VALUES (:table_id, :generation, :task, :last_sequence)
-    ON CONFLICT (table_id, generation, task) DO UPDATE SET last_sequence = excluded.last_sequence""")
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows, newest_at)
+    VALUES (:table_id, :generation, :task, :last_position, :last_rows, :newest_at)
+    ON CONFLICT (table_id, generation, task) DO UPDATE SET last_position = excluded.last_position,
+        last_rows = excluded.last_rows, newest_at = excluded.newest_at""")
 """Move the position of a task."""
 
 
 def source_positions(
     connection: sa.Connection, table_id: TableId, generation: Generation, tasks: Collection[str]
-) -> Mapping[str, str]:
-    """Return the last sequence of each of these tasks, by the key that `app.domain.rows.source_order.order_key` makes.
+) -> Mapping[str, Reached]:
+    """Return how far each of these tasks is accepted, by the key that `app.domain.rows.source_order` makes.
 
     Positions that are read without the sequence lock must be compared again under it.
     """
     keys = {"table_id": table_id, "generation": generation, "tasks": list(tasks)}
     rows = connection.execute(SELECT_POSITIONS, keys)
-    return {row.task: row.last_sequence for row in rows}
+    return {row.task: Reached(row.last_position, frozenset(row.last_rows), row.newest_at) for row in rows}
 
 
 def record_source_position(
-    connection: sa.Connection, table_id: TableId, generation: Generation, task: str, last_sequence: str
+    connection: sa.Connection, table_id: TableId, generation: Generation, task: str, reached: Reached
 ) -> None:
     """Move the position of a task, under the sequence lock; dying before COMMIT leaves the old position."""
-    keys = {"table_id": table_id, "generation": generation, "task": task}
-    connection.execute(UPSERT_POSITION, keys | {"last_sequence": last_sequence})
+    connection.execute(
+        UPSERT_POSITION,
+        {
+            "table_id": table_id,
+            "generation": generation,
+            "task": task,
+            "last_position": reached.position,
+            "last_rows": sorted(reached.rows),
+            "newest_at": reached.newest,
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ class LockedTable:
     version: TableVersionCheck
     counters: Counters
     overlay: ImageOverlay
-    positions: Mapping[str, str]
+    positions: Mapping[str, Reached]
     cdc_started: bool
     described: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The names of the tables that the batches' schema ids have described, for all tables of the transaction."""
@@ -87,7 +98,7 @@ class LockedTable:
     """The batches, each with its rows as they will land."""
     are_as_typed: bool = True
     """False if rows were left out, completed, marked or ordered otherwise under the lock."""
-    advanced: dict[str, str] = field(default_factory=dict)
+    advanced: dict[str, Reached] = field(default_factory=dict)
     """The source positions that this transaction moves."""
     locked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     image_places: Mapping[bytes, str] = field(default_factory=dict)
@@ -104,8 +115,7 @@ class LockedTable:
             raise TableMoved
         if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
             raise TableMoved
-        positions = {**self.positions, **self.advanced} if batch.advances else {}
-        if any(positions.get(advance.task) != advance.seen for advance in batch.advances):
+        if not all(advance.follows(self.reached(advance.key)) for advance in batch.advances):
             raise TableMoved
         return self.overlay.complete(admitted)
 
@@ -117,10 +127,16 @@ class LockedTable:
         self.added.append((batch, rows))
         self.overlay.adopt(layer, sequence)
         self.cdc_started = self.cdc_started or rows.starts_cdc
-        self.advanced |= {advance.task: advance.last for advance in batch.advances}
+        for advance in batch.advances:
+            before = self.reached(advance.key)
+            self.advanced[advance.key] = advance.to if before is None else before.then(advance.to)
         return StagedBatch(
             Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
         )
+
+    def reached(self, key: str) -> Reached | None:
+        """Return how far a log is accepted, with what this transaction adds."""
+        return self.advanced.get(key) or self.positions.get(key)
 
     def block(self, payload: Payload | None) -> NewBlock:
         """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
@@ -193,7 +209,7 @@ def image_overlay(
     return ImageOverlay(table, stored, present, completed=completed)
 
 
-def _positions(connection: sa.Connection, batches: Sequence[Batch]) -> Mapping[str, str]:
-    tasks = {advance.task for batch in batches for advance in batch.advances}
+def _positions(connection: sa.Connection, batches: Sequence[Batch]) -> Mapping[str, Reached]:
+    tasks = {advance.key for batch in batches for advance in batch.advances}
     table = batches[0].table if tasks else None
     return source_positions(connection, table.table_id, table.generation, tasks) if table else {}

@@ -177,5 +177,5 @@ def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> No
         if table.version.rebuild_due:
             note_touched(connection, block.table_id, block.generation, table.overlay.written)
         write_row_images(connection, block.table_id, block.generation, table.overlay.written, table.image_places)
-    for task, last_sequence in table.advanced.items():
-        record_source_position(connection, block.table_id, block.generation, task, last_sequence)
+    for task, reached in table.advanced.items():
+        record_source_position(connection, block.table_id, block.generation, task, reached)

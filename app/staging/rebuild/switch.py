@@ -153,8 +153,8 @@ SWITCH_COUNTERS = sa.text("""
 """Set the counters of a table to what the rebuilt generation has, and ask to publish it."""
 
 COPY_POSITIONS = sa.text("""
-    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
-    SELECT table_id, :generation, task, last_sequence FROM mirrorgate.source_positions
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows, newest_at)
+    SELECT table_id, :generation, task, last_position, last_rows, newest_at FROM mirrorgate.source_positions
     WHERE table_id = :table_id AND generation = :generation - 1
     ON CONFLICT DO NOTHING""")
 """Keep the positions of the sources: they do not begin again."""

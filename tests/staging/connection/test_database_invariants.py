@@ -242,8 +242,8 @@ def test_a_block_that_does_not_hold_together_is_rejected(
 INSERT_SOURCE = "INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:source, :table_id)"
 
 INSERT_POSITION = """
-    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
-    VALUES (:table_id, 1, 'task', :last_sequence)"""
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows)
+    VALUES (:table_id, 1, 'task', :last_position, CAST(:last_rows AS text[]))"""
 
 INSERT_IMAGE = """
     INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
@@ -255,9 +255,9 @@ INSERT_IMAGE = """
     [
         (INSERT_SOURCE, {"source": "new"}, {"source": "old"}),
         (INSERT_SOURCE, {"source": "new"}, {"table_id": 99}),
-        (INSERT_POSITION, {"last_sequence": "1" * 35}, {"last_sequence": "1" * 34}),
-        (INSERT_POSITION, {"last_sequence": "0" * 35}, {"last_sequence": "1" * 36}),
-        (INSERT_POSITION, {"last_sequence": "9" * 35}, {"last_sequence": "x" * 35}),
+        (INSERT_POSITION, {"last_position": "1" * 256, "last_rows": []}, {"last_position": "1" * 257}),
+        (INSERT_POSITION, {"last_position": "1", "last_rows": []}, {"last_position": ""}),
+        (INSERT_POSITION, {"last_position": "1", "last_rows": ["x"] * 1_000}, {"last_rows": ["x"] * 1_001}),
         (INSERT_POSITION, {"last_sequence": "9" * 35}, {"last_sequence": "\u0663" * 35}),
         (INSERT_POSITION, {"last_sequence": "1" * 35}, {"table_id": 99}),
         (INSERT_IMAGE, {"row_key": bytes(256), "sequence": 1}, {"row_key": bytes(257)}),
@@ -319,8 +319,8 @@ def test_there_is_one_installation_id(engine: sa.Engine) -> None:
         "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', repeat('x', 256))",
         """INSERT INTO mirrorgate.request_receipts (principal, name, producer_sequence, fingerprint, answer)
         VALUES ('p', repeat('x', 256), 0, sha256(''), '{}')""",
-        """INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
-        SELECT table_id, 1, repeat('x', 1025), repeat('1', 35) FROM mirrorgate.tables LIMIT 1""",
+        """INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows)
+        SELECT table_id, 1, repeat('x', 1025), '1', '{}' FROM mirrorgate.tables LIMIT 1""",
         """INSERT INTO mirrorgate.table_sources (folded_source, table_id)
         SELECT repeat('x', 1025), table_id FROM mirrorgate.tables LIMIT 1""",
     ],

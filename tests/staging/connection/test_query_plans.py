@@ -69,8 +69,8 @@ TABLES = """
     INSERT INTO mirrorgate.table_sources (folded_source, table_id) SELECT 's.' || name, table_id FROM new"""
 
 POSITIONS = """
-    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
-    SELECT table_id, 1, 'task', repeat('1', 35) FROM mirrorgate.tables"""
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows)
+    SELECT table_id, 1, 'task', repeat('1', 35), '{}' FROM mirrorgate.tables"""
 
 IMAGES = """
     INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)

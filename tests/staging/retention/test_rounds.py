@@ -204,7 +204,7 @@ def test_images_and_positions_of_ended_generations_are_deleted_in_pieces(engine:
         )
         sql.run(
             engine,
-            "INSERT INTO mirrorgate.source_positions VALUES (:table_id, :generation, 'task', repeat('1', 35))",
+            "INSERT INTO mirrorgate.source_positions VALUES (:table_id, :generation, 'task', '1', '{}')",
             table_id=owned.table.table_id,
             generation=generation,
         )

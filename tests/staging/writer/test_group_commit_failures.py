@@ -10,8 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import Table
+from app.domain.rows.source_order import Advance, Reached
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.staging.batches.batch import Batch, BlockKey, Receipt, SourceAdvance, StagingRequest
+from app.staging.batches.batch import Batch, BlockKey, Receipt, StagingRequest
 from app.staging.batches.block_insert import TransactionId, current_transaction_id, is_committed
 from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.connection import database
@@ -167,7 +168,7 @@ def unstorable(table: Table) -> Batch:
     """Return a batch whose source position has a task that no index row can hold."""
     batch = typed(table, inserts([{"id": 99}]))
     task = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=9_000))  # no secret
-    return replace(batch, advances=[SourceAdvance(task, None, "1" * 35)])
+    return replace(batch, advances=[Advance(task, "1", None, Reached("1"))])
 
 
 def test_a_request_that_postgres_cannot_store_fails_alone(engine: sa.Engine, table: Table) -> None:

@@ -48,7 +48,22 @@ from app.ingest import (
 )
 
 
-class OverrideParameters(ChangeParameters):
+class PartitionParameters(ChangeParameters):
+    """Parameters of messages that have a position in the log of their source."""
+
+    partition: Annotated[
+        str | None,
+        Field(
+            description="The partition of the topic that holds all messages. Tables with `source_order=enforce` keep "
+            "one position per partition.",
+            min_length=1,
+            max_length=MAX_PARTITION_CHARACTERS,
+            pattern="^[!-~]+$",
+        ),
+    ] = None
+
+
+class OverrideParameters(PartitionParameters):
     """Parameters of Arcion's JSON."""
 
     override: Annotated[
@@ -90,24 +105,32 @@ _CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
 @cached
 def arcion_query(query: bytes) -> ChangeQuery:
     """Read the query of an Arcion body in JSON. Raises RejectedInput and FastAPI's RequestValidationError."""
-    values = query_values(query, CHANGE_NAMES | {"override", "mode"}, only_csv=_CSV_NAMES - {"mode"})
+    values = query_values(query, CHANGE_NAMES | {"override", "mode", "partition"}, only_csv=_CSV_NAMES - {"mode"})
     given = read_parameters(OverrideParameters, "query", values)
     is_snapshot = read_parameters(CsvParameters, "query", values).mode is CsvMode.SNAPSHOT
     if is_snapshot and not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "mode=snapshot needs `table`, because a row does not name its table")
-    reader_of = partial(ArcionJson, table=given_table(given), override=given.override, snapshot_rows=is_snapshot)
+    reader_of = partial(
+        ArcionJson,
+        table=given_table(given),
+        override=given.override,
+        snapshot_rows=is_snapshot,
+        partition=given.partition,
+    )
     return ChangeQuery(given, reader_of)
 
 
 @cached
 def csv_query(query: bytes) -> ChangeQuery:
     """Read the query of an Arcion body in CSV. Raises what `arcion_query` raises."""
-    values = query_values(query, CHANGE_NAMES | _CSV_NAMES)
-    given = read_parameters(ChangeParameters, "query", values)
+    values = query_values(query, CHANGE_NAMES | _CSV_NAMES | {"partition"})
+    given = read_parameters(PartitionParameters, "query", values)
     if not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires the parameter `table`")
     layout = read_parameters(CsvParameters, "query", values).layout
-    return ChangeQuery(given, partial(ArcionCsv, table=TableName.parse(given.table), layout=layout))
+    return ChangeQuery(
+        given, partial(ArcionCsv, table=TableName.parse(given.table), layout=layout, partition=given.partition)
+    )
 
 
 class LoadParameters(Parameters):
@@ -125,7 +148,7 @@ def load_query(query: bytes) -> TableName:
     return TableName.parse(given.table)
 
 
-class DebeziumParameters(ChangeParameters):
+class DebeziumParameters(PartitionParameters):
     """Parameters of Debezium's events."""
 
     keyed: Annotated[
@@ -193,22 +216,13 @@ _NAMES: Final = frozenset(DebeziumParameters.model_fields)
 def debezium_query(query: bytes) -> ChangeQuery:
     """Read the query of a Debezium body. Raises what `arcion_query` raises."""
     given = read_parameters(DebeziumParameters, "query", query_values(query, _NAMES))
-    return ChangeQuery(given, partial(DebeziumJson, table=given_table(given), reading=given.reading))
+    reader_of = partial(DebeziumJson, table=given_table(given), reading=given.reading, partition=given.partition)
+    return ChangeQuery(given, reader_of)
 
 
-class ReplicateParameters(ChangeParameters):
+class ReplicateParameters(PartitionParameters):
     """Parameters of Replicate's messages."""
 
-    partition: Annotated[
-        str | None,
-        Field(
-            description="The partition of the task's topic that holds all messages. Tables with "
-            "`source_order=enforce` keep one position per partition.",
-            min_length=1,
-            max_length=MAX_PARTITION_CHARACTERS,
-            pattern="^[!-~]+$",
-        ),
-    ] = None
     keyed: Annotated[
         bool | None,
         Field(

@@ -129,7 +129,7 @@ def parameters_of(rule: TopicRule, topic: str, partition: int, table: str | None
         given["table"] = table
     if rule.on_reject == "dead_letter":
         given["on_reject"] = "dead_letter"
-    if rule.format == "replicate":
+    if rule.format != "rows":
         given["partition"] = f"{topic}/{partition}"[-_MAX_NAME:]
     return given
 

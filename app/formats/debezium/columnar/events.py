@@ -24,7 +24,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.model.change import Operation
 from app.domain.model.names import SourceName
-from app.domain.rows.row_rules import ChangeFacts
+from app.domain.rows.row_rules import ChangeFacts, LogRun
 from app.errors import RejectedInput
 from app.formats.debezium.columnar.schemas import (
     CutBody,
@@ -33,6 +33,7 @@ from app.formats.debezium.columnar.schemas import (
     cut_schemas,
     facts_of,
     last_position,
+    run_in_log,
     tables_of,
 )
 from app.formats.debezium.connect_schema import ConnectField
@@ -221,6 +222,8 @@ class EventColumns(NamedTuple):
     """The source position of the last event that has one."""
     facts: Callable[[], ChangeFacts | None]
     """Returns the facts of the events; None if only the exact path can read them."""
+    log: Callable[[], LogRun | None]
+    """Returns the positions of the events in the log; None if they are not of one log."""
 
 
 class EventPart(NamedTuple):
@@ -380,6 +383,7 @@ def _part(
         changes.after,
         last_position(changes.sources, cut.content, read),
         partial(facts_of, changes.sources, cut.content, read),
+        partial(run_in_log, changes.sources, cut.content, read),
     )
     if not is_flattened:
         return EventPart(changes.tables[0], row_schema(schema), keys, columns)

@@ -320,6 +320,7 @@ class EventReader:
                 after[start:end],
                 source_position=part.position,
                 origins=part.facts,
+                log=part.log,
                 typed_by=self._typed_by,
             )
             for part, (start, end) in zip(parts, bounds, strict=True)

@@ -22,15 +22,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple, fields
 
+from app.domain.model.log_position import comparable
 from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
-from app.domain.rows.row_rules import ChangeFacts
+from app.domain.rows.row_rules import ChangeFacts, LogRun
+from app.domain.rows.source_order import run_of
 from app.errors import RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import MONGODB
-from app.formats.debezium.records import source_position, source_table, source_time
+from app.formats.debezium.records import source_log_position, source_position, source_table, source_time
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded, is_all_read
 from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets, has_suspicious_escape
@@ -127,12 +129,81 @@ def last_position(written: Sequence[Raw], content: bytes, read: ReadMembers) -> 
 
 
 def facts_of(written: Sequence[Raw], content: bytes, read: ReadMembers) -> ChangeFacts | None:
-    """Return the position and time of each change; None if only the exact path can read them."""
+    """Return the positions and time of each change; None if only the exact path can read them."""
     try:
         members = _with_known_zeros(read(written), content)
     except NotColumnar:
         return None
     return ChangeFacts([source_position(each) for each, _ in members], [source_time(times) for _, times in members])
+
+
+def run_in_log(written: Sequence[Raw], content: bytes, read: ReadMembers) -> LogRun | None:
+    """Return the positions of changes in one log; None if one has none, or only the exact path can read it."""
+    try:
+        run = _run_of_blocks(written) if read is block_members else None
+        if run is not None:
+            return run
+        members = _with_known_zeros(read(written), content)
+    except NotColumnar:
+        return None
+    found = [source_log_position(each) for each, _ in members]
+    return run_of(found, [source_time(times) for _, times in members])
+
+
+class _LogBlock(msgspec.Struct, gc=False):
+    """What blocks of the connectors for Postgres and MySQL have of the log; `tables_of` has checked all members."""
+
+    ts_ns: _Scalar = None
+    ts_us: _Scalar = None
+    ts_ms: _Scalar = None
+    connector: _Scalar = None
+    name: _Scalar = None
+    snapshot: _Scalar = None
+    db: _Scalar = None
+    server_id: _Scalar = None
+    file: _Scalar = None
+    sequence: _Scalar = None
+    lsn: _Scalar = None
+    pos: _Scalar = None
+    row: _Scalar = None
+
+
+_LOG_DECODER: Final = msgspec.json.Decoder(list[_LogBlock])
+_SEQUENCES: Final = msgspec.json.Decoder(list[tuple[str, str]])
+_BLOCK_MEMBERS: Final = [field.name for field in fields(_LogBlock)]
+_OF_A_LOG: Final = ("connector", "name", "snapshot")
+
+
+def _run_of_blocks(written: Sequence[Raw]) -> LogRun | None:
+    """Return the positions of blocks as columns; None where each has to be read. Raises NotColumnar."""
+    first, last = (source_log_position(_given(block)) for block in _decoded([written[0], written[-1]]))
+    if first is None or last is None or first.log != last.log:
+        raise NotColumnar
+    try:
+        blocks = _LOG_DECODER.decode(b"[" + b",".join(written) + b"]")
+        columns = dict(zip(_BLOCK_MEMBERS, zip(*map(astuple, blocks), strict=True), strict=True))
+        names: tuple[str, ...]
+        if columns["connector"][0] == "postgresql":
+            names, numbers = ("db",), [_last_commits(columns["sequence"]), comparable(columns["lsn"])]
+        else:
+            names, numbers = ("server_id", "file"), [comparable(columns["pos"]), comparable(columns["row"])]
+    except DECODE_ERRORS:
+        return None
+    if None in numbers or not all(map(_is_uniform, map(columns.__getitem__, _OF_A_LOG + names))):
+        return None
+    times = next((columns[name] for name in ("ts_ns", "ts_us", "ts_ms") if None not in columns[name]), None)
+    return None if times is None else LogRun(first, last, [*zip(*filter(None, numbers), strict=True)], times)
+
+
+def _last_commits(sequences: Sequence[Any]) -> Sequence[int] | None:
+    """Return the first numbers of the members `sequence` of Postgres."""
+    found = _SEQUENCES.decode("[" + ",".join(sequences) + "]") if {*map(type, sequences)} == {str} else []
+    commits = [commit for commit, _ in found]
+    return [*map(int, commits)] if commits and all(map(str.isdecimal, commits)) else None
+
+
+def _is_uniform(column: Sequence[object]) -> bool:
+    return column.count(column[0]) == len(column)
 
 
 def _decoded(written: Sequence[Raw]) -> list[_Block]:
