@@ -73,6 +73,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.NO_ROW_IMAGES,
         Code.LOAD_TAKES_ROWS,
         Code.BAD_SEQUENCE,
+        Code.POSITION_RESTARTED,
         Code.DEAD_LETTERS_FULL,
     ),
     "the gateway": (

@@ -27,6 +27,8 @@ class LogPosition(NamedTuple):
     """The name of the log; empty where the source task names it."""
     position: str
     """Sorts as the log does."""
+    shared: bool = False
+    """True if several changes can have the position."""
     unclear: int = 0
     """Characters of two positions that, if they are equal, leave open which change was first."""
 
@@ -71,7 +73,9 @@ def sortable_file(name: object) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2].zfill(_DIGITS))
 
 
-def log_position(log: tuple[object, ...], *numbers: str | None, unclear: int = 0) -> LogPosition | None:
+def log_position(
+    log: tuple[object, ...], *numbers: str | None, shared: bool = True, unclear: int = 0
+) -> LogPosition | None:
     """Return the position that these sortable numbers make in a log, None if one is missing.
 
     The parts of `log` name it. A long name is cut and told apart by its digest.
@@ -82,4 +86,4 @@ def log_position(log: tuple[object, ...], *numbers: str | None, unclear: int = 0
     written = name.encode(errors="replace")
     if len(written) > _MAX_LOG_BYTES:
         name = f"{written[:64].decode(errors='replace')} {sha256(written).hexdigest()}"
-    return LogPosition(name, "".join(filter(None, numbers)), unclear)
+    return LogPosition(name, "".join(filter(None, numbers)), shared, unclear)

@@ -4,8 +4,8 @@ A format says where a change is in its log (`LogPosition`); this module compares
 Positions are kept by log, source task and, if the request names it, partition: changes of another partition can arrive
 later with lower positions.
 
-A position below the last accepted one is a repeat. One equal to it is a repeat only if the row is the same, because
-sources can give several changes one position. A repeat that the source made after everything that was accepted is no
+A position below the last accepted one is a repeat. If several changes can have one position, one equal to it is a
+repeat only if the row is the same. A repeat that the source made after everything that was accepted is no
 repeat: the log has begun again, and nothing is dropped by mistake.
 
 Invariant: a change is dropped only if its position was accepted before; in doubt it lands again.
@@ -139,7 +139,7 @@ class _Order:
         if before is not None and self._is_accepted(change, where, before):
             self._dropped.setdefault(key, []).append(change)
             self.duplicates += 1
-        elif known and self._identity(change) in {*map(self._identity, known)}:
+        elif known and (not where.shared or self._identity(change) in {*map(self._identity, known)}):
             self.duplicates += 1
         elif not known and self._is_late(key, where):
             detail = "the position of the change is below that of an earlier change of the request"
@@ -162,7 +162,7 @@ class _Order:
 
     def _is_accepted(self, change: Change, where: LogPosition, before: Reached) -> bool:
         if where.position == before.position:
-            return self._identity(change) in before.rows
+            return not where.shared or self._identity(change) in before.rows
         return where.position < before.position and not where.is_unclear(before.position)
 
     def _is_late(self, key: str, where: LogPosition) -> bool:
@@ -181,7 +181,8 @@ def _advance(key: str, changes: Sequence[Change], seen: Reached | None, identify
     positions = [change.log_position.position for change in changes if change.log_position is not None]
     last = max(positions)
     final = [change for change, position in zip(changes, positions, strict=True) if position == last]
-    rows = frozenset(identify(final[-MAX_KEPT_ROWS:]))
+    is_shared = any(change.log_position is not None and change.log_position.shared for change in final)
+    rows = frozenset(identify(final[-MAX_KEPT_ROWS:])) if is_shared else frozenset()
     times = _times([change.source_time for change in changes])
     to = Reached(last, rows, max((time for time in times if time is not None), default=None))
     return Advance(key, min(positions), seen, to if seen is None else seen.then(to))
@@ -196,7 +197,7 @@ def advances_of_shaped(changes: ShapedChanges, rows: LandingRows, task: str) -> 
     run = changes.log() if changes.log is not None else None
     if run is None or rows.has_snapshots:
         return () if run is None and (rows.has_snapshots or not changes.shapes) else None
-    last = _rows_at_last(run.positions, rows)
+    last = _rows_at_last(run.positions, rows, is_shared=run.last.shared)
     if last is None:
         return None
     reached = Reached(run.last.position, last, _newest(run.times))
@@ -211,11 +212,11 @@ def run_of(positions: Sequence[LogPosition | None], times: Sequence[SourceTime])
     return LogRun(known[0], known[-1], [position.position for position in known], times)
 
 
-def _rows_at_last(positions: Sequence[Any], rows: LandingRows) -> frozenset[str] | None:
+def _rows_at_last(positions: Sequence[Any], rows: LandingRows, *, is_shared: bool) -> frozenset[str] | None:
     """Return the rows at the last position; None if positions fall, or rows at one position are not told apart."""
     if all(map(lt, positions, positions[1:])):
-        return frozenset(row_identities(rows.batch, [rows.rows - 1]))
-    if rows.rows != len(positions) or not all(map(le, positions, positions[1:])):
+        return frozenset(row_identities(rows.batch, [rows.rows - 1]) if is_shared else ())
+    if not is_shared or rows.rows != len(positions) or not all(map(le, positions, positions[1:])):
         return None
     at: Sequence[int] = ()
     for _, run in groupby(enumerate(positions), itemgetter(1)):

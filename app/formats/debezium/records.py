@@ -116,7 +116,7 @@ def _mysql_position(source: Mapping[str, Any]) -> LogPosition | None:
 def _sql_server_position(source: Mapping[str, Any]) -> LogPosition | None:
     log = (source.get("connector"), source.get("name"), source.get("db"))
     lsns = (sortable(source.get("commit_lsn")), sortable(source.get("change_lsn")))
-    return log_position(log, *lsns, sortable(source.get("event_serial_no") or 0))
+    return log_position(log, *lsns, sortable(source.get("event_serial_no") or 0), shared=False)
 
 
 def _oracle_position(source: Mapping[str, Any]) -> LogPosition | None:

@@ -47,7 +47,7 @@ def alike(given: Sequence[Change]) -> list[str]:
 
 
 def reached(number: int | None) -> Reached | None:
-    return None if number is None else Reached(sequence(number), frozenset({"row"}))
+    return None if number is None else Reached(sequence(number))
 
 
 def then(ordered: OrderedChanges, last: Reached | None, key: str = "") -> Reached | None:
@@ -154,7 +154,7 @@ def test_positions_stay_under_the_keys_that_are_stored() -> None:
 
 def at(position: str, row: int, *, unclear: int = 0, time: int | None = None) -> Change:
     """Return a change of a row at a position of a log."""
-    where = LogPosition("log", position, unclear)
+    where = LogPosition("log", position, shared=True, unclear=unclear)
     return Change(row, Operation.INSERT, None, {"id": row}, "", "", log_position=where, source_time=time)
 
 
@@ -240,5 +240,5 @@ def test_the_name_of_a_log_is_bounded_and_has_no_separator() -> None:
     assert other is not None
     assert one.log != other.log
     assert len(one.log.encode()) < 512
-    assert log_position(("a\x1fb", None), "1") == LogPosition("a b ", "1")
+    assert log_position(("a\x1fb", None), "1") == LogPosition("a b ", "1", shared=True)
     assert log_position(("a",), "1", None) is None

@@ -9,7 +9,7 @@ import pytest
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName, TableName
 from app.errors import Code
-from app.formats.arcion.messages import AddressedChange, decode_arcion
+from app.formats.arcion.messages import AddressedChange, decode_arcion, facts_of_cursor
 from tests.support.rejections import rejected
 
 NATION = TableName("tpch_scale_0_01", "nation")
@@ -35,8 +35,9 @@ def test_a_documented_sample_is_this_change(samples: Path, name: str) -> None:
     body = (samples / "arcion" / f"{name}.json").read_bytes()
     table, operation, before, after = SAMPLES[name]
     cursor = json.loads(body)["cursor"]
-    known = {"source_position": cursor, "source_time": json.loads(cursor)["timestamp"]}
-    change = Change(0, operation, before, after, "/before", "/after", **known)
+    facts = facts_of_cursor(cursor)
+    known = {"source_position": cursor, "source_time": json.loads(cursor)["timestamp"], "position_at": "/cursor"}
+    change = Change(0, operation, before, after, "/before", "/after", log_position=facts.log_position, **known)
     assert decode_arcion(body) == [AddressedChange(SourceName(None, table.schema, table.table), change)]
 
 

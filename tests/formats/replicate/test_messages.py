@@ -9,7 +9,7 @@ import pytest
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName
 from app.errors import Code
-from app.formats.replicate.data_messages import DataChange
+from app.formats.replicate.data_messages import DataChange, log_position_of
 from app.formats.replicate.forms.standard_form import HeaderPointers
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
@@ -78,7 +78,18 @@ def test_an_enveloped_data_message_is_this_change(samples: Path, name: str) -> N
     before_at = "/message/data" if operation is Operation.DELETE else "/message/beforeData"
     after_at = "/message/beforeData" if operation is Operation.DELETE else "/message/data"
     at = "/message/headers/changeSequence"
-    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at, source_time=TIMES[name])
+    change = Change(
+        0,
+        operation,
+        before,
+        after,
+        before_at,
+        after_at,
+        position,
+        position_at=at,
+        source_time=TIMES[name],
+        log_position=log_position_of(position),
+    )
     body = (samples / "replicate" / f"{name}.json").read_bytes()
     entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/message/headers/"))
     assert decode_replicate(body) == ReplicateRequest([], [entry], 0)
@@ -90,7 +101,18 @@ def test_a_bare_data_message_is_the_same_change_with_its_own_pointers(samples: P
     before_at = "/data" if operation is Operation.DELETE else "/beforeData"
     after_at = "/beforeData" if operation is Operation.DELETE else "/data"
     at = "/headers/changeSequence"
-    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at, source_time=TIMES[name])
+    change = Change(
+        0,
+        operation,
+        before,
+        after,
+        before_at,
+        after_at,
+        position,
+        position_at=at,
+        source_time=TIMES[name],
+        log_position=log_position_of(position),
+    )
     entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/headers/"))
     assert decoded(sample(samples, name)["message"]).changes == [entry]
 

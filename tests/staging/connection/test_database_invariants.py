@@ -258,18 +258,16 @@ INSERT_IMAGE = """
         (INSERT_POSITION, {"last_position": "1" * 256, "last_rows": []}, {"last_position": "1" * 257}),
         (INSERT_POSITION, {"last_position": "1", "last_rows": []}, {"last_position": ""}),
         (INSERT_POSITION, {"last_position": "1", "last_rows": ["x"] * 1_000}, {"last_rows": ["x"] * 1_001}),
-        (INSERT_POSITION, {"last_sequence": "9" * 35}, {"last_sequence": "\u0663" * 35}),
-        (INSERT_POSITION, {"last_sequence": "1" * 35}, {"table_id": 99}),
+        (INSERT_POSITION, {"last_position": "1", "last_rows": []}, {"table_id": 99}),
         (INSERT_IMAGE, {"row_key": bytes(256), "sequence": 1}, {"row_key": bytes(257)}),
         (INSERT_IMAGE, {"row_key": b"", "sequence": 1}, {"sequence": 0}),
     ],
     ids=[
         "a source of two tables",
         "a source of no table",
-        "a short sequence",
-        "a long sequence",
-        "a sequence of letters",
-        "other digits",
+        "a long position",
+        "an empty position",
+        "too many rows at a position",
         "a position in no table",
         "a long row key",
         "an image from before the first batch",
@@ -286,7 +284,7 @@ def test_what_a_source_says_holds_together(
 
 @pytest.mark.parametrize(
     ("statement", "facts"),
-    [(INSERT_POSITION, {"last_sequence": "1" * 35}), (INSERT_IMAGE, {"row_key": b"k", "sequence": 1})],
+    [(INSERT_POSITION, {"last_position": "1", "last_rows": []}), (INSERT_IMAGE, {"row_key": b"k", "sequence": 1})],
     ids=["position of a task", "image of a key"],
 )
 def test_a_table_has_one(engine: sa.Engine, owned: Owned, statement: str, facts: dict[str, object]) -> None:
