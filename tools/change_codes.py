@@ -28,6 +28,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
     "Arcion": (Code.BAD_EXISTS, Code.EXISTS_MISMATCH),
     "Replicate": (
         Code.BAD_ENVELOPE,
+        Code.MALFORMED_AVRO,
         Code.UNKNOWN_LAYOUT,
         Code.LEGACY_FORMAT,
         Code.BAD_MASK,

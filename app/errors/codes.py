@@ -220,6 +220,12 @@ class Code(StrEnum):
         "The body is not an Arrow IPC stream that the gateway can read.",
         "Send one complete stream as Arrow's stream writers produce it, without dictionaries or compressed buffers.",
     )
+    MALFORMED_AVRO = Kind.INVALID.code(
+        "malformed_avro",
+        "The bytes of an Avro message are not of the schema that they name, or the schema cannot be read.",
+        "Send the bytes as they were written, and the schema that they were written with: the metadata message (MD) "
+        "whose `schemaId` they name, or the schema registry of their producer.",
+    )
     MALFORMED_MESSAGE = Kind.INVALID.code(
         "malformed_message",
         "A message lacks a field, or a field has the wrong type.",

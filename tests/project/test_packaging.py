@@ -94,7 +94,7 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         (
             "bridge.lock",
             SERVER_MODULES - {"prometheus_client"},
-            "app.bridge.kafka.service app.bridge.kafka.avro app.bridge.objects.engine app.cli.bridge.kafka "
+            "app.bridge.kafka.service app.formats.avro app.bridge.objects.engine app.cli.bridge.kafka "
             "app.cli.bridge.objects",
         ),
     ],

@@ -27,7 +27,7 @@ GROWS_BY_DESIGN: Final = frozenset({"migrations/versions"})
 PRODUCT: Final = ("app", "spark_jobs")
 ALONE: Final = frozenset(
     {
-        "app/bridge/kafka/avro/values.py",  # imported as a module, by its name, for each logical type
+        "app/formats/avro/values.py",  # imported as a module, by its name, for each logical type
         "app/cli/tables/table_rows.py",  # loads PyArrow, which only one command needs
         "spark_jobs/spark/worker_daemon.py",  # Spark starts it by its name
     }

@@ -14,13 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
-from app.bridge.kafka.avro import DecodePlan, Node, Style, connect_schema, read_schema
+from app.formats.avro import DecodePlan, Node, Style, connect_schema, read_schema
 from app.bridge.kafka.records import JsonDecoder, RecordDecoder, RecordRejected, on_one_line
 from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import RegistrySettings
 from app.bridge.kafka.topics import TopicRule
 from app.bridge.settings_file import GatewaySettings
 from app.client.http import GatewayClient
+from app.errors import RejectedInput
 
 MAX_SCHEMAS: Final = 2_000
 """Schemas in memory for a rule of topics; the oldest goes first."""
@@ -71,13 +72,16 @@ class RegisteredDecoder:
         if len(record) < _HEADER_BYTES or record[0] != 0:
             raise _not_framed(record, "key" if is_key else "value")
         identity = int.from_bytes(record[1:_HEADER_BYTES], "big")
-        decode = self._decoders.get((is_key, identity))
-        if decode is None:
-            decode = self._build(identity, is_key=is_key)
-            while len(self._decoders) >= MAX_SCHEMAS:
-                self._decoders.pop(next(iter(self._decoders)), None)
-            self._decoders[is_key, identity] = decode
-        return decode(record[_HEADER_BYTES:])
+        try:
+            decode = self._decoders.get((is_key, identity))
+            if decode is None:
+                decode = self._build(identity, is_key=is_key)
+                while len(self._decoders) >= MAX_SCHEMAS:
+                    self._decoders.pop(next(iter(self._decoders)), None)
+                self._decoders[is_key, identity] = decode
+            return decode(record[_HEADER_BYTES:])
+        except RejectedInput as error:
+            raise RecordRejected(error.detail, error.remedy) from None
 
     def _build(self, identity: int, *, is_key: bool) -> Decode:
         found = self._registry.schema(identity)

@@ -31,6 +31,7 @@ KEPT: Final = frozenset(
         Code.INCOMPLETE_INSERT,
         Code.INCOMPLETE_UPDATE,
         Code.KEY_IN_USE,
+        Code.MALFORMED_AVRO,
         Code.MASK_MISMATCH,
         Code.MASK_OUT_OF_RANGE,
         Code.MISSING_KEY,

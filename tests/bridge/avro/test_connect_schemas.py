@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.avro import connect_schema, read_schema
-from app.bridge.kafka.records import RecordRejected
+from app.formats.avro import connect_schema, read_schema
+from app.errors import RejectedInput
 from app.bridge.kafka.registered_records import RegisteredDecoder
 from tests.support.forms.avro import OneSchema, encoded
 
@@ -152,5 +152,5 @@ def test_logical_types_alone_give_the_names_that_a_converter_left_out() -> None:
 
 
 def test_a_union_of_several_types_has_no_connect_schema() -> None:
-    with pytest.raises(RecordRejected, match="several types"):
+    with pytest.raises(RejectedInput, match="several types"):
         connect_schema(read_schema('["null", "int", "string"]'))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.bridge.kafka.avro import connect_schema, read_schema
+from app.formats.avro import connect_schema, read_schema
 from app.bridge.kafka.registered_records import RegisteredDecoder
 from tests.api.calls import Gateway
 from tests.api.commands import staged

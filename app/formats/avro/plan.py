@@ -14,10 +14,10 @@ import fastavro
 import msgspec
 from fastavro.schema import parse_schema
 
-from app.bridge.kafka.avro import values
-from app.bridge.kafka.avro.tree import Node, meaning_of, scale_of, unsupported
-from app.bridge.kafka.avro.values import Convert
-from app.bridge.kafka.records import RecordRejected
+from app.formats.avro import values
+from app.formats.avro.tree import Node, meaning_of, scale_of, unsupported
+from app.formats.avro.values import Convert
+from app.errors import Code, RejectedInput
 
 ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -54,12 +54,12 @@ class DecodePlan:
     """What decodes records of one schema; safe in threads."""
 
     def __init__(self, schema: Node, style: Style) -> None:
-        """Build the plan. Raises RecordRejected for a schema that has no one reading."""
+        """Build the plan. Raises RejectedInput `malformed_avro` for a schema that has no one reading."""
         self._fast, self._fast_convert = _built(schema, style, native=style is Style.TEXT)
         self._exact, self._exact_convert = _built(schema, style, native=False)
 
     def json(self, payload: bytes) -> bytes:
-        """Return the JSON of a record. Raises RecordRejected if the bytes are not of the schema."""
+        """Return the JSON of a record. Raises RejectedInput `malformed_avro` if the bytes are not of the schema."""
         try:
             return ENCODE(_converted(_read(payload, self._fast), self._fast_convert))
         except _UNREADABLE:
@@ -67,10 +67,8 @@ class DecodePlan:
         try:
             return ENCODE(_converted(_read(payload, self._exact), self._exact_convert))
         except _UNREADABLE as error:
-            raise RecordRejected(
-                f"the bytes are not of the Avro schema that they name ({type(error).__name__})",
-                "Check that the producer of the record uses this schema registry.",
-            ) from None
+            detail = f"the bytes are not of the Avro schema that they name ({type(error).__name__})"
+            raise RejectedInput(Code.MALFORMED_AVRO, detail) from None
 
 
 def _read(payload: bytes, schema: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bridge.kafka.avro import DecodePlan, Style, read_schema
-from app.bridge.kafka.records import RecordRejected
+from app.formats.avro import DecodePlan, Style, read_schema
+from app.errors import RejectedInput
 from tests.support.forms.avro import encoded
 
 UUID_OF_16_BYTES = {"type": "fixed", "name": "u", "size": 16, "logicalType": "uuid"}
@@ -125,7 +125,7 @@ def test_a_type_is_found_by_its_name_in_the_schema_and_in_its_references() -> No
     ],
 )
 def test_a_schema_without_one_reading_is_rejected(schema: Any, detail: str) -> None:
-    with pytest.raises(RecordRejected, match=detail):
+    with pytest.raises(RejectedInput, match=detail):
         DecodePlan(read_schema(json.dumps(schema)), Style.TEXT)
 
 
@@ -134,7 +134,7 @@ def test_a_schema_that_grows_without_end_is_rejected() -> None:
     for level in range(1, 40):
         inner = [{"name": part, "type": f"R{level - 1}"} for part in ("x", "y")]
         fields.append({"name": f"a{level}", "type": record(*inner, name=f"R{level}")})
-    with pytest.raises(RecordRejected, match="20,000 types"):
+    with pytest.raises(RejectedInput, match="20,000 types"):
         read_schema(json.dumps(record(*fields)))
 
 
@@ -148,11 +148,11 @@ def test_any_bytes_are_decoded_or_rejected(payload: bytes) -> None:
     plan = DecodePlan(read_schema(json.dumps(schema)), Style.TEXT)
     try:
         assert set(json.loads(plan.json(payload))) == {"a", "b", "c"}
-    except RecordRejected as error:
+    except RejectedInput as error:
         assert "not of the Avro schema" in error.detail
 
 
 def test_bytes_after_a_record_are_rejected() -> None:
     plan = DecodePlan(read_schema('"long"'), Style.TEXT)
-    with pytest.raises(RecordRejected):
+    with pytest.raises(RejectedInput):
         plan.json(b"\x02\x02")

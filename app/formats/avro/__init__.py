@@ -5,7 +5,7 @@ was written from. `plan` builds what decodes and converts a record, with the fun
 takes values and returns values; decision 0052 has the reasons.
 """
 
-from app.bridge.kafka.avro.plan import DecodePlan, Style
-from app.bridge.kafka.avro.tree import Node, connect_schema, read_schema
+from app.formats.avro.plan import DecodePlan, Style
+from app.formats.avro.tree import Node, connect_schema, read_schema
 
 __all__ = ["DecodePlan", "Node", "Style", "connect_schema", "read_schema"]

@@ -20,11 +20,12 @@ from typing import Any, Final
 
 import msgspec
 
-from app.bridge.kafka.records import RecordRejected
+from app.errors import Code, RejectedInput
 
 MAX_NODES: Final = 20_000
 """Types in one schema, after named types are written out: a table has at most a few thousand columns."""
 MAX_DEPTH: Final = 64
+MAX_FIXED_BYTES: Final = 2**24
 
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
@@ -50,6 +51,13 @@ class Node:
         return tuple(branch for branch in self.children if branch.kind != "null")
 
     @property
+    def takes_no_bytes(self) -> bool:
+        """Return whether every value is written as nothing."""
+        if self.kind == "record":
+            return all(field.type.takes_no_bytes for field in self.fields)
+        return self.kind == "null" or (self.kind == "fixed" and self.properties.get("size") == 0)
+
+    @property
     def optional(self) -> bool:
         """Return whether a value may be null."""
         return self.kind == "null" or any(branch.kind == "null" for branch in self.children if self.kind == "union")
@@ -67,7 +75,7 @@ class Field:
 def read_schema(text: str, references: Iterable[str] = ()) -> Node:
     """Return the tree of a schema; `references` are the schemas whose names it uses, each after those that it uses.
 
-    Raises RecordRejected for a schema that is not Avro, contains itself, or is too large.
+    Raises RejectedInput `malformed_avro` for a schema that is not Avro, contains itself, or is too large.
     """
     reader = _Reader()
     for reference in references:
@@ -75,15 +83,15 @@ def read_schema(text: str, references: Iterable[str] = ()) -> Node:
     return reader.read(_document(text), "", 0)
 
 
-def unsupported(detail: str, remedy: str = "Register a schema of this table's columns.") -> RecordRejected:
+def unsupported(detail: str, remedy: str = "Register a schema of this table's columns.") -> RejectedInput:
     """Return the error of a schema that cannot be used."""
-    return RecordRejected(f"the Avro schema {detail}", remedy)
+    return RejectedInput(Code.MALFORMED_AVRO, f"the Avro schema {detail}", remedy=remedy)
 
 
 def _document(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return text  # the registry accepts a primitive type without quotes
 
 
@@ -144,20 +152,26 @@ class _Reader:
     def _item(self, items: Any, namespace: str, depth: int) -> Node:
         """Read the type of items; one that takes no bytes would let a short message become any number of values."""
         item = self.read(items, namespace, depth + 1)
-        if item.kind == "null" or (item.kind == "record" and not item.fields) or item.properties.get("size") == 0:
+        if item.takes_no_bytes:
             raise unsupported("has an array whose items take no bytes")
         return item
 
     def _named(self, kind: str, name: str, schema: Mapping[str, Any], namespace: str, depth: int) -> Node:
         if kind not in ("record", "error"):
+            _check_properties(kind, schema)
             return Node(kind, name, schema)
         if name in self._open:
             raise unsupported("has a record that contains itself", "Land such data as text in a `json` column.")
         self._open.add(name)
         try:
-            fields = tuple(self._field(declared, namespace, depth) for declared in schema.get("fields", ()))
+            declared = schema.get("fields", [])
+            if not isinstance(declared, list):
+                raise unsupported("has a record whose fields are no list")
+            fields = tuple(self._field(one, namespace, depth) for one in declared)
         finally:
             self._open.discard(name)
+        if len({one.name for one in fields}) < len(fields):
+            raise unsupported("has a record with two fields of one name")
         return Node("record", name, schema, fields)
 
     def _field(self, declared: Any, namespace: str, depth: int) -> Field:
@@ -165,6 +179,18 @@ class _Reader:
             case {"name": str() as name, "type": written}:
                 return Field(name, self.read(written, namespace, depth + 1), declared)
         raise unsupported("has a field without a name or a type")
+
+
+def _check_properties(kind: str, schema: Mapping[str, Any]) -> None:
+    """Raise RejectedInput `malformed_avro` for an enum without symbols, or a fixed type without a size."""
+    if kind == "enum":
+        symbols = schema.get("symbols")
+        if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols):
+            raise unsupported("has an enum whose symbols are no list of texts")
+    else:
+        size = schema.get("size")
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_FIXED_BYTES:
+            raise unsupported("has a fixed type without a size that a value can have")
 
 
 MAX_SCALE: Final = 6_144
@@ -246,7 +272,10 @@ _TYPES: Final = {
 
 
 def connect_schema(node: Node) -> dict[str, Any]:
-    """Return the schema as the member `schema` of JSON. Raises RecordRejected for a union of several types."""
+    """Return the schema as the member `schema` of JSON.
+
+    Raises RejectedInput `malformed_avro` for a union of several types.
+    """
     branches = node.not_null
     if len(branches) != 1:
         raise unsupported(
