@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from app.client.chunking.avro_messages import is_avro, split_replicate
 from app.client.chunking.chunks import Splitter
 from app.client.chunking.csv_records import split_csv
 from app.client.chunking.json_messages import split_json
@@ -20,6 +21,7 @@ class SourceFormat(StrEnum):
 
     ARCION = "arcion"
     REPLICATE = "replicate"
+    """Messages of Replicate, in JSON or in its Avro envelopes."""
     DEBEZIUM = "debezium"
     CSV = "csv"
     """CSV of Arcion."""
@@ -46,6 +48,11 @@ class SourceFormat(StrEnum):
         return self.value if self in {SourceFormat.REPLICATE, SourceFormat.DEBEZIUM} else "arcion"
 
 
+def content_type_of(body: bytes) -> str:
+    """Return the media type of a body that is not CSV."""
+    return "application/avro" if is_avro(body) else "application/json"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The format of all files of a run."""
@@ -59,7 +66,7 @@ class Source:
     def split(self) -> Splitter:
         """The function that cuts a stream between messages."""
         if not self.format.is_csv:
-            return split_json
+            return split_replicate if self.format is SourceFormat.REPLICATE else split_json
         given = self.parameters
         quote = given.get("quote", '"')
         signs = (given.get("delimiter", ","), quote, given.get("escape", quote))
@@ -77,7 +84,7 @@ class Source:
                 self.format.endpoint,
                 body,
                 table=self.table,
-                content_type="text/csv" if self.format.is_csv else "application/json",
+                content_type="text/csv" if self.format.is_csv else content_type_of(body),
                 parameters=self.parameters,
                 headers=headers,
             )

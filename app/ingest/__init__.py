@@ -28,7 +28,16 @@ from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad, RowsOfStream
 from app.ingest.moved_tables import give_marker
 from app.ingest.pipeline import Ingest
-from app.ingest.readers import ArcionCsv, ArcionJson, BodyReader, DebeziumJson, ReplicateJson, RowsCsv, RowsJson
+from app.ingest.readers import (
+    ArcionCsv,
+    ArcionJson,
+    BodyReader,
+    DebeziumJson,
+    ReplicateAvro,
+    ReplicateJson,
+    RowsCsv,
+    RowsJson,
+)
 from app.ingest.replay import Replays
 
 __all__ = [
@@ -51,6 +60,7 @@ __all__ = [
     "MessageForm",
     "Nanoseconds",
     "Replays",
+    "ReplicateAvro",
     "ReplicateJson",
     "RowOperation",
     "RowsCsv",

@@ -19,6 +19,7 @@ from app.api.changes.parameters import (
     debezium_query,
     identity_headers,
     load_query,
+    replicate_avro_query,
     replicate_query,
     rows_csv_query,
     rows_query,
@@ -26,7 +27,7 @@ from app.api.changes.parameters import (
 )
 from app.api.exchange import Answer, Exchange
 from app.api.gateway import gateway_in
-from app.api.server.content_types import ARROW_STREAM, CSV, check_arrow_type, check_json_type, media_type
+from app.api.server.content_types import ARROW_STREAM, AVRO, CSV, check_arrow_type, check_json_type, media_type
 from app.errors import RejectedInput
 from app.ingest import ArrowLoad, IngestResult, perform_dry_run
 from app.observability.api_metrics import ACCEPTED_CHANGES, DEAD_LETTERS
@@ -133,8 +134,11 @@ def _arcion_query_of(exchange: Exchange) -> ChangeQuery:
 
 
 def _replicate_query_of(exchange: Exchange) -> ChangeQuery:
-    check_json_type(exchange.head.content_type)
-    return replicate_query(exchange.scope["query_string"])
+    content_type, query = exchange.head.content_type, exchange.scope["query_string"]
+    if media_type(content_type) == AVRO:
+        return replicate_avro_query(query)
+    check_json_type(content_type)
+    return replicate_query(query)
 
 
 def _debezium_query_of(exchange: Exchange) -> ChangeQuery:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from app.api.schemas.changes import PlainRow
-from app.api.server.content_types import ARROW_STREAM
+from app.api.server.content_types import ARROW_STREAM, AVRO
 
 COMPONENTS: Final = "#/components/schemas/"
 
@@ -23,6 +23,14 @@ _STREAM: Final = {
         "format": "binary",
         "description": "One Arrow IPC stream with the table's columns, without view, dictionary or nested types, and "
         "with uncompressed buffers.",
+    }
+}
+_AVRO: Final = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "Replicate's envelopes in Avro, one after the other; or one record without an envelope, with "
+        "`schema_id`. Metadata messages declare the schema of the records that follow.",
     }
 }
 
@@ -65,7 +73,7 @@ ARCION_BODY: Final = _body(
         "100,Testing name\r\n101,NULL\r\n",
     ),
 )
-REPLICATE_BODY: Final = _body("ReplicateMessage", can_be_null=True)
+REPLICATE_BODY: Final = _body("ReplicateMessage", {AVRO: _AVRO}, can_be_null=True)
 DEBEZIUM_BODY: Final = _body("DebeziumMessage", can_be_null=True)
 ROWS_BODY: Final = _body(
     "PlainRow",

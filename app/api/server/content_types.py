@@ -9,6 +9,7 @@ from fastapi import Request
 from app.errors import Code, RejectedInput
 
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
+AVRO: Final = "application/avro"
 CSV: Final = "text/csv"
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 _JSON: Final = frozenset({"application/json"})

@@ -1,5 +1,8 @@
 """Decode records in Confluent's wire format: byte 0, the schema's id as a big-endian 32-bit number, the payload.
 
+Replicate's own Avro envelope needs no registry: it becomes an envelope in JSON, and the gateway decodes its bytes by
+the metadata messages that it has accepted.
+
 The format of the topic decides how Avro is written as JSON: a Debezium record gets the Connect schema that it was
 written from, others the values as text. A record of JSON Schema has JSON behind its id. Invariant: what is decoded once
 for a schema is kept; a record costs no call of the registry after the first of its schema.
@@ -14,7 +17,6 @@ from typing import Any, Final
 
 import msgspec
 
-from app.formats.avro import DecodePlan, Node, Style, connect_schema, read_schema
 from app.bridge.kafka.records import JsonDecoder, RecordDecoder, RecordRejected, on_one_line
 from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import RegistrySettings
@@ -22,12 +24,13 @@ from app.bridge.kafka.topics import TopicRule
 from app.bridge.settings_file import GatewaySettings
 from app.client.http import GatewayClient
 from app.errors import RejectedInput
+from app.formats.avro import DecodePlan, Node, Style, connect_schema, read_schema
+from app.formats.replicate.avro_envelope import MAGIC, Incomplete, read_envelope
 
 MAX_SCHEMAS: Final = 2_000
 """Schemas in memory for a rule of topics; the oldest goes first."""
 
 _HEADER_BYTES: Final = 5
-_REPLICATE_ENVELOPE: Final = b"atMSG"
 _REPLICATE_NAMESPACE: Final = "com.attunity.queue.msg."
 _REGISTERED: Final = frozenset({"avro", "json_schema"})
 
@@ -41,19 +44,20 @@ def decoder_of(
 
     Without `has_table`, a Replicate message that its schema gives a table is addressed to that table.
     """
-    if registry is None or not {value, key} & _REGISTERED:
+    if not {value, key} & _REGISTERED:
         return JsonDecoder(key)
     return RegisteredDecoder(registry, source_format, value, key, has_table=has_table)
 
 
 class RegisteredDecoder:
-    """Decodes values, keys or both by the schemas of a registry."""
+    """Decodes values, keys or both by the schemas of a registry; without one, Replicate's envelopes only."""
 
     def __init__(
-        self, registry: SchemaRegistry, source_format: str, value: str, key: str, *, has_table: bool = True
+        self, registry: SchemaRegistry | None, source_format: str, value: str, key: str, *, has_table: bool = True
     ) -> None:
         self._registry = registry
         self._style = Style.CONNECT if source_format == "debezium" else Style.TEXT
+        self._has_envelopes = source_format == "replicate"
         self._addresses = source_format == "replicate" and not has_table
         self._value, self._key = value in _REGISTERED, key in _REGISTERED
         self._plain = JsonDecoder("none" if self._key else key)
@@ -69,6 +73,8 @@ class RegisteredDecoder:
         return plain_key, plain_value
 
     def _decoded(self, record: bytes, *, is_key: bool) -> bytes:
+        if self._has_envelopes and not is_key and record.startswith(MAGIC):
+            return _envelope(record)
         if len(record) < _HEADER_BYTES or record[0] != 0:
             raise _not_framed(record, "key" if is_key else "value")
         identity = int.from_bytes(record[1:_HEADER_BYTES], "big")
@@ -84,6 +90,11 @@ class RegisteredDecoder:
             raise RecordRejected(error.detail, error.remedy) from None
 
     def _build(self, identity: int, *, is_key: bool) -> Decode:
+        if self._registry is None:
+            raise RecordRejected(
+                "the record names a schema of a registry, and the bridge's file has none",
+                "Add the section `registry:` with its `url:`.",
+            )
         found = self._registry.schema(identity)
         if found.kind == "JSON":
             return on_one_line
@@ -122,11 +133,26 @@ def _replicate_address(schema: Node) -> bytes | None:
     return msgspec.json.encode({"schema": names[-3], "table": names[-2]})[:-1] + b","
 
 
+def _envelope(record: bytes) -> bytes:
+    """Return Replicate's envelope as JSON, its record in base64."""
+    try:
+        found, end = read_envelope(record)
+        if end == len(record):
+            return found.to_json()
+        reason = "bytes follow it"
+    except Incomplete:
+        reason = "it is cut off"
+    except ValueError as error:
+        reason = str(error)
+    remedy = "Skip the record, or let the task write it again."
+    raise RecordRejected(f"the record's value is not an envelope of Replicate: {reason}", remedy)
+
+
 def _not_framed(record: bytes, part: str) -> RecordRejected:
-    if record.startswith(_REPLICATE_ENVELOPE):
+    if record.startswith(MAGIC):
         return RecordRejected(
-            f"the record's {part} is in Replicate's own Avro envelope, whose schemas are in no registry",
-            "In the Kafka endpoint of the task, publish to the Confluent schema registry, or choose the JSON format.",
+            f"the record's {part} is in Replicate's Avro envelope, and the format of the topic is another one",
+            "Set `format: replicate` for the topic.",
         )
     return RecordRejected(
         f"the record's {part} does not begin with byte 0 and the id of a schema, as Confluent's serializers write it",

@@ -100,7 +100,9 @@ class BridgeSettings(Section):
             if names in seen:
                 yield place, wrong(f"{names[0] or names[1]!r} is already declared", "Declare a topic once.")
             seen.add(names)
-            if "registry" not in given and {topic.get("value"), topic.get("key")} & {"avro", "json_schema"}:
+            is_enveloped = topic.get("format") == "replicate" and topic.get("value") == "avro"
+            needed = {topic.get("key"), *([] if is_enveloped else [topic.get("value")])}
+            if "registry" not in given and needed & {"avro", "json_schema"}:
                 remedy = "Add the section `registry:` with its `url:`."
                 yield place, wrong("the value or key needs a schema registry", remedy)
             if topic.get("on_reject") == "skip_to_file" and "rejected" not in given:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from app.client.chunking.avro_messages import split_replicate
 from app.client.chunking.chunks import Limits, Splitter
 from app.client.chunking.json_messages import split_json
 from app.client.file_content import Mark, hashed_chunks
@@ -24,6 +25,7 @@ class ObjectFormat(StrEnum):
 
     ARCION = "arcion"
     REPLICATE = "replicate"
+    """Messages in JSON or in Avro envelopes, as their bytes tell."""
     REPLICATE_FILES = "replicate-files"
     """CSV or JSON of Replicate's file targets, with a metadata file (.dfm) for each data file."""
     ROWS = "rows"
@@ -34,7 +36,7 @@ class Content(StrEnum):
     """How the messages of an object are written."""
 
     AUTO = "auto"
-    """CSV if the name ends with .csv, before .gz or .zst; JSON otherwise."""
+    """CSV if the name ends with .csv, before .gz or .zst; JSON or Avro otherwise."""
     JSON = "json"
     CSV = "csv"
 
@@ -61,8 +63,8 @@ class ObjectReader(Protocol):
     """Reads objects of one format."""
 
     @property
-    def content_type(self) -> str:
-        """Media type of the bodies."""
+    def content_type(self) -> str | None:
+        """Media type of the bodies, None if their bytes tell."""
 
     def pieces(self, blocks: Iterable[bytes], limits: Limits, mark: Mark | None) -> Iterator[Piece]:
         """Yield the pieces after `mark`, which is in this object, or all. Raises RejectedInput."""
@@ -70,10 +72,10 @@ class ObjectReader(Protocol):
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads formats that a splitter cuts: JSON and CSV."""
+    """Reads formats that a splitter cuts: JSON, CSV and Avro envelopes."""
 
     split: Splitter
-    content_type: str = "application/json"
+    content_type: str | None = None
 
     def pieces(self, blocks: Iterable[bytes], limits: Limits, mark: Mark | None) -> Iterator[Piece]:
         """Yield the pieces after `mark`, which is in this object, or all. Raises RejectedInput."""
@@ -102,7 +104,8 @@ def reading_of(
     given = {name: value for name, value in parameters.items() if name not in _CSV_PARAMETERS}
     if given.get("mode") == "realtime":
         del given["mode"]  # JSON messages say what they are; only bare snapshot rows need the mode
-    return Reading(source_format.value, StreamReader(split_json), given)
+    split = split_replicate if source_format is ObjectFormat.REPLICATE else split_json
+    return Reading(source_format.value, StreamReader(split), given)
 
 
 def plain_name(key: str) -> str:

@@ -30,6 +30,7 @@ from app.client.folder import Found, ObjectGone
 from app.client.http import GatewayClient, RejectedByGateway
 from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
 from app.client.retrying import is_final
+from app.client.source import content_type_of
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 
 
@@ -327,7 +328,7 @@ class TableReader:
             reading.endpoint,
             piece.body,
             {**table, **reading.parameters, **rejects},
-            content_type=reading.reader.content_type,
+            content_type=reading.reader.content_type or content_type_of(piece.body),
             position=mark.encoded(),
         )
         try:

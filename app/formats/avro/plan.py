@@ -8,16 +8,16 @@ day beyond the calendar fails in fastavro and is read again with functions of `v
 from collections.abc import Mapping
 from enum import StrEnum
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import fastavro
 import msgspec
-from fastavro.schema import parse_schema
+from fastavro.schema import SchemaParseException, parse_schema
 
+from app.errors import Code, RejectedInput
 from app.formats.avro import values
 from app.formats.avro.tree import Node, meaning_of, scale_of, unsupported
 from app.formats.avro.values import Convert
-from app.errors import Code, RejectedInput
 
 ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -53,13 +53,29 @@ class Style(StrEnum):
 class DecodePlan:
     """What decodes records of one schema; safe in threads."""
 
-    def __init__(self, schema: Node, style: Style) -> None:
-        """Build the plan. Raises RejectedInput `malformed_avro` for a schema that has no one reading."""
+    def __init__(self, schema: Node, style: Style, *, max_values: int | None = None) -> None:
+        """Build the plan. Raises RejectedInput `malformed_avro` for a schema that has no one reading.
+
+        With `max_values`, a record with lists or maps that has more values is rejected before it is decoded: a byte can
+        become many objects. Other records have at most as many values as their schema has types.
+        """
         self._fast, self._fast_convert = _built(schema, style, native=style is Style.TEXT)
         self._exact, self._exact_convert = _built(schema, style, native=False)
+        self._key = (str(self._fast), str(self._exact), style)
+        self._max_values = max_values
+        self._counted = schema if max_values is not None and _has_lists(schema) else None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both read the same bytes into the same values, whatever their types are called."""
+        return isinstance(other, DecodePlan) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def json(self, payload: bytes) -> bytes:
         """Return the JSON of a record. Raises RejectedInput `malformed_avro` if the bytes are not of the schema."""
+        if self._counted is not None and self._max_values is not None:
+            _ValueCount(payload, self._max_values).skip(self._counted, 0)
         try:
             return ENCODE(_converted(_read(payload, self._fast), self._fast_convert))
         except _UNREADABLE:
@@ -85,7 +101,77 @@ def _converted(record: Any, convert: Convert | None) -> Any:
 
 def _built(schema: Node, style: Style, *, native: bool) -> tuple[Any, Convert | None]:
     builder = _Builder(style, native)
-    return parse_schema(builder.schema(schema)), builder.convert(schema)
+    try:
+        return parse_schema(builder.schema(schema)), builder.convert(schema)
+    except (SchemaParseException, ValueError, TypeError) as error:
+        raise unsupported(f"cannot be read ({type(error).__name__})") from None
+
+
+def _has_lists(node: Node) -> bool:
+    inner = (*node.children, *(field.type for field in node.fields))
+    return node.kind in ("array", "map") or any(map(_has_lists, inner))
+
+
+_FIXED_BYTES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+class _ValueCount:
+    """Walks over a record without making its values."""
+
+    def __init__(self, payload: bytes, max_values: int) -> None:
+        self._payload = payload
+        self._left = max_values
+
+    def skip(self, node: Node, at: int) -> int:
+        """Return the position after a value. Raises RejectedInput `malformed_avro` for too many, or a wrong one."""
+        self._left -= 1
+        if self._left < 0:
+            raise RejectedInput(Code.MALFORMED_AVRO, "the record has more values in lists and maps than are read")
+        match node.kind:
+            case "record":
+                for field in node.fields:
+                    at = self.skip(field.type, at)
+                return at
+            case "union":
+                branch, at = self._long(at)
+                return self.skip(node.children[branch], at) if 0 <= branch < len(node.children) else self._wrong()
+            case "array" | "map":
+                return self._blocks(node, at)
+            case "string" | "bytes":
+                return self._text(at)
+            case "int" | "long" | "enum":
+                return self._long(at)[1]
+        return self._within(at + (_FIXED_BYTES.get(node.kind) or node.properties.get("size") or 0))
+
+    def _blocks(self, node: Node, at: int) -> int:
+        count, at = self._long(at)
+        while count:
+            if count < 0:
+                _, at = self._long(at)
+            for _ in range(abs(count)):
+                at = self.skip(node.children[0], self._text(at) if node.kind == "map" else at)
+            count, at = self._long(at)
+        return at
+
+    def _text(self, at: int) -> int:
+        length, at = self._long(at)
+        return self._within(at + length) if length >= 0 else self._wrong()
+
+    def _long(self, at: int) -> tuple[int, int]:
+        value = 0
+        for place in range(10):
+            byte = self._payload[self._within(at + 1) - 1]
+            at += 1
+            value |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1), at
+        return self._wrong(), at
+
+    def _within(self, at: int) -> int:
+        return at if at <= len(self._payload) else self._wrong()
+
+    def _wrong(self) -> NoReturn:
+        raise RejectedInput(Code.MALFORMED_AVRO, "the bytes are not of the Avro schema that they name")
 
 
 class _Builder:

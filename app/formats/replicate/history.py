@@ -38,11 +38,14 @@ class SourceVersion:
     """Server and name of the task that wrote the message."""
     source: str | None = None
     """The source's own name for the table, if it was recorded."""
+    data_schema: str | None = None
+    """The Avro schema of its data messages, if the message had one."""
 
     @classmethod
     def of(cls, entry: TableMetadata) -> "SourceVersion":
         """Return the version that an MD message describes."""
-        return cls(entry.schema_id, entry.table_version, entry.columns, task=entry.task, source=str(entry.source))
+        names = {"task": entry.task, "source": str(entry.source), "data_schema": entry.data_schema}
+        return cls(entry.schema_id, entry.table_version, entry.columns, **names)
 
     @property
     def identity(self) -> VersionId:
@@ -62,6 +65,7 @@ class SourceVersion:
             "task": self.task,
             "source": self.source,
             "columns": {name: column._asdict() for name, column in self.columns.items()},
+            **({} if self.data_schema is None else {"data_schema": self.data_schema}),
         }
 
     @classmethod
@@ -69,7 +73,8 @@ class SourceVersion:
         """Read a stored version."""
         columns = {name: SourceColumn(**column) for name, column in stored.get("columns", {}).items()}
         version = (stored.get("schema_id"), stored.get("table_version", 0))
-        others = (stored.get("external_schema_id"), stored.get("task"), stored.get("source"))
+        names = ("external_schema_id", "task", "source", "data_schema")
+        others = (stored.get(name) for name in names)
         return cls(*version, columns, *others)
 
 
@@ -123,10 +128,12 @@ def extend(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> So
     versions = list(stored.versions) if stored else []
     for entry in new_entries(stored, entries):
         version = SourceVersion.of(entry)
-        if versions and versions[-1].is_same(version):
-            continue
-        known = next((known for known in versions if known.is_same(version)), version)
-        versions = [other for other in versions if other is not known] + [known]
+        known = next((known for known in reversed(versions) if known.is_same(version)), version)
+        if version.data_schema not in {None, known.data_schema}:
+            renewed = replace(known, data_schema=version.data_schema)
+            versions, known = [renewed if other is known else other for other in versions], renewed
+        if not versions or versions[-1] is not known:
+            versions = [other for other in versions if other is not known] + [known]
     return SourceHistory(tuple(versions[-1 - MAX_EARLIER_VERSIONS :]))
 
 

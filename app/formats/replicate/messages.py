@@ -14,6 +14,7 @@ from app.domain.model.dead_letter import is_kept
 from app.errors import Problem, RejectedInput
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.texts import split
+from app.formats.replicate.avro_records import AvroMessages, SchemaLookup, is_avro, kept_schema
 from app.formats.replicate.data_messages import DataChange, Images, MessageAddress, RejectedData, data_change
 from app.formats.replicate.forms.layouts import STANDARD, CustomForm, MessageForm
 from app.formats.replicate.forms.standard_form import DataParts, StandardBody, data_parts, is_metadata, text, unwrap
@@ -37,15 +38,21 @@ _DECODER: Final[MessageDecoder[dict[str, Any] | None]] = MessageDecoder(dict[str
 
 
 def decode_replicate(
-    body: bytes, limits: InputLimits = UNLIMITED, form: MessageForm = STANDARD, *, keep_rejected: bool = False
+    body: bytes,
+    limits: InputLimits = UNLIMITED,
+    form: MessageForm = STANDARD,
+    *,
+    schemas: SchemaLookup = lambda _: None,
+    keep_rejected: bool = False,
 ) -> ReplicateRequest:
     """Read a JSON body. Raises RejectedInput naming every wrong message.
 
-    With `keep_rejected`, wrong data messages are set aside instead.
+    `schemas` finds the schemas of messages in Avro that earlier requests declared. With `keep_rejected`, wrong data
+    messages are set aside instead.
     """
     columns = form.table_from.columns if form.table_from else frozenset()
     request = ReplicateRequest([], [], 0, routing_columns=columns)
-    reader = _Reader(request, form, keep_rejected=keep_rejected)
+    reader = _Reader(request, form, AvroMessages(schemas, limits), keep_rejected=keep_rejected)
     for index, element in enumerate(_DECODER.decode(body, limits)):
         reader.add(index, element)
     if reader.problems:
@@ -56,9 +63,12 @@ def decode_replicate(
 class _Reader:
     """Reads the elements of one body into a request."""
 
-    def __init__(self, request: ReplicateRequest, form: MessageForm, *, keep_rejected: bool) -> None:
+    def __init__(
+        self, request: ReplicateRequest, form: MessageForm, avro: AvroMessages, *, keep_rejected: bool
+    ) -> None:
         self.problems: list[Problem] = []
         self.ignored = 0
+        self._avro = avro
         self._request, self._form, self._keep_rejected = request, form, keep_rejected
         self._custom = CustomForm(form.layout) if form.layout else None
         self._address: MessageAddress | None = None
@@ -78,6 +88,8 @@ class _Reader:
     def _read(self, index: int, element: Mapping[str, Any] | None) -> None:
         self._address = None
         key, message, at = split(index, element, self._form.keyed)
+        if is_avro(message):
+            message = self._decoded(index, message, at)
         if message is None:
             self.ignored += 1
         elif self._custom is not None and not is_metadata(message):
@@ -87,9 +99,18 @@ class _Reader:
         elif body.typed.tableStructure:
             structure, lineage = body.typed.tableStructure, body.typed.lineage or None
             entry = read_metadata(index, text(body.typed.schemaId), lineage, structure, body.at)
-            self._request.metadata.append(entry)
+            data_schema = kept_schema(body.typed.dataSchema)
+            self._avro.declare(entry.schema_id, data_schema)
+            self._request.metadata.append(replace(entry, data_schema=data_schema))
         else:
             self._read_standard(index, body, message, at, key)
+
+    def _decoded(self, index: int, message: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+        """Return a message in Avro as it is in JSON. If its bytes are wrong, its schema id still names its table."""
+        schema_id = message.get("messageSchemaId")
+        if isinstance(schema_id, str) and message.get("type") == "DT" and self._form.table_from is None:
+            self._address = MessageAddress(None, schema_id)
+        return self._avro.decoded(index, message, at)
 
     def _read_standard(self, index: int, body: StandardBody, message: Mapping[str, Any], at: str, key: Any) -> None:
         if self._form.table_from is None:

@@ -100,6 +100,8 @@ class TableMetadata:
     unknown_types: frozenset[str] = frozenset()
     """Columns of a type that Replicate does not have. They become text, except keys: those need an explicit type."""
     task: str | None = None
+    data_schema: str | None = None
+    """The Avro schema of the table's data messages, if it is given."""
     destination: TableName | None = None
     """The table that the source feeds, if it has another name."""
 

@@ -7,7 +7,7 @@ from app.ingest.readers.arcion import ArcionCsv, ArcionJson
 from app.ingest.readers.body_reader import BodyReader, present_table
 from app.ingest.readers.debezium import DebeziumJson
 from app.ingest.readers.kept import KeptMessage
-from app.ingest.readers.replicate import ReplicateJson
+from app.ingest.readers.replicate import ReplicateAvro, ReplicateJson
 from app.ingest.readers.rows import RowsCsv, RowsJson
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "BodyReader",
     "DebeziumJson",
     "KeptMessage",
+    "ReplicateAvro",
     "ReplicateJson",
     "RowsCsv",
     "RowsJson",

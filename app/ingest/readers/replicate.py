@@ -11,8 +11,11 @@ from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import TableId
 from app.domain.rows.source_order import order_key
-from app.errors import Code, RejectedInput
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.formats.avro import DecodePlan
 from app.formats.json.decoder import raw_messages
+from app.formats.replicate.avro_envelope import MAGIC, AvroEnvelope, as_json_lines
+from app.formats.replicate.avro_records import AvroBody, plan_of
 from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages, is_keyed
 from app.formats.replicate.forms.layouts import STANDARD, Layout, MessageForm, read_layout
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
@@ -20,12 +23,13 @@ from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, Ta
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader
 from app.ingest.replicate.source_cache import FoundSource, SourceCache
-from app.ingest.replicate.tables import EarlierReading, ReplicateTables
-from app.ingest.table_cache import TableCache
+from app.ingest.replicate.tables import EarlierReading, ReplicateTables, StoredSchemas
+from app.ingest.table_cache import NotCached, TableCache
 from app.staging.connection.database import translated_errors
 from app.staging.tables.replicate_sources import find_layout
 
 _SCHEMA_ID: Final = re.compile(rb'"messageSchemaId"[ \t\r\n]*:[ \t\r\n]*"([^"\\]+)"')
+_HAS_BYTES: Final = re.compile(rb'"message"[ \t\r\n]*:[ \t\r\n]*"')
 _MAX_HEAD: Final = 1_024
 """Bytes at the start of a body, which have a schema id if its messages have an envelope."""
 
@@ -59,23 +63,49 @@ class ReplicateJson(BodyReader):
     @classmethod
     def columnar(cls, asked: "Sequence[Asked[ReplicateJson]]", table_cache: TableCache, /) -> list[Opened]:
         """Decode the messages of all bodies together, and find their tables."""
-        image_types = [body._image_type(table_cache) for body, _ in asked]
-        bodies = [body.body if body.form.keyed in {None, is_keyed(body.body)} else b"" for body, _ in asked]
-        found: _Found = {}
-        return [
-            opened_or_why(body._by_table, principal, found, decoded, table_cache)
-            for (body, principal), decoded in zip(asked, decode_data_messages(bodies, image_types), strict=True)
+        read = [body._in_json(principal, table_cache) for body, principal in asked]
+        plain = [
+            Asked(body, principal)
+            for body, (_, principal) in zip(read, asked, strict=True)
+            if isinstance(body, ReplicateJson)
         ]
+        opened = iter(_opened(plain, table_cache) if plain else [])
+        return [next(opened) if isinstance(body, ReplicateJson) else body for body in read]
 
     def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode message by message."""
         form = self.form if self.layout is None else replace(self.form, layout=_stored_layout(self.layout, table_cache))
-        request = decode_replicate(self.body, self.limits, form, keep_rejected=self.keep_rejected)
+        schemas = StoredSchemas(table_cache, principal, self.table).find
+        request = decode_replicate(self.body, self.limits, form, schemas=schemas, keep_rejected=self.keep_rejected)
         tables = ReplicateTables(table_cache, principal, keep_rejected=self.keep_rejected)
         sources = _settled(tables, request, self.table, self.partition)
         ignored = request.ignored + tables.repeated
         written = partial(self._written, tables, request, form) if self.keep_rejected else None
         return ParsedRequest(sources, ignored, written=written, max_value_bytes=self.max_value_bytes)
+
+    def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Declined | NotCached":
+        """Return the body with its records in JSON: itself, unless they are in Avro; or why they cannot be decoded."""
+        if _HAS_BYTES.search(self.body, 0, _MAX_HEAD) is None:
+            return self
+        try:
+            found = AvroBody.of(self.body)
+            if found is None:
+                return self
+            if len(found) > self.limits.messages:
+                return Declined(Decline.BODY)
+            plans = {one: self._plan(one, principal, table_cache) for one in found.schema_ids}
+            return replace(self, body=found.as_json(plans, self.limits))
+        except (Declined, NotCached) as why:
+            return why
+        except (RejectedInput, TemporarilyUnavailable):  # the exact path meets the same trouble, and tells the caller
+            return Declined(Decline.BODY)
+
+    def _plan(self, schema_id: str, principal: Principal, table_cache: TableCache) -> DecodePlan:
+        """Return what decodes the records of the current version of a table. Raises Declined or NotCached."""
+        source = self._find(Address(schema_id, None, None), principal, table_cache).source
+        if source.version is None or source.version.data_schema is None:
+            raise Declined(Decline.TABLE)
+        return plan_of(source.version.data_schema)
 
     def _image_type(self, table_cache: TableCache) -> Any:
         """Return the type of the images that follow the first schema id, which is usually that of all messages.
@@ -138,6 +168,58 @@ class ReplicateJson(BodyReader):
         }
 
 
+def _opened(asked: Sequence[Asked[ReplicateJson]], table_cache: TableCache) -> list[Opened]:
+    """Decode the messages of bodies in JSON together, and find their tables."""
+    image_types = [body._image_type(table_cache) for body, _ in asked]
+    bodies = [body.body if body.form.keyed in {None, is_keyed(body.body)} else b"" for body, _ in asked]
+    found: _Found = {}
+    return [
+        opened_or_why(body._by_table, principal, found, decoded, table_cache)
+        for (body, principal), decoded in zip(asked, decode_data_messages(bodies, image_types), strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicateAvro(ReplicateJson):
+    """A body in Avro: envelopes of Replicate one after the other, or one record without an envelope.
+
+    `schema_id` names the schema of a record without an envelope, which Avro cannot be read without.
+    """
+
+    schema_id: str | None = field(default=None, kw_only=True)
+
+    def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
+        """Decode message by message."""
+        return self._as_json().exact(table_cache, principal)
+
+    def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Declined | NotCached":
+        try:
+            return self._as_json()._in_json(principal, table_cache)
+        except RejectedInput:
+            return Declined(Decline.BODY)
+
+    def _as_json(self) -> ReplicateJson:
+        """Return the body with its envelopes in JSON. Raises RejectedInput."""
+        if self.body.lstrip(b"\r\n").startswith(MAGIC):
+            body = as_json_lines(self.body, self.limits.check_messages)
+        elif not self.body:
+            raise RejectedInput(Code.EMPTY_REQUEST, "the body contains no message")
+        elif self.schema_id is None:
+            detail = "a record without Replicate's envelope needs the parameter `schema_id`"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+        else:
+            body = AvroEnvelope(MAGIC.decode(), "DT", self.schema_id, None, self.body).to_json()
+        return ReplicateJson(
+            body,
+            self.table,
+            limits=self.limits,
+            keep_rejected=self.keep_rejected,
+            partition=self.partition,
+            form=self.form,
+            layout=self.layout,
+        )
+
+
 def _stored_layout(name: str, table_cache: TableCache) -> Layout:
     """Return a layout as it is stored now. Raises RejectedInput `unknown_layout`."""
     with translated_errors(), table_cache.begin() as connection:
@@ -155,7 +237,8 @@ def read_again(
     principal: Principal,
 ) -> ParsedRequest:
     """Read one kept data message under the metadata version that it was read under."""
-    request = decode_replicate(content, form=MessageForm.from_json(reading.get("form", {})))
+    schemas = StoredSchemas(table_cache, principal, table).find
+    request = decode_replicate(content, form=MessageForm.from_json(reading.get("form", {})), schemas=schemas)
     if request.metadata:
         raise RejectedInput(Code.BAD_REQUEST, "a replay must be a data message; send metadata messages as changes")
     earlier = EarlierReading(reading["version"])

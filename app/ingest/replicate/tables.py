@@ -27,6 +27,7 @@ from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table, case_detail
 from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate.avro_records import plan_of
 from app.formats.replicate.data_messages import DataChange, RejectedData
 from app.formats.replicate.forms.standard_form import with_key, with_missing_keys
 from app.formats.replicate.history import (
@@ -54,6 +55,7 @@ from app.staging.tables.registration import (
 )
 from app.staging.tables.replicate_sources import (
     SourceFacts,
+    data_schemas,
     names_with_schema_id,
     record_replicate_metadata,
     replicate_metadata,
@@ -147,6 +149,39 @@ class Destinations:
         if history is not None and history.current.source not in {None, str(entry.source)}:
             detail = f"another source than {entry.source} feeds table {requested}; its option `sources` can name both"
             raise RejectedInput(Code.TABLE_MISMATCH, detail)
+
+
+@dataclass
+class StoredSchemas:
+    """The Avro schemas that metadata messages of earlier requests declared, for the messages of one request."""
+
+    table_cache: TableCache
+    principal: Principal
+    requested: TableName | None = None
+    """The table in `?table=`."""
+    _found: dict[str, str | None] = field(default_factory=dict)
+
+    def find(self, schema_id: str) -> str | None:
+        """Return the schema of a schema id, None if no table of the caller has one.
+
+        Raises RejectedInput `ambiguous_schema_id` if tables have different ones, and `?table=` does not decide.
+        """
+        if schema_id not in self._found:
+            self._found[schema_id] = self._read(schema_id)
+        return self._found[schema_id]
+
+    def _read(self, schema_id: str) -> str | None:
+        with translated_errors(), self.table_cache.begin() as connection:
+            named = data_schemas(connection, schema_id)
+        visible = [(name, text) for name, text in named if self.principal.may_touch(name)]
+        if self.requested is not None:
+            wanted = Destinations(self.table_cache, self.principal).requested(self.requested)
+            visible = [(name, text) for name, text in visible if name.folded == wanted.folded] or visible
+        texts = {text for _, text in visible if text is not None}
+        if len(texts) > 1 and len({plan_of(text) for text in texts}) > 1:
+            detail = "tables have different Avro schemas under this schema id; name the one that is meant with `table`"
+            raise RejectedInput(Code.AMBIGUOUS_SCHEMA_ID, detail)
+        return min(texts, default=None)
 
 
 def history_of(facts: SourceFacts | None) -> SourceHistory | None:

@@ -98,6 +98,17 @@ SELECT_SOURCE = sa.text("""
     FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped'""")
 """Read what decoding a table's messages needs, without earlier versions unless asked for."""
 
+SELECT_DATA_SCHEMAS = sa.text("""
+    SELECT name, coalesce(
+        jsonb_path_query_first(replicate_metadata, :current, jsonb_build_object('id', CAST(:schema_id AS text))),
+        jsonb_path_query_first(replicate_metadata, :earlier, jsonb_build_object('id', CAST(:schema_id AS text)))
+    ) #>> '{}' AS data_schema
+    FROM mirrorgate.tables WHERE state <> 'dropped' AND replicate_schema_ids ? :schema_id""")
+"""Read the Avro schema of a schema id, of each live table that the id has described."""
+
+_CURRENT_SCHEMA: Final = '$ ? (@."schema_id" == $id)."data_schema"'
+_EARLIER_SCHEMA: Final = '$."earlier"[*] ? (@."schema_id" == $id)."data_schema"'
+
 SELECT_METADATA = sa.text("SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id")
 """Read the metadata of a table."""
 
@@ -125,6 +136,13 @@ class SourceFacts:
 def names_with_schema_id(connection: sa.Connection, schema_id: str) -> list[TableName]:
     """Return the live tables that metadata with this schema id described, including tables hidden from the caller."""
     return [TableName.parse(name) for (name,) in connection.execute(SELECT_BY_SCHEMA_ID, {"schema_id": schema_id})]
+
+
+def data_schemas(connection: sa.Connection, schema_id: str) -> list[tuple[TableName, str | None]]:
+    """Return the live tables that metadata with this schema id described, each with the Avro schema of its messages."""
+    paths = {"current": _CURRENT_SCHEMA, "earlier": _EARLIER_SCHEMA}
+    found = connection.execute(SELECT_DATA_SCHEMAS, {"schema_id": schema_id, **paths})
+    return [(TableName.parse(name), data_schema) for name, data_schema in found]
 
 
 def source_facts(connection: sa.Connection, name: TableName, *, whole: bool = False) -> SourceFacts | None:

@@ -14,6 +14,7 @@ from app.client.http import AnswerLost, GatewayClient
 from app.errors import Code
 from tests.api.calls import EMPLOYEES, MAX_BODY_BYTES, Gateway
 from tests.api.commands import Ended, Terminal, lines, staged
+from tests.support.samples.replicate_avro import data_message, metadata_message
 
 CSV = ("--format", "csv", "--table", "t", "--mode", "snapshot")
 
@@ -184,3 +185,16 @@ def test_a_request_that_is_too_large_for_the_gateway_says_what_to_change(gateway
     assert ended.status == 1
     assert "error body_too_large" in ended.errors
     assert "Give a smaller --max-bytes." in ended.errors
+
+
+def test_a_file_of_replicates_avro_envelopes_is_sent_like_json(
+    gateway: Gateway, api_engine: sa.Engine, send: Send
+) -> None:
+    messages = [data_message("hr.jobs", "7b1c", "INSERT", {"ID": number, "TITLE": "x" * 50}) for number in range(500)]
+    content = metadata_message("hr.jobs", "7b1c") + b"".join(messages)
+    ended = send(content, "--format", "replicate", "--max-bytes", 20_000, "--json")
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.report["requests"] > 1
+    assert [row[0] for row in staged(api_engine, "hr.jobs")] == [*range(500)]
+    broken = send(messages[0] + messages[1][:-1], "--format", "replicate", "--json")
+    assert (broken.status, broken.report["error"]["code"]) == (1, "malformed_avro")

@@ -14,6 +14,7 @@ from app.errors import Code, Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import lines, staged
 from tests.api.objects.bridging import bridge_of, write
+from tests.support.samples.replicate_avro import data_message, metadata_message
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64", "note": "string"}
@@ -193,3 +194,15 @@ def test_debezium_events_register_the_table_and_are_read_by_path(
     parameters = {"key_columns": "id"}
     table = bridge_of(api_address, tmp_path, "debezium", "{schema}/{table}/…", parameters=parameters).run()["sales.t"]
     assert (table.stop, keys(api_engine, "sales.t")) == (None, [0, 1, 2])
+
+
+def test_objects_of_replicates_avro_envelopes_are_read_like_json(
+    api_address: str, api_engine: sa.Engine, tmp_path: Path
+) -> None:
+    first = [metadata_message("hr.jobs", "7b1c"), data_message("hr.jobs", "7b1c", "INSERT", {"ID": 0})]
+    more = [data_message("hr.jobs", "7b1c", "INSERT", {"ID": number}) for number in (1, 2)]
+    write(tmp_path, {"0.bin": b"\n".join(first), "1.bin.gz": gzip.compress(b"".join(more))})
+    bridge = bridge_of(api_address, tmp_path, "replicate")
+    (table,) = bridge.run().values()
+    assert (table.stop, table.objects, table.messages) == (None, 2, 4)
+    assert keys(api_engine, "hr.jobs") == [0, 1, 2]

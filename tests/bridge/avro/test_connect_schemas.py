@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.formats.avro import connect_schema, read_schema
-from app.errors import RejectedInput
 from app.bridge.kafka.registered_records import RegisteredDecoder
+from app.errors import RejectedInput
+from app.formats.avro import connect_schema, read_schema
 from tests.support.forms.avro import OneSchema, encoded
 
 _VALUE = {

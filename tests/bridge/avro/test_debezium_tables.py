@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.formats.avro import connect_schema, read_schema
 from app.bridge.kafka.registered_records import RegisteredDecoder
+from app.formats.avro import connect_schema, read_schema
 from tests.api.calls import Gateway
 from tests.api.commands import staged
 from tests.bridge.avro.test_connect_schemas import ENVELOPE

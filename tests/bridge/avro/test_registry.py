@@ -14,6 +14,7 @@ from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.forms.avro import encoded
 from tests.support.http.stand_in import StandIn, serving
 from tests.support.kafka import RegistryDouble, framed, registry_double
+from tests.support.samples.replicate_avro import envelope
 
 STRING = b"\x04ab"  # Avro's "ab"
 
@@ -197,11 +198,25 @@ def test_a_record_that_no_confluent_serializer_wrote_is_rejected_with_the_way_ou
     for key, value, remedy in (
         (None, b'{"a": 1}', "value: json"),
         (b"text", None, "key: json"),
-        (None, b"atMSG\x04DT", "Confluent schema registry"),
+        (None, b"atMSG\x04DT", "format: replicate"),
     ):
         with pytest.raises(RecordRejected) as caught:
             decoder.decode("orders", key, value)
         assert remedy in caught.value.remedy
+
+
+def test_replicates_own_envelope_becomes_json_without_a_registry() -> None:
+    decoder = decoder_of("replicate", "avro", "auto", None, has_table=False)
+    whole = envelope("DT", b"\x00\x01", schema_id="7b1c")
+    assert decoder.decode("jobs", None, whole) == (
+        None,
+        b'{"magic":"atMSG","type":"DT","messageSchemaId":"7b1c","messageSchema":null,"message":"AAE="}',
+    )
+    for wrong, reason in ((whole[:-1], "cut off"), (whole + b"x", "bytes follow"), (whole[:5] + b"\x01", "negative")):
+        with pytest.raises(RecordRejected, match=reason):
+            decoder.decode("jobs", None, wrong)
+    with pytest.raises(RecordRejected, match="file has none"):
+        decoder.decode("jobs", None, framed(1, b"\x00"))
 
 
 def test_a_replicate_message_is_addressed_to_the_table_of_its_schema_unless_the_bridge_names_one(

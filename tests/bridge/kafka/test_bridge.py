@@ -8,6 +8,7 @@ from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import register, row, staged
 from tests.support.kafka import MockCluster, Record
 from tests.support.samples.debezium import event, key_with_schema, with_schema
+from tests.support.samples.replicate_avro import data_message, metadata_message
 from tests.support.waiting import wait_until
 
 KEY = key_with_schema({"id": 1}, {"id": "int64"})
@@ -157,3 +158,20 @@ def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
     with run({"topic": "tasks", "format": "replicate", "table": "t.tasks"}, group="tasks") as bridge:
         assert bridge.reaches("tasks", 2).counters.ignored == 1
     assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.tasks")] == [(0, 1), (2, 1)]
+
+
+def test_replicates_avro_messages_land_by_the_schema_of_their_metadata_without_a_registry(
+    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+) -> None:
+    table = "payroll.jobs"
+    messages = [
+        metadata_message(table, "7b1c"),
+        data_message(table, "7b1c", "INSERT", {"ID": 1, "TITLE": "Engineer"}),
+        data_message(table, "7b1c", "UPDATE", {"ID": 1, "TITLE": "Senior"}, {"ID": 1, "TITLE": "Engineer"}),
+        data_message(table, "7b1c", "DELETE", {"ID": 1}),
+    ]
+    cluster.produce("jobs", [Record(message, key=b"\xff\x00") for message in messages])
+    with run({"topic": "jobs", "format": "replicate", "value": "avro"}, group="avro") as bridge:
+        bridge.reaches("jobs", 3)
+    found = [(one["__rowMarker__"], one["ID"], one["TITLE"]) for one in staged(api_engine, table)]
+    assert found == [(0, 1, "Engineer"), (1, 1, "Senior"), (2, 1, None)]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -34,6 +34,7 @@ from app.ingest import (
     Declaration,
     MessageForm,
     Nanoseconds,
+    ReplicateAvro,
     ReplicateJson,
     RowOperation,
     RowsCsv,
@@ -237,6 +238,15 @@ class ReplicateParameters(PartitionParameters):
             pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
         ),
     ] = None
+    schema_id: Annotated[
+        str | None,
+        Field(
+            description="Avro: the schema id of a record without an envelope, whose metadata message had its "
+            "`dataSchema`.",
+            min_length=1,
+            max_length=255,
+        ),
+    ] = None
     table_from: Annotated[
         str | None,
         Field(
@@ -253,13 +263,23 @@ _REPLICATE_NAMES: Final = frozenset(ReplicateParameters.model_fields)
 
 @cached
 def replicate_query(query: bytes) -> ChangeQuery:
-    """Read the query of a Replicate body. Raises what `arcion_query` raises."""
+    """Read the query of a Replicate body in JSON. Raises what `arcion_query` raises."""
     given = read_parameters(ReplicateParameters, "query", query_values(query, _REPLICATE_NAMES))
+    if given.schema_id is not None:
+        raise RejectedInput(Code.BAD_REQUEST, "schema_id is a parameter of bodies in Avro")
+    return ChangeQuery(given, partial(ReplicateJson, **_reading(given)))
+
+
+@cached
+def replicate_avro_query(query: bytes) -> ChangeQuery:
+    """Read the query of a Replicate body in Avro. Raises what `arcion_query` raises."""
+    given = read_parameters(ReplicateParameters, "query", query_values(query, _REPLICATE_NAMES))
+    return ChangeQuery(given, partial(ReplicateAvro, **_reading(given), schema_id=given.schema_id))
+
+
+def _reading(given: ReplicateParameters) -> dict[str, Any]:
     form = MessageForm(given.keyed, None, TableFrom.parse(given.table_from) if given.table_from else None)
-    reader_of = partial(
-        ReplicateJson, table=given_table(given), partition=given.partition, form=form, layout=given.layout
-    )
-    return ChangeQuery(given, reader_of)
+    return {"table": given_table(given), "partition": given.partition, "form": form, "layout": given.layout}
 
 
 class RowsParameters(ChangeParameters):

@@ -12,6 +12,7 @@ import msgspec
 
 from app.bridge.kafka.records import RecordDecoder, RecordRejected
 from app.bridge.kafka.topics import TopicRule
+from app.formats.replicate.avro_envelope import MAGIC
 
 _MAX_NAME: Final = 128
 _DELETE: Final = b"DELETE"
@@ -157,8 +158,11 @@ def malformed(elements: Elements) -> dict[int, Fault]:
 def _needs_key(rule: TopicRule, value: bytes | None) -> bool:
     """Tell whether a record's key is decoded. A key that no table needs may be in any encoding.
 
-    A Replicate DELETE may have no image; then only the key names the row. Its operation is text in JSON alone.
+    A Replicate DELETE may have no image; then only the key names the row. Its operation is text in JSON alone. In
+    Avro, each message has its row.
     """
+    if rule.format == "replicate" and rule.value == "avro" and value is not None and value.startswith(MAGIC):
+        return False
     if rule.format == "replicate":
         is_text = rule.value == "json" and "layout" not in rule.parameters
         return value is not None and (not is_text or _DELETE in value)

@@ -56,6 +56,7 @@ class Body(msgspec.Struct, gc=False):
     schemaId: Text = UNSET
     lineage: Lineage | UnsetType | None = UNSET
     tableStructure: TableStructure | UnsetType | None = UNSET
+    dataSchema: Any = UNSET
     data: WrittenImage = UNSET
     beforeData: WrittenImage = UNSET
     headers: Headers | UnsetType | None = UNSET
