@@ -24,6 +24,9 @@ _BREAKS: Final = frozenset(b"\r\n")
 _MAX_VARINT_BYTES: Final = 10
 _ENCODER: Final = msgspec.json.Encoder()
 _NULL, _VALUE = 0, 1
+_MORE: Final = 0x80
+"""The bit of a number's byte that says that another one follows."""
+_TWO_BYTES: Final = 1 << 14
 
 
 class Incomplete(Exception):
@@ -70,25 +73,50 @@ def skip_breaks(data: bytes | bytearray, at: int) -> int:
     return at
 
 
-def as_json_lines(body: bytes, check_messages: Callable[[int], None] = lambda _: None) -> bytes:
-    """Return the envelopes of a body as NDJSON.
+def read_envelopes(body: bytes, check_messages: Callable[[int], None] = lambda _: None) -> list[AvroEnvelope]:
+    """Return the envelopes of a body.
 
     Raises RejectedInput `malformed_avro` with the index of the wrong one, and what `check_messages` raises for the
     number of messages so far.
     """
-    lines: list[bytes] = []
+    found: list[AvroEnvelope] = []
     at = skip_breaks(body, 0)
+    usual, head = AvroEnvelope("atMSG", "", None, None, b""), b""
     while at < len(body):
-        check_messages(len(lines) + 1)
-        try:
-            envelope, end = read_envelope(body, at)
-        except Incomplete:
-            raise _malformed("the body ends before the envelope does", at, len(lines)) from None
-        except ValueError as error:
-            raise _malformed(str(error), at, len(lines)) from None
-        lines.append(envelope.to_json())
-        at = skip_breaks(body, end)
-    return b"\n".join(lines)
+        check_messages(len(found) + 1)
+        if head and body.startswith(head, at) and (known := _message_after(body, at + len(head))) is not None:
+            message, at = known
+            found.append(AvroEnvelope("atMSG", usual.type, usual.schema_id, usual.schema, message))
+        else:
+            try:
+                usual, end = read_envelope(body, at)
+            except Incomplete:
+                raise _malformed("the body ends before the envelope does", at, len(found)) from None
+            except ValueError as error:
+                raise _malformed(str(error), at, len(found)) from None
+            head = body[at : end - len(usual.message) - _varint_bytes(len(usual.message))]
+            found.append(usual)
+            at = end
+        at = skip_breaks(body, at)
+    return found
+
+
+def _message_after(body: bytes, at: int) -> tuple[bytes, int] | None:
+    """Return a message of up to 8 KiB at this position and its end, None for another one.
+
+    Envelopes of one table differ in their message only, so most are read by this short way.
+    """
+    length = body[at] if at < len(body) else 1
+    at += 1
+    if length >= _MORE:
+        length = length - _MORE | (body[at] << 7 if at < len(body) else 1)
+        at += 1
+    end = at + (length >> 1)
+    return None if length & 1 or length >= _TWO_BYTES or end > len(body) else (body[at:end], end)
+
+
+def _varint_bytes(length: int) -> int:
+    return max(1, ((2 * length).bit_length() + 6) // 7)
 
 
 def _malformed(reason: str, at: int, index: int) -> RejectedInput:

@@ -11,6 +11,7 @@ is reserved before it is used.
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -21,6 +22,7 @@ from app.errors import Code, RejectedInput
 from app.formats.avro import DecodePlan, Style, read_schema, unsupported
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
+from app.formats.replicate.avro_envelope import AvroEnvelope
 from app.formats.replicate.forms.standard_form import rejection
 
 MAX_SCHEMA_BYTES: Final = 2**20
@@ -122,41 +124,43 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class AvroBody:
-    """The envelopes of a body of data messages, for the columnar path."""
+    """The data messages of a body, for the columnar path."""
 
-    def __init__(self, envelopes: Sequence[_Envelope]) -> None:
-        self._envelopes = envelopes
-        self.schema_ids: Final = frozenset(envelope.messageSchemaId for envelope in envelopes)
-        """The schema ids of its messages."""
+    def __init__(self, schema_ids: Sequence[str], records: Sequence[bytes]) -> None:
+        self._ids = schema_ids
+        self._records = records
+        self.schema_ids: Final = frozenset(schema_ids)
 
     @classmethod
-    def of(cls, body: bytes) -> "AvroBody | None":
-        """Read a body, None for one with another message than data in an envelope as Replicate writes it."""
+    def of_json(cls, body: bytes) -> "AvroBody | None":
+        """Read a body in JSON, None for one with a message that is no record in an envelope as Replicate writes it."""
         found = _ENVELOPES.decode_well_formed(body)
         if not found or not is_all_decoded(body, _ENCODER.encode_lines(found)):
             return None
-        return cls(found)
+        return cls([one.messageSchemaId for one in found], [one.message for one in found])
+
+    @classmethod
+    def of_envelopes(cls, envelopes: Sequence[AvroEnvelope]) -> "AvroBody | None":
+        """Return the records of envelopes, None if one of them is no data message."""
+        ids = [one.schema_id for one in envelopes if one.schema_id and one.schema is None and one.type == "DT"]
+        return cls(ids, [one.message for one in envelopes]) if len(ids) == len(envelopes) else None
 
     def __len__(self) -> int:
-        return len(self._envelopes)
+        return len(self._records)
 
     def as_json(self, plans: Mapping[str, DecodePlan], limits: InputLimits) -> bytes:
         """Return the messages as a body in JSON, with the plans of their schema ids.
 
         Raises RejectedInput `malformed_avro` without the index of the wrong one, and what `limits.reserve` raises.
         """
-        heads = {
-            schema_id: b'{"magic":"atMSG","type":"DT","messageSchemaId":%b,"message":' % _ENCODER.encode(schema_id)
-            for schema_id in self.schema_ids
-        }
         lines: list[bytes] = []
-        size = reserved = 0
-        for envelope in self._envelopes:
-            schema_id = envelope.messageSchemaId
-            line = b"%b%b}" % (heads[schema_id], plans[schema_id].json(envelope.message))
-            lines.append(line)
-            size += len(line)
-            if size > reserved:
-                reserved = size + size // 2
-                limits.reserve(reserved)
+        size = start = 0
+        for schema_id, run in groupby(self._ids):
+            head = b'{"magic":"atMSG","type":"DT","messageSchemaId":%b,"message":' % _ENCODER.encode(schema_id)
+            end = start + len([*run])
+            for part in plans[schema_id].json_in_parts(self._records[start:end]):
+                lines += [b"%b%b}" % (head, record) for record in part]
+                size += sum(map(len, part)) + len(part) * len(head)
+                limits.reserve(size)
+            start = end
         return b"\n".join(lines)

@@ -14,7 +14,7 @@ from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.avro import DecodePlan
 from app.formats.json.decoder import raw_messages
-from app.formats.replicate.avro_envelope import MAGIC, AvroEnvelope, as_json_lines
+from app.formats.replicate.avro_envelope import MAGIC, AvroEnvelope, read_envelopes
 from app.formats.replicate.avro_records import AvroBody, plan_of
 from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages, is_keyed
 from app.formats.replicate.forms.layouts import STANDARD, Layout, MessageForm, read_layout
@@ -85,12 +85,14 @@ class ReplicateJson(BodyReader):
 
     def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Declined | NotCached":
         """Return the body with its records in JSON: itself, unless they are in Avro; or why they cannot be decoded."""
-        if _HAS_BYTES.search(self.body, 0, _MAX_HEAD) is None:
+        if _HAS_BYTES.search(self.body, 0, _MAX_HEAD) is None or (found := AvroBody.of_json(self.body)) is None:
             return self
+        return self._decoded(found, principal, table_cache)
+
+    def _decoded(
+        self, found: AvroBody, principal: Principal, table_cache: TableCache
+    ) -> "ReplicateJson | Declined | NotCached":
         try:
-            found = AvroBody.of(self.body)
-            if found is None:
-                return self
             if len(found) > self.limits.messages:
                 return Declined(Decline.BODY)
             plans = {one: self._plan(one, principal, table_cache) for one in found.schema_ids}
@@ -190,25 +192,29 @@ class ReplicateAvro(ReplicateJson):
 
     def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode message by message."""
-        return self._as_json().exact(table_cache, principal)
+        body = b"\n".join([envelope.to_json() for envelope in self._envelopes()])
+        return self._as_json(body).exact(table_cache, principal)
 
     def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Declined | NotCached":
         try:
-            return self._as_json()._in_json(principal, table_cache)
+            found = AvroBody.of_envelopes(self._envelopes())
         except RejectedInput:
-            return Declined(Decline.BODY)
+            found = None
+        return Declined(Decline.BODY) if found is None else self._as_json(b"")._decoded(found, principal, table_cache)
 
-    def _as_json(self) -> ReplicateJson:
-        """Return the body with its envelopes in JSON. Raises RejectedInput."""
+    def _envelopes(self) -> list[AvroEnvelope]:
+        """Return the messages of the body. Raises RejectedInput."""
         if self.body.lstrip(b"\r\n").startswith(MAGIC):
-            body = as_json_lines(self.body, self.limits.check_messages)
-        elif not self.body:
+            return read_envelopes(self.body, self.limits.check_messages)
+        if not self.body:
             raise RejectedInput(Code.EMPTY_REQUEST, "the body contains no message")
-        elif self.schema_id is None:
+        if self.schema_id is None:
             detail = "a record without Replicate's envelope needs the parameter `schema_id`"
             raise RejectedInput(Code.BAD_REQUEST, detail)
-        else:
-            body = AvroEnvelope(MAGIC.decode(), "DT", self.schema_id, None, self.body).to_json()
+        return [AvroEnvelope(MAGIC.decode(), "DT", self.schema_id, None, self.body)]
+
+    def _as_json(self, body: bytes) -> ReplicateJson:
+        """Return the same request with a body in JSON."""
         return ReplicateJson(
             body,
             self.table,
