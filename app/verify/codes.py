@@ -4,7 +4,7 @@ Scripts rely on them: a code is never renamed.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum, unique
+from enum import StrEnum, auto, unique
 from typing import Any, Final, Self
 
 from app.errors.codes import by_subject
@@ -35,9 +35,9 @@ class Severity(StrEnum):
     ADVICE = "advice"
     """It works, and could be cheaper, faster or safer."""
 
-    def code(self, value: str, meaning: str, remedy: str) -> tuple[str, "Severity", str, str]:
-        """Declare a code of this severity."""
-        return value, self, meaning, remedy
+    def code(self, meaning: str, remedy: str) -> tuple[Any, "Severity", str, str]:
+        """Declare a code of this severity, whose value is its name in small letters."""
+        return auto(), self, meaning, remedy
 
 
 @unique
@@ -58,342 +58,280 @@ class FindingCode(StrEnum):
 
     # The zone: findings about the zone as a whole, and about reading it.
     PARTNER_EVENTS_MISSING = Severity.ADVICE.code(
-        "partner_events_missing",
         "The zone has no `_partnerEvents.json`, which Microsoft strongly recommends.",
         "Write it once at the root of the zone, with `partnerName` and `sourceInfo.sourceType`.",
     )
     PARTNER_EVENTS_DAMAGED = Severity.WARNING.code(
-        "partner_events_damaged",
         "`_partnerEvents.json` is not a JSON object with the texts `partnerName` and `sourceInfo.sourceType`.",
         "Replace it by a valid file: one for the whole zone, at its root.",
     )
     FILE_OUTSIDE_TABLE = Severity.WARNING.code(
-        "file_outside_table",
         "A file lies outside of any table folder, where mirroring does not read it.",
         "Move data into a folder of its table, and delete what is no data. Names that start with `_` are ignored.",
     )
     TOO_MANY_TABLES = Severity.ERROR.code(
-        "too_many_tables",
         "The zone has more than 1,000 tables, the limit of a mirrored database.",
         "Divide the tables between several mirrored databases.",
     )
     TABLE_NAMES_DIFFER_IN_CASE = Severity.WARNING.code(
-        "table_names_differ_in_case",
         "Two table folders have names that differ in letter case only.",
         "Give each table a name that differs from all others without regard to letter case.",
     )
     EMPTY_SCHEMA_FOLDER = Severity.ADVICE.code(
-        "empty_schema_folder",
         "A `<name>.schema` folder has no table folder.",
         "Delete the folder, or create the tables of the schema in it.",
     )
     OLD_HIDDEN_FILES = Severity.ADVICE.code(
-        "old_hidden_files",
         "Hidden files (in `_scratchPad`, or with a name like `_temp…`) are older than a week. Nothing reads them, and "
         "they cost storage.",
         "Make sure that no publisher writes them any more, and delete them.",
     )
     CANNOT_READ = Severity.ERROR.code(
-        "cannot_read",
         "The store or the file system did not let the command read this.",
         "Check the rights of the account that runs the command and whether the store is reachable, and run it again.",
     )
     NOT_CHECKED = Severity.ADVICE.code(
-        "not_checked",
         "This was not checked: it moved while it was read, or is too large.",
         "Run the command again if it moved. Publish large tables as Parquet.",
     )
     CHECK_FAILED = Severity.ERROR.code(
-        "check_failed",
         "A check ended early because of an error in it. The other checks of the zone are complete.",
         "Report it with the detail, and with the output of `mirrorgate --version`.",
     )
 
     # Table folders and file names: the names, number and pace of files, and what else is in a folder.
     NUMBER_GAP = Severity.ERROR.code(
-        "number_gap",
         "A file number is missing between two others. Mirroring waits for it, and reads no later file.",
         "Publish the missing file under its number. If its content is lost, delete the folder, wait until the table is "
         "gone, and create it again with a full load.",
     )
     FIRST_FILE_MISSING = Severity.WARNING.code(
-        "first_file_missing",
         "The files do not begin at number 1, and there is no folder of consumed files that would explain it.",
         "Number the files of a table from 1. Nothing is to do if mirroring has consumed and purged the earlier ones.",
     )
     NUMBER_REPEATED = Severity.ERROR.code(
-        "number_repeated",
         "Two files have the same number: a number was used again, or two publishers write this table.",
         "Let one publisher own the numbers, and keep the next number in a database, not in a listing. Then create the "
         "table again with a full load: which of the files was read is not certain.",
     )
     NUMBER_ZERO = Severity.ERROR.code(
-        "number_zero", "A file has number 0. Numbers begin at 1.", "Number the files from 00000000000000000001."
+        "A file has number 0. Numbers begin at 1.", "Number the files from 00000000000000000001."
     )
     WRONG_DIGITS = Severity.ERROR.code(
-        "wrong_digits",
         "The name of a data file is a number that does not have exactly 20 digits.",
         "Name files by 20 digits with leading zeros, for example 00000000000000000001.parquet.",
     )
     NAME_NOT_A_NUMBER = Severity.ERROR.code(
-        "name_not_a_number",
         "A data file has a name that is no number, such as a GUID. Such files have no order: a delete can be applied "
         "before its insert.",
         "Name files by 20 digits, in the order in which Fabric must apply them.",
     )
     WRONG_EXTENSION = Severity.ERROR.code(
-        "wrong_extension",
         "The extension of a numbered file is not that of the table's format.",
         "Use `.parquet` in lower case, or declare the format and `FileExtension` in `_metadata.json`.",
     )
     FOREIGN_FILE = Severity.WARNING.code(
-        "foreign_file",
         "The table folder has a file that is neither data nor metadata.",
         "Delete it, or give it a name that starts with `_`: mirroring ignores such names.",
     )
     SPECIAL_ENTRY = Severity.ERROR.code(
-        "special_entry",
         "An entry is neither a file nor a folder, but a link, FIFO, socket or device. OneLake has no such thing, and "
         "it was not opened.",
         "Replace it by the file itself.",
     )
     FOLDER_INSTEAD_OF_FILE = Severity.ERROR.code(
-        "folder_instead_of_file",
         "A folder has the name of a data file. Spark writes `<name>.parquet` as a folder of parts.",
         "Write one file, for example with PyArrow, or move the single part to the number.",
     )
     PARTITION_FOLDER = Severity.ERROR.code(
-        "partition_folder",
         "The table folder has partition folders (`Key=Value`), which open mirroring does not document.",
         "Write the files into the table folder itself, and the partition's value into a column.",
     )
     FOREIGN_FOLDER = Severity.WARNING.code(
-        "foreign_folder",
         "The table folder has a folder that mirroring does not read.",
         "Move data files into the table folder itself, and delete the folder.",
     )
     NO_DATA = Severity.ADVICE.code(
-        "no_data",
         "The table has metadata and no data file yet. After about two weeks, mirroring fails such a table.",
         "Publish a Parquet file with the table's columns and no row as file 1.",
     )
     NO_DATA_FOR_TWO_WEEKS = Severity.ERROR.code(
-        "no_data_for_two_weeks",
         "For two weeks the table has had metadata and no data. Mirroring fails it and can pause the whole database.",
         "Publish a Parquet file with the table's columns and no row as file 1, or delete the folder.",
     )
     TOO_MANY_FILES_PER_SECOND = Severity.ADVICE.code(
-        "too_many_files_per_second",
         "Files were published faster than one table absorbs: tests measured 0.4 to 0.8 files a second.",
         "Write larger files less often.",
     )
     MANY_TINY_FILES = Severity.ADVICE.code(
-        "many_tiny_files",
         "The table has many files of little content. Each costs requests, which count against the capacity.",
         "Collect changes for some seconds, and write fewer and larger files.",
     )
 
     # Metadata: findings about `_metadata.json`, and about the columns that it names.
     METADATA_MISSING = Severity.ERROR.code(
-        "metadata_missing",
         "The table folder has no `_metadata.json`. Data without it breaks the table.",
         "Write it before the first data file: `keyColumns` for a table with updates or deletes, else `{}`.",
     )
     METADATA_DAMAGED = Severity.ERROR.code(
-        "metadata_damaged",
         "`_metadata.json` cannot be used: it is no file, no JSON object, or a value has the wrong type.",
         'Replace it by valid JSON, for example `{"keyColumns": ["id"]}`.',
     )
     METADATA_AFTER_DATA = Severity.ADVICE.code(
-        "metadata_after_data",
         "`_metadata.json` is newer than the first data file. Mirroring may have read data without it.",
         "Write `_metadata.json` first. If the table works, nothing is to do: the file may have been copied or renewed.",
     )
     UNKNOWN_METADATA_KEY = Severity.ADVICE.code(
-        "unknown_metadata_key",
         "`_metadata.json` has a key that open mirroring does not document.",
         "Remove it, or keep it if it is for your own use.",
     )
     WITHDRAWN_METADATA_KEY = Severity.WARNING.code(
-        "withdrawn_metadata_key",
         "`_metadata.json` has the key `ConditionalUpdateColumn`, which Microsoft documented for a time and withdrew.",
         "Remove it, and publish changes in their order.",
     )
     KEY_NOT_A_COLUMN = Severity.ERROR.code(
-        "key_not_a_column",
         "A key column is not in a data file. Changes cannot be matched to rows.",
         "Correct `keyColumns`, or write the column into every file.",
     )
     KEY_DIFFERS_IN_CASE = Severity.WARNING.code(
-        "key_differs_in_case",
         "A key column has other letter case in `_metadata.json` than in the data files.",
         "Write the name in both places in the same letter case. Keys cannot be changed later: create the table again.",
     )
     TOO_MANY_KEYS = Severity.ADVICE.code(
-        "too_many_keys",
         "The table has more than four key columns. Microsoft advises fewer than five.",
         "Use a shorter unique key, or one key column that combines the others.",
     )
     UNKNOWN_DETECTION = Severity.ERROR.code(
-        "unknown_detection",
         "`fileDetectionStrategy` has a value that open mirroring does not know.",
         "Remove it: files are then detected by their sequential names.",
     )
     ORDERED_BY_TIME = Severity.WARNING.code(
-        "ordered_by_time",
         "`LastUpdateTimeFileDetection` orders files by their storage time. Files of the same time have no order, and "
         "neither has a file that is written slowly.",
         "Use it for insert-only tables at most. For changes, remove it and number the files.",
     )
     TIME_TIES = Severity.ERROR.code(
-        "time_ties",
         "Files have the same storage time, so that `LastUpdateTimeFileDetection` gives them no order.",
         "Number the files and remove `fileDetectionStrategy`. Create the table again if it has updates or deletes.",
     )
     PARTITIONS_ENABLED = Severity.ERROR.code(
-        "partitions_enabled",
         "`isPartitionEnabled` is set, which open mirroring does not document. Partitions were not checked.",
         "Remove it, and write all files into the table folder itself.",
     )
     UNKNOWN_FILE_FORMAT = Severity.ERROR.code(
-        "unknown_file_format",
         "`fileFormat` is neither Parquet nor delimited text.",
         "Use `Parquet`, `CSV` or `DelimitedText`.",
     )
     TEXT_WITHOUT_EXTENSION = Severity.ERROR.code(
-        "text_without_extension",
         "`fileFormat` is `DelimitedText`, and `FileExtension` is missing.",
         "Add `FileExtension`, for example `tsv`.",
     )
     TEXT_WITHOUT_HEADER = Severity.ERROR.code(
-        "text_without_header",
         "`FirstRowAsHeader` is false. Delimited text must have a header row.",
         "Write the column names as the first row of each file, and remove the property.",
     )
     TEXT_WITHOUT_TYPES = Severity.WARNING.code(
-        "text_without_types",
         "The table is delimited text without `SchemaDefinition`: its columns have no types.",
         "Declare `SchemaDefinition` with each column's name and type, or publish Parquet.",
     )
 
     # Data files: findings about the content of data files, apart from their columns and rows.
     ZERO_BYTE_FILE = Severity.ERROR.code(
-        "zero_byte_file",
         "A data file has no byte. It stops the table.",
         _REPLACE + " For no rows, write a Parquet file with columns and no row.",
     )
     TRUNCATED_FILE = Severity.ERROR.code(
-        "truncated_file",
         "A Parquet file has no end: it was visible before it was complete, or an upload broke off. It stops the table.",
         _REPLACE,
     )
     NOT_PARQUET = Severity.ERROR.code(
-        "not_parquet", "A file with the name of a Parquet file has other content. It stops the table.", _REPLACE
+        "A file with the name of a Parquet file has other content. It stops the table.", _REPLACE
     )
     ENCRYPTED_FILE = Severity.ERROR.code(
-        "encrypted_file",
         "A Parquet file is encrypted. Mirroring has no key for it.",
         "Write files without Parquet encryption: OneLake encrypts what it stores.",
     )
     DAMAGED_FOOTER = Severity.ERROR.code(
-        "damaged_footer", "The footer of a Parquet file cannot be read. The file stops the table.", _REPLACE
+        "The footer of a Parquet file cannot be read. The file stops the table.", _REPLACE
     )
     DAMAGED_TEXT = Severity.ERROR.code(
-        "damaged_text",
         "A file of delimited text cannot be read as `_metadata.json` describes it.",
         "Correct the file at the same name, or the description: separator, quotes, encoding, types.",
     )
     UNSUPPORTED_COMPRESSION = Severity.ERROR.code(
-        "unsupported_compression",
         "A Parquet file is compressed by a codec that open mirroring does not read.",
         "Write it uncompressed, or with Snappy, GZIP or ZSTD.",
     )
     SMALL_ROW_GROUPS = Severity.ADVICE.code(
-        "small_row_groups",
         "A Parquet file has many row groups of few rows. It is larger than necessary, and slow to read.",
         "Write row groups of some 100,000 to 1,000,000 rows: one write call per file, not one per row or batch.",
     )
     LARGE_ROW_GROUP = Severity.ADVICE.code(
-        "large_row_group",
         "A Parquet file has a row group of more than 1 GiB, which a reader may have to hold in memory.",
         "Write row groups of at most 1,000,000 rows or some 100 MB.",
     )
     LARGE_CELL = Severity.WARNING.code(
-        "large_cell",
         "A text or binary value is larger than 16 MB, the most that the SQL endpoint shows.",
         "Keep such values outside of the table, and publish their address.",
     )
 
     # Columns: findings about columns: the row marker, names, types, and how they change from file to file.
     NO_COLUMNS = Severity.ERROR.code(
-        "no_columns", "A data file has no column besides the row marker.", "Write at least the key columns."
+        "A data file has no column besides the row marker.", "Write at least the key columns."
     )
     MARKER_NOT_LAST = Severity.ERROR.code(
-        "marker_not_last",
         "`__rowMarker__` is not the last column. It was first in the preview of 2025, and must be last today.",
         "Write `__rowMarker__` as the last column.",
     )
     MARKER_TYPE = Severity.ERROR.code(
-        "marker_type",
         "`__rowMarker__` is not a column of whole numbers.",
         "Write it as int32 with the values 0, 1, 2 and 4.",
     )
     MARKER_CASE = Severity.ERROR.code(
-        "marker_case",
         "The row marker has other letter case than `__rowMarker__`, so that it can pass for a data column.",
         "Name the column exactly `__rowMarker__`.",
     )
     MARKER_MISSPELLED = Severity.WARNING.code(
-        "marker_misspelled",
         "A column has a name like that of the row marker. Without `__rowMarker__`, every row is an insert.",
         "Name the row marker exactly `__rowMarker__`. Nothing is to do if the column is data.",
     )
     COLUMNS_DIFFER_IN_CASE = Severity.ERROR.code(
-        "columns_differ_in_case",
         "Two columns of a file have the same name, or names that differ in letter case only.",
         "Give each column a name that differs from all others without regard to letter case.",
     )
     COLUMN_CASE_CHANGED = Severity.WARNING.code(
-        "column_case_changed",
         "A column has other letter case than in an earlier file.",
         "Write a column's name in the same letter case in every file.",
     )
-    BLANK_COLUMN_NAME = Severity.ERROR.code("blank_column_name", "A column has no name.", "Give every column a name.")
+    BLANK_COLUMN_NAME = Severity.ERROR.code("A column has no name.", "Give every column a name.")
     UNSUPPORTED_TYPE = Severity.ERROR.code(
-        "unsupported_type",
         "A column has a type that open mirroring does not read: a list, struct or map, no type at all, or a decimal of "
         "more than 38 digits.",
         "Write lists, structs and maps as JSON texts, and give other columns a simple Parquet type.",
     )
     DOUBTFUL_TYPE = Severity.WARNING.code(
-        "doubtful_type",
         "A column has a Parquet type that Delta tables do not have: nanosecond timestamps, times of day, half floats "
         "or unsigned 64-bit numbers. Readers differ in what they make of it.",
         "Write timestamps in microseconds, times as text, and numbers as int64, double or decimal.",
     )
     TYPE_CHANGED = Severity.ERROR.code(
-        "type_changed",
         "A column has another type than in an earlier file. The table stops with `SchemaMergeFailure`.",
         "Write the file again with the former type, at the same name. For a new type, delete the folder, wait until "
         "the table is gone, and create it again with a full load.",
     )
     REQUIRED_COLUMN_MISSING = Severity.ERROR.code(
-        "required_column_missing",
         "A file lacks a column that an earlier file declares as REQUIRED. The table stops.",
         "Write the column into every file. To drop it, create the table again.",
     )
     NEW_REQUIRED_COLUMN = Severity.WARNING.code(
-        "new_required_column",
         "A later file adds a column that is REQUIRED, although earlier rows have no value for it.",
         "Add columns as OPTIONAL (nullable).",
     )
     COLUMN_MISSING = Severity.ADVICE.code(
-        "column_missing",
         "A file lacks a column that an earlier file has. Its rows get NULL there.",
         "Write every column into every file. Nothing is to do if the column was dropped at the source.",
     )
     BARE_FILES_FASTER = Severity.ADVICE.code(
-        "bare_files_faster",
         "The files of an insert-only table have the column `__rowMarker__`, with 0 in every row. Mirroring reads files "
         "without it faster.",
         "Leave the column out until the first update or delete.",
@@ -401,101 +339,82 @@ class FindingCode(StrEnum):
 
     # Rows and keys: findings about rows and keys.
     MARKER_NULL = Severity.ERROR.code(
-        "marker_null",
         "Rows have no value in `__rowMarker__`, although the file has the column.",
         "Write 0, 1, 2 or 4 in every row, or leave the column out of a file that has inserts only.",
     )
     MARKER_UNKNOWN = Severity.ERROR.code(
-        "marker_unknown",
         "Rows have a value in `__rowMarker__` other than 0 (insert), 1 (update), 2 (delete) and 4 (upsert).",
         "Write 0, 1, 2 or 4 in every row.",
     )
     MARKER_WITHOUT_KEYS = Severity.ERROR.code(
-        "marker_without_keys",
         "Rows are updates, deletes or upserts, and the table has no key columns to find their rows by.",
         "Add `keyColumns` to `_metadata.json`, or publish inserts only.",
     )
     KEY_NULL = Severity.ERROR.code(
-        "key_null",
         "Rows have NULL in a key column. NULL equals nothing, so such a row is never updated or deleted.",
         "Choose key columns that always have a value, or write a value for it in the publisher.",
     )
     DUPLICATE_INSERT = Severity.ERROR.code(
-        "duplicate_insert",
         "Rows are inserts (marker 0) of a key that already has a row from an earlier file. Mirroring checks nothing "
         "and adds a second row.",
         "Write upserts (marker 4) where a row can be sent twice. " + _LOST,
     )
     DUPLICATE_IN_FILE = Severity.ERROR.code(
-        "duplicate_in_file",
         "Rows are inserts (marker 0) of a key that already has a row in the same file. Mirroring adds a second row.",
         "Write upserts (marker 4), or remove duplicates before writing the file. Check that the key columns identify a "
         "row.",
     )
     UPDATE_OF_MISSING_ROW = Severity.WARNING.code(
-        "update_of_missing_row", "Rows are updates (marker 1) of a key that has no row. Mirroring inserts them.", _LOST
+        "Rows are updates (marker 1) of a key that has no row. Mirroring inserts them.", _LOST
     )
     DELETE_OF_MISSING_ROW = Severity.WARNING.code(
-        "delete_of_missing_row", "Rows are deletes (marker 2) of a key that has no row. Mirroring does nothing.", _LOST
+        "Rows are deletes (marker 2) of a key that has no row. Mirroring does nothing.", _LOST
     )
     UPDATE_WITHOUT_VALUES = Severity.WARNING.code(
-        "update_without_values",
         "Rows are updates or upserts in which every column but the key is NULL: probably partial rows. Mirroring "
         "replaces the whole row by them.",
         "Write full rows in updates and upserts. If these are deletes, mark them with 2.",
     )
     ROWS_UNREADABLE = Severity.ERROR.code(
-        "rows_unreadable",
         "The footer of a file can be read, and its rows cannot. The file stops the table.",
         "Put a valid file with the same rows at the same name.",
     )
 
     # Comparison: findings about the comparison with a Delta table (`--against`).
     AGAINST_TABLE_MISSING = Severity.ERROR.code(
-        "against_table_missing",
         "There is no Delta table for a table of the zone.",
         "Give --against the folder that holds `<schema>/<table>` or `<table>`. If the table is new, wait until "
         "mirroring has created it.",
     )
     AGAINST_UNREADABLE = Severity.ERROR.code(
-        "against_unreadable",
         "The Delta table cannot be read: it is damaged, or it needs a feature that deltalake does not read. Deletion "
         "vectors and column mapping are read.",
         "The detail names the cause. If it is a feature, compare with a copy of the table without it.",
     )
     AGAINST_SCHEMA_DIFFERS = Severity.ERROR.code(
-        "against_schema_differs",
         "The Delta table has other columns than the files of the zone, or columns with another kind of value. Types of "
         "one kind, such as decimals of two scales, are no difference.",
         "Drop and recreate the table folder to rename, remove or change a column. Rows are compared by the columns "
         "that both have.",
     )
-    AGAINST_MISSING_ROW = Severity.ERROR.code(
-        "against_missing_row", "Keys have a row in the zone and none in the Delta table.", _TRACE
-    )
-    AGAINST_EXTRA_ROW = Severity.ERROR.code(
-        "against_extra_row", "Keys have a row in the Delta table and none in the zone.", _TRACE
-    )
+    AGAINST_MISSING_ROW = Severity.ERROR.code("Keys have a row in the zone and none in the Delta table.", _TRACE)
+    AGAINST_EXTRA_ROW = Severity.ERROR.code("Keys have a row in the Delta table and none in the zone.", _TRACE)
     AGAINST_DIFFERS = Severity.ERROR.code(
-        "against_differs", "Keys have rows on both sides, with other values or in other numbers.", _TRACE
+        "Keys have rows on both sides, with other values or in other numbers.", _TRACE
     )
     AGAINST_NOT_COMPARED = Severity.ERROR.code(
-        "against_not_compared",
         "A table cannot be compared, because its metadata or a file of it cannot be read.",
         "Correct the file that is named, and compare again.",
     )
     AGAINST_STOPPED = Severity.WARNING.code(
-        "against_stopped",
         "Only the files before a missing or unusable one are compared: mirroring stops the table there, too.",
         "Correct the file, and compare again.",
     )
     AGAINST_INCOMPLETE = Severity.ADVICE.code(
-        "against_incomplete",
         "The first files of the table are no longer in the zone. Only keys that the present files change are compared.",
         "Nothing, if mirroring has removed files that it has consumed.",
     )
     AGAINST_BEHIND = Severity.ADVICE.code(
-        "against_behind",
         "The Delta table is a mirror of Mirrorgate that has not applied all files. It is compared with the files that "
         "it has applied.",
         "Run the mirror, and compare again.",
