@@ -242,6 +242,7 @@ class GatewayApp(FastAPI):
             openapi_tags=TAGS,
             redirect_slashes=False,
             separate_input_output_schemas=False,
+            generate_unique_id_function=lambda route: route.name,  # the name of the route's function
             strict_content_type=False,  # a body without a content type counts as JSON, as at the change endpoints
             openapi_url=None,
             docs_url=None,  # FastAPI's pages load scripts from other servers; see docs_pages

@@ -38,13 +38,12 @@ _RESPONSES = {
 @router.post(
     "/arcion",
     status_code=202,
-    operation_id="post_arcion_changes",
     summary="Post changes in Arcion format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
     openapi_extra=openapi_extra(ARCION_BODY, OverrideParameters, CsvParameters),
 )
-async def post_arcion(request: Request) -> Response:
+async def post_arcion_changes(request: Request) -> Response:
     """Accept one message, a JSON array, NDJSON, concatenated messages or CSV.
 
     All messages are accepted or none, unless rejected messages become dead letters (`on_reject=dead_letter`).
@@ -55,13 +54,12 @@ async def post_arcion(request: Request) -> Response:
 @router.post(
     "/replicate",
     status_code=202,
-    operation_id="post_replicate_changes",
     summary="Post changes in Qlik Replicate format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
     openapi_extra=openapi_extra(REPLICATE_BODY, ReplicateParameters),
 )
-async def post_replicate(request: Request) -> Response:
+async def post_replicate_changes(request: Request) -> Response:
     """Accept Qlik Replicate messages: data messages all or none, and metadata messages.
 
     Metadata messages register tables or change their schemas; they require the right `register`.
@@ -72,13 +70,12 @@ async def post_replicate(request: Request) -> Response:
 @router.post(
     "/debezium",
     status_code=202,
-    operation_id="post_debezium_changes",
     summary="Post changes in Debezium format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
     openapi_extra=openapi_extra(DEBEZIUM_BODY, DebeziumParameters),
 )
-async def post_debezium(request: Request) -> Response:
+async def post_debezium_changes(request: Request) -> Response:
     """Accept Debezium's change events, all or none: envelopes or flattened rows, with and without their schema.
 
     A Connect schema registers its table or adds columns to it, which requires the right `register`. Tombstones,
@@ -90,7 +87,6 @@ async def post_debezium(request: Request) -> Response:
 @router.post(
     "/rows",
     status_code=202,
-    operation_id="post_rows",
     summary="Post plain rows of one table",
     response_model=AcceptedModel,
     responses=_RESPONSES,
@@ -109,13 +105,12 @@ async def post_rows(request: Request) -> Response:
 @router.post(
     "/arrow",
     status_code=202,
-    operation_id="post_arrow_rows",
     summary="Post the snapshot rows of one table as an Arrow stream",
     response_model=AcceptedModel,
     responses=_RESPONSES,
     openapi_extra=openapi_extra(ARROW_BODY, LoadParameters),
 )
-async def post_arrow(request: Request) -> Response:
+async def post_arrow_rows(request: Request) -> Response:
     """Accept the rows of an initial load, all or none. Columns are matched to those of the table by name."""
     return await _answer(ARROW, request)
 

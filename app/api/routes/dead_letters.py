@@ -40,11 +40,10 @@ _MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("applicati
 
 @router.get(
     "",
-    operation_id="list_dead_letters",
     summary="List the dead letters of a table, without row values",
     responses=problems(400, 401, 403, 404, 422, 503),
 )
-def get_letters(
+def list_dead_letters(
     table: TablePath,
     gateway: GatewayDep,
     principal: Reader,
@@ -68,12 +67,11 @@ def get_letters(
 
 @router.get(
     "/{letter_id:int}",
-    operation_id="get_dead_letter",
     summary="Download the message of a dead letter",
     response_class=Response,
     responses={200: {"description": "The message", "content": _MESSAGE}, **problems(400, 401, 403, 404, 422, 503)},
 )
-def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> Response:
+def get_dead_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> Response:
     """Return the message byte for byte as it was sent. It contains row values, so it requires the right `admin`."""
     written = letter_message(gateway, table, letter_id, principal)
     return Response(written.content, media_type="text/csv" if written.format in _CSV else "application/json")
@@ -82,11 +80,10 @@ def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, pri
 @router.post(
     "/replay",
     status_code=202,
-    operation_id="replay_dead_letters",
     summary="Replay the waiting dead letters of a table in order",
     responses=_RESPONSES,
 )
-async def replay_letters(
+async def replay_dead_letters(
     table: TablePath,
     gateway: GatewayDep,
     principal: Administrator,
@@ -104,7 +101,6 @@ async def replay_letters(
 @router.post(
     "/{letter_id:int}/replay",
     status_code=202,
-    operation_id="replay_dead_letter",
     summary="Replay a dead letter, optionally with a corrected message",
     response_model=ReplayedModel,
     responses=_RESPONSES,
@@ -112,7 +108,7 @@ async def replay_letters(
         "requestBody": {"description": "A corrected message in the format of the original.", "content": _MESSAGE}
     },
 )
-async def replay_letter(
+async def replay_dead_letter(
     table: TablePath, letter_id: LetterPath, request: Request, gateway: GatewayDep, principal: Administrator
 ) -> Response:
     """Accept the change now, after everything that was accepted since.
@@ -128,11 +124,10 @@ async def replay_letter(
 
 @router.delete(
     "",
-    operation_id="discard_dead_letters",
     summary="Discard the waiting dead letters up to an id",
     responses=_RESPONSES,
 )
-def discard_all(
+def discard_dead_letters(
     table: TablePath,
     gateway: GatewayDep,
     principal: Administrator,
@@ -145,11 +140,12 @@ def discard_all(
 
 @router.delete(
     "/{letter_id:int}",
-    operation_id="discard_dead_letter",
     summary="Discard a dead letter",
     responses=_RESPONSES,
 )
-def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> DiscardedModel:
+def discard_dead_letter(
+    table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator
+) -> DiscardedModel:
     """Discard the dead letter; a repeat changes nothing. It stays readable until retention purges it."""
     return DiscardedModel(discarded=discard_one(gateway, table, letter_id, principal))
 

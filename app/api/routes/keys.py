@@ -31,11 +31,10 @@ KeyId = Annotated[str, Path(description="The id of the key.", examples=["1a2b3c4
 @router.post(
     "",
     status_code=201,
-    operation_id="create_key",
     summary="Create an API key",
     responses=problems(400, 401, 403, 503),
 )
-def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, response: Response) -> CreatedKeyModel:
+def create_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, response: Response) -> CreatedKeyModel:
     """Create a key with rights for table patterns. This answer is the only one that contains its secret."""
     created = keys.create(gateway, principal, wanted)
     response.headers.update(_NO_STORE)
@@ -57,22 +56,20 @@ def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
 
 @router.patch(
     "/{key_id}",
-    operation_id="update_key",
     summary="Change the name or the rate limits of a key",
     responses=problems(400, 401, 403, 404, 503),
 )
-def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: Overseer) -> KeyModel:
+def update_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: Overseer) -> KeyModel:
     """Change the name, or the given limits, which take effect within five seconds."""
     return _key_model(keys.update(gateway, principal, key_id, wanted))
 
 
 @router.post(
     "/{key_id}/rotate",
-    operation_id="rotate_key",
     summary="Rotate the secret of a key",
     responses=problems(400, 401, 403, 404, 503),
 )
-def rotate(
+def rotate_key(
     key_id: KeyId, gateway: GatewayDep, principal: Overseer, response: Response, wanted: RotateKey | None = None
 ) -> RotatedKeyModel:
     """Give the key a new secret; the current one remains valid during the overlap.
@@ -88,11 +85,10 @@ def rotate(
 @router.delete(
     "/{key_id}",
     status_code=204,
-    operation_id="delete_key",
     summary="Delete a key",
     responses=problems(401, 403, 404, 503),
 )
-def delete(key_id: KeyId, gateway: GatewayDep, principal: Overseer) -> Response:
+def delete_key(key_id: KeyId, gateway: GatewayDep, principal: Overseer) -> Response:
     """Delete a key. It stops working within five seconds."""
     keys.delete(gateway, principal, key_id)
     return Response(status_code=204)

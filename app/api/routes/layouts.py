@@ -37,7 +37,6 @@ LayoutWriter = Annotated[Principal, Depends(require(Right.REGISTER, every_table=
     "/{name}",
     operation_id="set_layout",
     summary="Store a layout of Replicate messages",
-    status_code=200,
     response_model_exclude_none=True,
     responses={
         201: {"description": "Created", "model": StoredLayoutModel},
@@ -86,7 +85,6 @@ def get_layouts(gateway: GatewayDep, principal: Reader) -> LayoutsModel:
 
 @router.get(
     "/{name}",
-    operation_id="get_layout",
     summary="Get a layout of Replicate messages",
     response_model_exclude_none=True,
     responses=problems(401, 403, 404, 422, 503),

@@ -25,12 +25,11 @@ ANSWER_SECONDS: Final = 8.0
 
 @router.get(
     "/metrics",
-    operation_id="get_metrics",
     summary="Get metrics in the Prometheus text format, for the tables that the key can see",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems(401, 403, 503)},
 )
-def metrics(gateway: GatewayDep, principal: Reader) -> Response:
+def get_metrics(gateway: GatewayDep, principal: Reader) -> Response:
     """Merge the metrics of all API processes that share this port.
 
     Without the database, the answer has the metrics of the processes alone, with `mirrorgate_database_up` 0.

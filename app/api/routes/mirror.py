@@ -24,11 +24,10 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["mirror"])
 
 @router.get(
     "/mirror",
-    operation_id="get_table_mirror",
     summary="Get how far the Delta mirror has applied a table's landing files",
     responses=problems(400, 401, 403, 404, 422, 503),
 )
-def get_mirror(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableMirrorModel:
+def get_table_mirror(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableMirrorModel:
     """Return the mirror's last report about the current generation, compared with the landing ledger."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = visible_table(connection, table, principal)
@@ -40,12 +39,11 @@ def get_mirror(table: TablePath, gateway: GatewayDep, principal: Reader) -> Tabl
 
 @router.get(
     "/rows",
-    operation_id="list_table_rows",
     summary="Read rows of the mirrored table, at any version",
     response_model=MirrorRowsModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
-async def get_rows(
+async def list_table_rows(
     table: TablePath,
     gateway: GatewayDep,
     principal: Reader,

@@ -27,19 +27,18 @@ CACHE_SECONDS: Final = 1.0
 """How long an answer of `/statusz` is repeated, because anyone can ask for it."""
 
 
-@router.get("/healthz", operation_id="get_health", summary="Check that this process serves")
-async def healthz() -> HealthModel:
+@router.get("/healthz", summary="Check that this process serves")
+async def get_health() -> HealthModel:
     """Answer without checking anything."""
     return HealthModel(status="ok")
 
 
 @router.get(
     "/readyz",
-    operation_id="get_readiness",
     summary="Check that this process can accept changes",
     responses={503: {"description": "This process cannot accept changes now", "model": ReadinessModel}},
 )
-async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
+async def get_readiness(gateway: GatewayDep, response: Response) -> ReadinessModel:
     """Report what the writer of this process does.
 
     It checks the last commit, the oldest waiting request, whether Postgres answers and accepts writes, and whether this
@@ -54,11 +53,10 @@ async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
 
 @router.get(
     "/statusz",
-    operation_id="get_gateway_status",
     summary="Check every part of the gateway",
     responses={503: {"description": "A part of the gateway needs attention", "model": GatewayStatusModel}},
 )
-async def statusz(gateway: GatewayDep, response: Response) -> GatewayStatusModel:
+async def get_gateway_status(gateway: GatewayDep, response: Response) -> GatewayStatusModel:
     """Report the parts of `/readyz`, and in addition drains, tables, backlogs, Fabric and clocks.
 
     The answer has counts only; `/v1/tables` and `/metrics` have the names. It can be one second old.

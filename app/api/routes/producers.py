@@ -17,7 +17,6 @@ router = APIRouter(prefix="/v1/producers", tags=["changes"])
 
 @router.get(
     "/{producer:path}",
-    operation_id="get_producer",
     summary="Get the last durable number and position of a producer, and its receipts",
     responses=problems(401, 403, 404, 503),
 )

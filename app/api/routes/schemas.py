@@ -25,12 +25,13 @@ _FLATBUFFER_ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.get(
     "/tables/{table}/schema",
-    operation_id="get_table_schema",
     summary="Get the current schema version of a table",
     response_model=SchemaModel,
     responses={**_FLATBUFFER_ANSWER, **problems(401, 403, 404, 422, 503)},
 )
-def get_schema(table: TablePath, request: Request, gateway: GatewayDep, principal: Reader) -> SchemaModel | Response:
+def get_table_schema(
+    table: TablePath, request: Request, gateway: GatewayDep, principal: Reader
+) -> SchemaModel | Response:
     """Return the declared columns.
 
     With `Accept: application/vnd.apache.arrow.schema`, return the Arrow schema of landing files, including the row
@@ -53,11 +54,10 @@ def get_schema(table: TablePath, request: Request, gateway: GatewayDep, principa
 
 @router.get(
     "/tables/{table}/chain",
-    operation_id="get_table_chain",
     summary="Get the metadata chain of the current generation",
     responses=problems(400, 401, 403, 404, 422, 503),
 )
-def get_chain(
+def get_table_chain(
     table: TablePath,
     gateway: GatewayDep,
     principal: Reader,

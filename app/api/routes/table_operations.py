@@ -45,11 +45,10 @@ OperationDep = Annotated[TableOperation, Depends(_table_operation)]
 @router.delete(
     "",
     status_code=202,
-    operation_id="drop_table",
     summary="Drop a table and delete its landing folder",
     responses=_RESPONSES,
 )
-def drop(operation: OperationDep) -> TableModel:
+def drop_table(operation: OperationDep) -> TableModel:
     """Start to drop the table. It rejects changes from now on.
 
     The state is `dropping` until the drain has deleted the folder; then the table is unknown. Batches that are not
@@ -61,11 +60,10 @@ def drop(operation: OperationDep) -> TableModel:
 @router.post(
     "/recreate",
     status_code=202,
-    operation_id="recreate_table",
     summary="Start a new generation, optionally with new columns and keys",
     responses=_RESPONSES,
 )
-def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> TableModel:
+def recreate_table(operation: OperationDep, wanted: RecreateTable | None = None) -> TableModel:
     """Drop the folder. When it is deleted, the table is active again and empty, and file numbers start at 1."""
     wanted = wanted or RecreateTable()
     options = read_options(wanted, operation.gateway.ingest.mask_secret)
@@ -75,11 +73,10 @@ def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> Ta
 @router.post(
     "/rename",
     status_code=202,
-    operation_id="rename_table",
     summary="Change the name and the landing folder of a table",
     responses=_RESPONSES,
 )
-def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
+def rename_table(operation: OperationDep, wanted: RenameTable) -> TableModel:
     """Drop the folder and start a new generation under the new name.
 
     If the table has a row image of each row and `history=off`, every row lands again from its row image. Otherwise the
@@ -91,11 +88,10 @@ def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
 @router.post(
     "/rebuild",
     status_code=202,
-    operation_id="rebuild_table",
     summary="Land all rows of a table again from its row images",
     responses=_RESPONSES,
 )
-def rebuild(operation: OperationDep, wanted: RebuildTable | None = None) -> TableModel:
+def rebuild_table(operation: OperationDep, wanted: RebuildTable | None = None) -> TableModel:
     """Start a new generation with the present rows, optionally with other keys, types, names or fewer columns.
 
     The table accepts changes all the time: by its present schema until the rows are copied, then by the new one, behind
@@ -109,11 +105,10 @@ def rebuild(operation: OperationDep, wanted: RebuildTable | None = None) -> Tabl
 @router.post(
     "/row-images/backfill",
     status_code=202,
-    operation_id="backfill_row_images",
     summary="Give a row image to each row from before a table kept row images",
     responses=_RESPONSES,
 )
-def backfill_images(operation: OperationDep) -> TableModel:
+def backfill_row_images(operation: OperationDep) -> TableModel:
     """Ask the drain for a backfill, or for the rest of one that has failed or was cancelled.
 
     The table accepts changes all the time. The drain reads the staged payloads; if retention has deleted some of them,
@@ -125,7 +120,6 @@ def backfill_images(operation: OperationDep) -> TableModel:
 
 @router.delete(
     "/row-images/backfill",
-    operation_id="cancel_backfill",
     summary="Cancel the backfill of row images",
     responses=_RESPONSES,
 )
@@ -139,22 +133,20 @@ def cancel_backfill(operation: OperationDep) -> TableModel:
 
 @router.post(
     "/pause",
-    operation_id="pause_table",
     summary="Pause the publication of a table",
     responses=_RESPONSES,
 )
-def pause(operation: OperationDep) -> TableModel:
+def pause_table(operation: OperationDep) -> TableModel:
     """Stop publishing files. Changes are still accepted, up to the limit of the backlog."""
     return operation.pause()
 
 
 @router.post(
     "/resume",
-    operation_id="resume_table",
     summary="Resume the publication of a paused table",
     responses=_RESPONSES,
 )
-def resume(operation: OperationDep) -> TableModel:
+def resume_table(operation: OperationDep) -> TableModel:
     """Publish files again after a pause."""
     return operation.resume()
 
@@ -162,11 +154,10 @@ def resume(operation: OperationDep) -> TableModel:
 @router.post(
     "/flush",
     status_code=202,
-    operation_id="flush_table",
     summary="Publish accepted changes without delay",
     responses=_RESPONSES,
 )
-def flush(operation: OperationDep) -> TableModel:
+def flush_table(operation: OperationDep) -> TableModel:
     """Publish what is accepted so far, without waiting for a full or an old enough file."""
     return operation.flush()
 
@@ -174,11 +165,10 @@ def flush(operation: OperationDep) -> TableModel:
 @router.post(
     "/repair/{number}",
     status_code=202,
-    operation_id="repair_file",
     summary="Write a published file again under its own number",
     responses=_RESPONSES,
 )
-def repair(
+def repair_file(
     operation: OperationDep,
     number: Annotated[int, Path(ge=1, le=MAX_ID, description="The number of the file.", examples=[1])],
 ) -> TableModel:
@@ -192,7 +182,6 @@ def repair(
 
 @router.post(
     "/release",
-    operation_id="release_table",
     summary="Release a quarantined table",
     responses=_RESPONSES,
 )
@@ -203,11 +192,10 @@ def release_table(operation: OperationDep, wanted: ReleaseTable) -> TableModel:
 
 @router.get(
     "/events",
-    operation_id="list_table_events",
     summary="List the events of all tables of this name, including dropped ones",
     responses=problems(400, 401, 403, 404, 422, 503),
 )
-def get_events(
+def list_table_events(
     table: TablePath, gateway: GatewayDep, principal: Administrator, after: AfterId = 0, limit: PageLimit = 100
 ) -> EventsModel:
     """Return operations of administrators and of the drain, oldest first."""

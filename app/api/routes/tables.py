@@ -41,7 +41,6 @@ TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.
     "/tables/{table}",
     operation_id="register_table",
     summary="Register a table, or add nullable columns to it",
-    status_code=200,
     responses={
         201: {"description": "Created", "model": RegisteredTableModel},
         **problems(400, 401, 403, 404, 409, 422, 503),
@@ -110,7 +109,6 @@ def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
 
 @router.get(
     "/tables/{table}",
-    operation_id="get_table",
     summary="Get the state, lag and reconciliation of a table",
     responses=problems(401, 403, 404, 422, 503),
 )
@@ -123,11 +121,10 @@ def get_table(table: TablePath, gateway: GatewayDep, principal: Reader) -> Table
 
 @router.get(
     "/tables/{table}/files",
-    operation_id="list_table_files",
     summary="List the landing files of the current generation",
     responses=problems(400, 401, 403, 404, 422, 503),
 )
-def get_files(
+def list_table_files(
     table: TablePath,
     gateway: GatewayDep,
     principal: Reader,
@@ -154,7 +151,6 @@ def get_files(
 
 @router.get(
     "/batches/{table}/{generation}/{sequence}",
-    operation_id="get_batch",
     summary="Get the state of a change batch",
     responses=problems(400, 401, 403, 404, 422, 503),
 )

@@ -31,12 +31,11 @@ OperationDep = Annotated[LoadOperation, Depends(_load_operation)]
 
 @router.post(
     "",
-    operation_id="begin_load",
     summary="Begin a load session",
     status_code=201,
     responses={200: {"description": "The load that the same request began before", "model": LoadModel}, **_RESPONSES},
 )
-def begin(operation: OperationDep, wanted: BeginLoad, response: Response) -> LoadModel:
+def begin_load(operation: OperationDep, wanted: BeginLoad, response: Response) -> LoadModel:
     """Begin to load a table that keeps a row image of every row (`row_images=on`). A table has one open load.
 
     Send the rows to any change endpoint with the header `Mirrorgate-Load`, and complete the load when all requests are
@@ -51,33 +50,30 @@ def begin(operation: OperationDep, wanted: BeginLoad, response: Response) -> Loa
 
 @router.get(
     "",
-    operation_id="list_loads",
     summary="List the newest load sessions of a table",
     responses=problems(401, 403, 404, 422, 503),
 )
-def list_all(operation: OperationDep) -> LoadsModel:
+def list_loads(operation: OperationDep) -> LoadsModel:
     """Return the newest 100 loads that are kept, the newest first."""
     return LoadsModel(loads=[LoadModel.of_session(load, str(operation.name)) for load in operation.list()])
 
 
 @router.get(
     "/{load}",
-    operation_id="get_load",
     summary="Get a load session",
     responses=problems(401, 403, 404, 422, 503),
 )
-def get(operation: OperationDep, load: LoadPath) -> LoadModel:
+def get_load(operation: OperationDep, load: LoadPath) -> LoadModel:
     """Return how far a load is. A client that lost its way continues from here."""
     return LoadModel.of_session(operation.get(LoadId(str(load))), str(operation.name))
 
 
 @router.post(
     "/{load}/complete",
-    operation_id="complete_load",
     summary="Complete a load session, and delete the rows that a full load did not have",
     responses={202: {"description": "Rows are left to delete: repeat the request", "model": LoadModel}, **_RESPONSES},
 )
-def complete(operation: OperationDep, load: LoadPath, response: Response) -> LoadModel:
+def complete_load(operation: OperationDep, load: LoadPath, response: Response) -> LoadModel:
     """Complete the load. After `full`, rows that neither the load nor the stream wrote since it began are deleted.
 
     The answer 202 means that rows are left to delete; repeat the request until it is 200. A repeat after that changes
@@ -91,11 +87,10 @@ def complete(operation: OperationDep, load: LoadPath, response: Response) -> Loa
 
 @router.delete(
     "/{load}",
-    operation_id="abort_load",
     summary="Abort a load session",
     responses=_RESPONSES,
 )
-def abort(operation: OperationDep, load: LoadPath) -> LoadModel:
+def abort_load(operation: OperationDep, load: LoadPath) -> LoadModel:
     """End the load without further deletes.
 
     Abort does not undo anything: what the load landed stays, and of a load that is being completed also the deletes.

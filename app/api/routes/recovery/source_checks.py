@@ -16,12 +16,13 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
 
 @router.post(
     "/checks",
-    operation_id="check_table_source",
     summary="Compare a table with counts and checksums of its source",
     response_model=SourceCheckResultModel,
     responses=problems(400, 401, 403, 404, 409, 422, 503),
 )
-async def check(table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader) -> Response:
+async def check_table_source(
+    table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader
+) -> Response:
     """Return where the rows differ. Nothing is changed.
 
     First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`).
