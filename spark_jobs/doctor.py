@@ -3,7 +3,6 @@
 Each task writes its own file into a probe folder. The driver must then see all of them.
 """
 
-import json
 import socket
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from app.checks.preflight import installed_versions
@@ -103,7 +103,7 @@ def main() -> None:
     configure_logging(settings)
     with running_spark(settings) as spark:
         findings = examine_executors(spark, zone_address(settings), settings.require_database_url())
-    sys.stdout.write(json.dumps([finding.to_json() for finding in findings]) + "\n")
+    sys.stdout.write(msgspec.json.encode(findings).decode() + "\n")
 
 
 if __name__ == "__main__":

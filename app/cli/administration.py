@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import ERRORS, say
+from app.cli.console import ERRORS, print_json, say
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, LandingZone, LocalDataDir, with_connection
 from app.errors import Code, Misconfigured
 from app.extras import require_extras
@@ -85,7 +85,7 @@ def list_keys(connection: Connection, as_json: AsJson = False) -> None:
         answer = client.get("/v1/keys")
     found, of_settings = answer["keys"], answer["settings_key_id"]
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
         return
     grid = Grid(("id", "name", "rights", "tables", "created", "expires", "last used", "former secret", "limits"))
     for entry in found:
@@ -203,7 +203,7 @@ def audit(
             events += page["events"]
             after = page["next_after"]
     if as_json:
-        typer.echo(json.dumps(events))
+        print_json(events)
     else:
         _audit_grid(events).print()
 
@@ -261,7 +261,7 @@ def show_zone(as_json: AsJson = False, data_dir: LocalDataDir = DEFAULT_DATA_DIR
     with open_database(data_dir) as engine, translated_errors(), engine.begin() as connection:
         known = known_zone(connection)
     if as_json:
-        typer.echo(json.dumps(known and {"zone_id": str(known.zone_id), "location": known.location}))
+        print_json(known and {"zone_id": str(known.zone_id), "location": known.location})
     else:
         typer.echo("no drain has started yet" if known is None else str(known))
 

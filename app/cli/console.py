@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Final, Protocol, TypeVar
 
+import msgspec
 from rich.console import Console, ConsoleDimensions
 
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 _PIPE_COLUMNS: Final = 10_000
 """The width of a pipe or a file: no line is broken that another program reads."""
 
@@ -40,6 +42,17 @@ ERRORS: Final = CommandConsole(stderr=True)
 def say(text: str, style: str | None = None, *, to: Console = OUTPUT) -> None:
     """Print one line as it is: no markup, no highlighting, no line breaks at the terminal's width."""
     to.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def encoded(value: object) -> str:
+    """Return a value as JSON: decimals as numbers with all digits, dataclasses as objects, other types as texts."""
+    return _ENCODER.encode(value).decode()
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(f"{encoded(value)}\n")
+    sys.stdout.flush()
 
 
 Result = TypeVar("Result")

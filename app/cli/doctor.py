@@ -1,15 +1,15 @@
 """`mirrorgate doctor`: test what publication relies on, and report what is unsafe and how to fix it."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 
-from app.cli.console import OUTPUT
+from app.cli.console import OUTPUT, print_json
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
 from app.domain.preflight import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
@@ -59,7 +59,7 @@ def doctor(
     if spark:
         findings += _spark_findings(settings, data_dir)
     if as_json:
-        typer.echo(json.dumps([finding.to_json() for finding in findings]))
+        print_json(findings)
     else:
         OUTPUT.print(findings_grid(findings))
     if unsafe_among(findings):
@@ -100,7 +100,7 @@ def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:
     command = [sys.executable, "-m", "spark_jobs.doctor"]
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     try:
-        return [Finding.from_json(entry) for entry in json.loads(finished.stdout)]
-    except (ValueError, TypeError):
+        return msgspec.json.decode(finished.stdout, type=list[Finding])
+    except msgspec.DecodeError:
         last = finished.stderr.strip().splitlines()[-1:]
         raise Misconfigured(Code.SPARK_FAILED, f"Spark did not run: {''.join(last) or finished.returncode}") from None

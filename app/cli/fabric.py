@@ -3,7 +3,6 @@
 Invariant: every command can be repeated; what is already so is said and left as it is.
 """
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import ERRORS, OUTPUT, Advance, say, working
+from app.cli.console import ERRORS, OUTPUT, Advance, print_json, say, working
 from app.cli.doctor import findings_grid
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from app.extras import require_extras
@@ -149,7 +148,7 @@ def create(
         )
     if as_json:
         shown = {"id": made.id, "name": made.name, "workspace_id": made.workspace_id, "created": is_new}
-        typer.echo(json.dumps({**shown, "landing_zone": made.landing_zone, "tables": made.tables_address}))
+        print_json({**shown, "landing_zone": made.landing_zone, "tables": made.tables_address})
         return
     if is_new:
         say(f"created the mirrored database {made.name} ({made.id})")
@@ -289,7 +288,7 @@ def _require(status: "DatabaseStatus", *states: str) -> None:
 
 def _report(client: "FabricClient", status: "DatabaseStatus", what: str, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"database_id": client.database_id, "state": status.state, "raw": status.raw}))
+        print_json({"database_id": client.database_id, "state": status.state, "raw": status.raw})
     else:
         say(f"{client.database().name} {what} ({status.raw})")
 
@@ -315,7 +314,7 @@ def status(
             return
         found, tables = _read(client)
     if as_json:
-        typer.echo(json.dumps(_to_json(found, tables)))
+        print_json(_to_json(found, tables))
     else:
         OUTPUT.print(_rendered(found, tables), soft_wrap=True)
     if not found.state.is_running or any(table.has_failed for table in tables):
@@ -339,8 +338,7 @@ def _watch(client: "FabricClient", interval: float, *, as_json: bool) -> None:
             if live is not None:
                 live.update(_rendered(*now), refresh=True)
             elif as_json:
-                sys.stdout.write(json.dumps(_to_json(*now)) + "\n")
-                sys.stdout.flush()
+                print_json(_to_json(*now))
             elif now != last:
                 OUTPUT.print(_rendered(*now), soft_wrap=True)
             last = now
@@ -422,7 +420,7 @@ def doctor(workspace: WorkspaceOption = None, database: DatabaseOption = None, a
             findings.append(finding)
             advance(finding.check)
     if as_json:
-        typer.echo(json.dumps([finding.to_json() for finding in findings]))
+        print_json(findings)
     else:
         OUTPUT.print(findings_grid(findings))
     if unsafe_among(findings):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import OUTPUT, say
+from app.cli.console import OUTPUT, print_json, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
 from app.domain.model.dead_letter import LetterState
@@ -39,7 +39,7 @@ def list_letters(
         names = [table] if table is not None else [one["table"] for one in client.get("/v1/tables")["tables"]]
         found = [{"table": name, **letter} for name in names for letter in _letters(client, name, state)]
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
         return
     if not found:
         say("no dead letters")
@@ -185,7 +185,7 @@ def list_layouts(connection: Connection, as_json: AsJson = False) -> None:
     with connection.client() as client:
         found = client.get("/v1/layouts")["layouts"]
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
         return
     grid = Grid(("name", "parts", "changed", "by"))
     for entry in found:

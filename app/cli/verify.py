@@ -1,6 +1,5 @@
 """`mirrorgate verify`: check any landing zone against the rules of open mirroring."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import ERRORS
+from app.cli.console import ERRORS, print_json
 from app.cli.exit_status import COULD_NOT_RUN
 from app.cli.options import AsJson
 from app.errors import Code, MirrorgateError, Misconfigured
@@ -134,7 +133,7 @@ def _verify(
             progress("comparing", 0, 0)
             findings += comparison.findings(zone, verification.names, settings.mirror_options)
     if as_json:
-        typer.echo(json.dumps(_document(location, verification, findings)))
+        print_json(_document(location, verification, findings))
     else:
         print_report(findings, verification.tables, verification.files)
     return any(finding.severity is Severity.ERROR for finding in findings)

@@ -1,6 +1,5 @@
 """What `mirrorgate verify` shows: its progress, its findings by table and code, and with `--follow` what is new."""
 
-import json
 import signal
 import textwrap
 import threading
@@ -10,13 +9,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 from rich.text import Text
 
-from app.cli.console import ERRORS, OUTPUT, say
+from app.cli.console import ERRORS, OUTPUT, print_json, say
 from app.cli.output import counted
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZoneAddress
@@ -195,7 +193,7 @@ class _Follower:
     def show(self, findings: list[Finding]) -> None:
         for finding in findings:
             if self._as_json:
-                typer.echo(json.dumps(finding.to_json()))
+                print_json(finding.to_json())
             else:
                 print_finding(finding)
 

@@ -5,9 +5,9 @@ a start: an acknowledged change would not be safe there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Final
 
 from app.errors.codes import Code
 
@@ -28,15 +28,6 @@ class Finding:
     outcome: Outcome
     detail: str
     remedy: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding as it is reported."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Read a reported finding."""
-        return cls(stored["check"], Outcome(stored["outcome"]), stored["detail"], stored["remedy"])
 
 
 def unsafe_among(findings: Iterable[Finding]) -> list[Finding]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final, NoReturn, Self
 
 import structlog
@@ -109,9 +109,7 @@ class _Signals:
                 self._restore.callback(signal.signal, number, signal.signal(number, lambda _number, _frame: None))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore.close()
 
     def wait(self, seconds: float | None) -> set[int]:

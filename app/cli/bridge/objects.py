@@ -1,6 +1,5 @@
 """`mirrorgate bridge objects`: post the messages of objects in a bucket or folder to a gateway, each exactly once."""
 
-import json
 import os
 import signal
 import threading
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.console import ERRORS, OUTPUT, say
+from app.cli.console import ERRORS, OUTPUT, print_json, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import AsJson, Connection, named_values, with_connection
 from app.cli.output import Grid, counted
@@ -258,7 +257,7 @@ def _report(status: "BridgeStatus", *, as_json: bool) -> None:
     """Print what was sent, and why tables are stopped."""
     tables = sorted(status.tables, key=lambda table: (table.source, table.table))
     if as_json:
-        typer.echo(json.dumps(status.to_json()))
+        print_json(status.to_json())
         return
     numbers = ("objects", "messages", "changes", "waiting")
     grid = Grid(("source", "table", *numbers, "state"), right=numbers)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import Advance, say, working
-from app.cli.mirror.rows import print_json
+from app.cli.console import Advance, print_json, say, working
 from app.cli.mirror.target import (
     AsOf,
     AtVersion,
@@ -204,7 +203,7 @@ def health(
     problems = find_problems(examined, GUARD_RAILS[sku.upper()])
     if as_json:
         shown = {"sku": sku.upper(), "tables": [one.to_json() for one in examined]}
-        print_json(shown | {"findings": [one.to_json() for one in problems]})
+        print_json(shown | {"findings": problems})
     else:
         _print_health(examined, problems)
     if any(one.severity == "error" for one in problems):

@@ -12,12 +12,11 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
 import typer
 from rich.cells import cell_len
 from rich.console import Console
 
-from app.cli.console import OUTPUT, say, working
+from app.cli.console import OUTPUT, encoded, say, working
 from app.cli.mirror.target import (
     AsOf,
     AtVersion,
@@ -34,7 +33,6 @@ from app.cli.output import Grid, counted
 if TYPE_CHECKING:
     from app.mirror.inspection.difference import Change, Difference
 
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 _ESCAPES: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {
     9: "\\t",
     10: "\\n",
@@ -43,21 +41,11 @@ _ESCAPES: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(
 _MIN_GRID_COLUMNS: Final = 2
 
 
-def encode(value: object) -> str:
-    """Return a value as JSON."""
-    return _ENCODER.encode(value).decode()
-
-
-def print_json(value: object) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(f"{encode(value)}\n")
-
-
 def print_json_list(items: Iterable[object]) -> None:
     """Print a JSON list, one item a line, as the items are read."""
     separator = "["
     for item in items:
-        sys.stdout.write(f"{separator}{encode(item)}")
+        sys.stdout.write(f"{separator}{encoded(item)}")
         separator = ",\n "
     sys.stdout.write("[]\n" if separator == "[" else "]\n")
 
@@ -95,7 +83,7 @@ def readable(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool | list | dict | tuple):
-        return encode(value)
+        return encoded(value)
     if isinstance(value, bytes):
         return value.hex()
     text = value.isoformat(" ") if isinstance(value, datetime) else str(value)
@@ -106,7 +94,7 @@ def _csv_field(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bytes | bool | list | dict | tuple):
-        text = json.loads(encode(value)) if isinstance(value, bytes) else encode(value)
+        text = json.loads(encoded(value)) if isinstance(value, bytes) else encoded(value)
     else:
         text = value.isoformat() if isinstance(value, datetime) else str(value)
     return f'"{text.replace(chr(34), chr(34) * 2)}"' if not text or set(text) & set(',"\r\n') else text

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.console import interruptible, say, working
-from app.cli.mirror.rows import print_json
+from app.cli.console import interruptible, print_json, say, working
 from app.cli.mirror.target import MirroredTables, StorageOptions, To, chosen_tables, open_target, parse_storage_options
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from app.cli.output import counted
@@ -160,7 +159,7 @@ def optimize(
                 advance(name, done=1)
     finally:
         if as_json:
-            print_json([one.to_json() for one in done])
+            print_json(done)
         else:
             for one in done:
                 say(line(one))
@@ -205,7 +204,7 @@ def vacuum(
                 advance(name, done=1)
     finally:
         if as_json:
-            print_json([one.to_json() for one in done])
+            print_json(done)
         else:
             _print_vacuumed(done)
 

@@ -4,7 +4,6 @@ A combination of options that makes no sense ends with exit status 2. At the end
 JSON.
 """
 
-import json
 import os
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import ERRORS, OUTPUT, say
+from app.cli.console import ERRORS, OUTPUT, print_json, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import AsJson, Connection, named_values, with_connection
 from app.cli.output import Grid, counted
@@ -325,7 +324,7 @@ def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, 
     progress = job.progress
     if as_json:
         load = None if job.loaded is None else job.loaded.status
-        typer.echo(json.dumps(to_json(progress, end, job.producer, load)))
+        print_json(to_json(progress, end, job.producer, load))
     elif end is None or progress.requests or progress.repeated or progress.files:
         say(summary(progress, of_files=of_files))
         if job.loaded is not None and job.loaded.status:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from app.cli.console import ERRORS, say
+from app.cli.console import ERRORS, print_json, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
@@ -108,7 +108,7 @@ def check(
             wanted = Check(path, against, queries_in(database.dialect), digits, rounds, pause)
             found = Comparison(client, database, wanted).run()
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
     else:
         _print_found(table, found)
     if not found["equal"]:

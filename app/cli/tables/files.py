@@ -1,13 +1,12 @@
 """Commands that read or write files: `tables verify` compares a landing zone, `export-rows` writes rows as Parquet."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import say, working
+from app.cli.console import print_json, say, working
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir, TableName
 from app.errors import Code, RejectedInput
 from app.extras import require_extras
@@ -47,7 +46,7 @@ def verify(
                 advance(str(one.name))
                 verified.append(verify_table(engine, address, one, partial(advance, str(one.name), done=1)))
     if as_json:
-        typer.echo(json.dumps([one.to_json() for one in verified]))
+        print_json([one.to_json() for one in verified])
     else:
         for result in verified:
             _print_verified(result)
@@ -120,6 +119,6 @@ def export_rows(
                 raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy) from error
     if as_json:
         told = {"file": str(written.file), "rows": written.rows, "bytes": written.bytes, "sequence": written.sequence}
-        typer.echo(json.dumps(told))
+        print_json(told)
     else:
         say(f"{written.rows:,} rows, {written.bytes:,} bytes, as of batch {written.sequence}: {written.file}")

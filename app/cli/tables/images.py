@@ -1,6 +1,5 @@
 """Commands about row images: `rebuild` lands a table again from them, `backfill-images` gives older rows theirs."""
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from app.cli.console import ERRORS, say
+from app.cli.console import ERRORS, print_json, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
 
@@ -93,7 +92,7 @@ def rebuild(
             for name, number in chosen
         ]
     if as_json:
-        typer.echo(json.dumps(results if every else results[0]))
+        print_json(results if every else results[0])
     else:
         for result in results:
             _say_result(result)
@@ -240,7 +239,7 @@ def backfill_images(
             status = _follow(client, table, generation, "backfill", wait=wait, quiet=as_json)
     backfill, complete = status["backfill"], bool((status["row_images"] or {}).get("complete"))
     if as_json:
-        typer.echo(json.dumps({"table": table, "complete": complete, "backfill": backfill}))
+        print_json({"table": table, "complete": complete, "backfill": backfill})
     elif complete:
         say(f"{table}: every row has a row image")
     elif backfill is None:

@@ -1,6 +1,5 @@
 """Carry out `tables apply` (plan, show, confirm, register) and `tables export`."""
 
-import json
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from app.cli.console import ERRORS, say
+from app.cli.console import ERRORS, print_json, say
 from app.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
 from app.cli.tables.manifest_plan import Action, Plan, TablePlan, plan_tables
 from app.client.http import GatewayClient
@@ -137,7 +136,7 @@ def _finish(plan: Plan, done: list[TablePlan], end: BaseException | None, as_jso
             "not_in_file": list(plan.not_in_file),
             "error": error,
         }
-        typer.echo(json.dumps(report))
+        print_json(report)
         return
     if done:
         say(f"done: {_names(done)}")

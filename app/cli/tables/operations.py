@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import OUTPUT, say
+from app.cli.console import OUTPUT, print_json, say
 from app.cli.options import AsJson, Connection, GenerationOption, TableName, with_connection
 from app.client.table_path import table_path
 from app.errors import Code
@@ -274,7 +274,7 @@ def list_loads(connection: Connection, table: TableName, as_json: AsJson = False
     with connection.client() as client:
         loads = client.get(f"{table_path(table)}/loads")["loads"]
     if as_json:
-        typer.echo(json.dumps(loads))
+        print_json(loads)
         return
     numbers = ("rows", "superseded", "deletes")
     grid = Grid(("load", "mode", "state", "started", "by", *numbers), right=numbers)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import say
+from app.cli.console import print_json, say
 from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.client.table_path import table_path
 
@@ -35,7 +35,7 @@ def status(
     with connection.client() as client:
         found = client.get("/v1/tables")
     if as_json:
-        typer.echo(json.dumps(found["tables"]))
+        print_json(found["tables"])
         return
     print_status(found["tables"], wide=wide)
     if fabric := found.get("fabric"):
@@ -64,7 +64,7 @@ def show_table(connection: Connection, table: TableName, as_json: AsJson = False
     with connection.client() as client:
         found = client.get(table_path(table))
         if as_json:
-            typer.echo(json.dumps(found))
+            print_json(found)
             return
         print_table(found, client.get(f"{table_path(table)}/schema"))
 

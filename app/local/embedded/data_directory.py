@@ -4,7 +4,6 @@ import fcntl
 import os
 import stat
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from app.errors import Code, Misconfigured
@@ -72,9 +71,7 @@ class DataDirectory:
                 return f"{told}, and no longer can"
         return f"{told}, and still can, because {why}"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -172,10 +172,6 @@ class HealthFinding:
     detail: str
     remedy: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding as `mirror health --json` prints it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 def examine_table(target: MirrorTarget, name: str, done: Callable[[int, int], None] = lambda *_: None) -> TableHealth:
     """Measure a table. `done` is called with the number of footers read, and of all. Raises `mirror_away`."""

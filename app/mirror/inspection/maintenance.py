@@ -9,7 +9,7 @@ docs/decisions/0037-delta-mirror.md.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, WriterProperties
@@ -48,10 +48,6 @@ class Optimized:
     clustered_by: tuple[str, ...]
     """The key columns, if the rows are clustered; empty without a key or without --cluster."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as `mirror optimize --json` prints it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
@@ -61,10 +57,6 @@ class Vacuumed:
     version: int
     files: tuple[str, ...]
     dry_run: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as `mirror vacuum --json` prints it."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def optimize_table(target: MirrorTarget, name: str, *, cluster: bool = False) -> Optimized:
