@@ -4,11 +4,15 @@ Several API processes on one port share them through files (`PROMETHEUS_MULTIPRO
 over the live processes, unless their help text says something else. No label names a table, a key or a caller.
 """
 
+from functools import partial
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
 import app.observability.process_metrics  # noqa: F401  # turns creation times off
+
+_summed: Final = partial(Gauge, multiprocess_mode="livesum")
+"""Makes a gauge whose values of all live processes are added."""
 
 REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
 REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])
@@ -33,50 +37,28 @@ DEAD_LETTERS: Final = Counter(
 )
 REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters accepted on replay")
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests rejected, by error code", ["code"])
-API_PROCESSES: Final = Gauge("mirrorgate_api_processes", "API processes that run", multiprocess_mode="livesum")
-CHANGE_REQUESTS: Final = Gauge(
-    "mirrorgate_change_requests_in_flight", "Change requests in progress", multiprocess_mode="livesum"
+API_PROCESSES: Final = _summed("mirrorgate_api_processes", "API processes that run")
+CHANGE_REQUESTS: Final = _summed("mirrorgate_change_requests_in_flight", "Change requests in progress")
+CHANGE_REQUESTS_LIMIT: Final = _summed("mirrorgate_change_requests_limit", "Change requests that can be in progress")
+UNFINISHED_BODIES: Final = _summed(
+    "mirrorgate_unfinished_bodies", "Request bodies of verified callers that have not arrived completely"
 )
-CHANGE_REQUESTS_LIMIT: Final = Gauge(
-    "mirrorgate_change_requests_limit", "Change requests that can be in progress", multiprocess_mode="livesum"
+BODY_BYTES: Final = _summed("mirrorgate_body_bytes_in_memory", "Bytes reserved in the memory budget for request bodies")
+ANSWER_BYTES: Final = _summed(
+    "mirrorgate_answer_bytes_in_memory", "Bytes of answers over 16 KiB that their callers have not read"
 )
-UNFINISHED_BODIES: Final = Gauge(
-    "mirrorgate_unfinished_bodies",
-    "Request bodies of verified callers that have not arrived completely",
-    multiprocess_mode="livesum",
+BODY_BYTES_LIMIT: Final = _summed("mirrorgate_body_memory_limit_bytes", "Memory budget for request bodies")
+ADMITTED_BODIES: Final = _summed(
+    "mirrorgate_large_bodies_admitted_bytes", "Bytes of the large bodies that the body semaphore has admitted"
 )
-BODY_BYTES: Final = Gauge(
-    "mirrorgate_body_bytes_in_memory",
-    "Bytes reserved in the memory budget for request bodies",
-    multiprocess_mode="livesum",
+ADMITTED_BODIES_LIMIT: Final = _summed(
+    "mirrorgate_large_bodies_limit_bytes", "Bytes of large bodies that the body semaphore admits"
 )
-ANSWER_BYTES: Final = Gauge(
-    "mirrorgate_answer_bytes_in_memory",
-    "Bytes of answers over 16 KiB that their callers have not read",
-    multiprocess_mode="livesum",
+WAITING_BODIES: Final = _summed(
+    "mirrorgate_large_bodies_waiting", "Large bodies that wait unread for the body semaphore"
 )
-BODY_BYTES_LIMIT: Final = Gauge(
-    "mirrorgate_body_memory_limit_bytes", "Memory budget for request bodies", multiprocess_mode="livesum"
-)
-ADMITTED_BODIES: Final = Gauge(
-    "mirrorgate_large_bodies_admitted_bytes",
-    "Bytes of the large bodies that the body semaphore has admitted",
-    multiprocess_mode="livesum",
-)
-ADMITTED_BODIES_LIMIT: Final = Gauge(
-    "mirrorgate_large_bodies_limit_bytes",
-    "Bytes of large bodies that the body semaphore admits",
-    multiprocess_mode="livesum",
-)
-WAITING_BODIES: Final = Gauge(
-    "mirrorgate_large_bodies_waiting",
-    "Large bodies that wait unread for the body semaphore",
-    multiprocess_mode="livesum",
-)
-WAITING_REQUESTS: Final = Gauge(
-    "mirrorgate_writer_waiting_requests",
-    "Change requests that wait for a transaction of the writer",
-    multiprocess_mode="livesum",
+WAITING_REQUESTS: Final = _summed(
+    "mirrorgate_writer_waiting_requests", "Change requests that wait for a transaction of the writer"
 )
 OLDEST_WAITING: Final = Gauge(
     "mirrorgate_writer_oldest_waiting_seconds",
@@ -88,21 +70,15 @@ LAST_COMMIT: Final = Gauge(
     "Time of the last commit, of the process that committed longest ago",
     multiprocess_mode="livemin",
 )
-WRITER_FAILS: Final = Gauge(
-    "mirrorgate_writer_failing",
-    "API processes whose last transaction failed because of the database",
-    multiprocess_mode="livesum",
+WRITER_FAILS: Final = _summed(
+    "mirrorgate_writer_failing", "API processes whose last transaction failed because of the database"
 )
-DATABASE_CONNECTIONS: Final = Gauge(
-    "mirrorgate_database_connections", "Connections to Postgres, by use", ["use"], multiprocess_mode="livesum"
+DATABASE_CONNECTIONS: Final = _summed("mirrorgate_database_connections", "Connections to Postgres, by use", ["use"])
+DATABASE_CONNECTIONS_LIMIT: Final = _summed(
+    "mirrorgate_database_connections_limit", "Connections that the pool may open"
 )
-DATABASE_CONNECTIONS_LIMIT: Final = Gauge(
-    "mirrorgate_database_connections_limit", "Connections that the pool may open", multiprocess_mode="livesum"
-)
-DATABASE_WAITING: Final = Gauge(
-    "mirrorgate_database_connections_waiting",
-    "Threads that wait for a connection from the pool",
-    multiprocess_mode="livesum",
+DATABASE_WAITING: Final = _summed(
+    "mirrorgate_database_connections_waiting", "Threads that wait for a connection from the pool"
 )
 GROUP_REQUESTS: Final = Histogram(
     "mirrorgate_group_commit_requests",
