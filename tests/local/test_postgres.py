@@ -16,7 +16,6 @@ import pytest
 from app.errors import Code, Misconfigured
 from app.local.embedded import postgres_account
 from app.local.embedded.postgres import PrivatePostgres
-from app.staging.connection.schema_revision import migrate
 from tests.support.processes import REPOSITORY, is_alive, read_line, started
 from tests.support.waiting import wait_until
 
@@ -91,25 +90,6 @@ def test_the_role_of_the_gateway_is_no_superuser_and_cannot_read_files_of_the_ma
             connection.execute("COPY (SELECT 1) TO PROGRAM 'true'")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("SET ROLE mirrorgate")
-
-
-def test_what_the_superuser_owned_before_becomes_the_gateways_at_the_next_start(tmp_path: Path) -> None:
-    with PrivatePostgres(tmp_path, FAST) as postgres:
-        migrate(postgres.administration_url)
-        with psycopg.connect(postgres.administration_url, autocommit=True) as connection:
-            connection.execute("ALTER DATABASE mirrorgate OWNER TO mirrorgate")
-            connection.execute("CREATE TABLE public.mine (id bigserial)")
-    with PrivatePostgres(tmp_path, FAST) as postgres:
-        with psycopg.connect(postgres.url, autocommit=True) as connection:
-            left = connection.execute(
-                """SELECT relname FROM pg_class WHERE relowner = 'mirrorgate'::regrole
-                AND relnamespace::regnamespace::text IN ('mirrorgate', 'public')"""
-            ).fetchall()
-            connection.execute("INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')")
-            connection.execute("ALTER TABLE mirrorgate.producers ADD COLUMN noted text")
-            connection.execute("DROP TABLE public.mine")
-        migrate(postgres.url)
-    assert left == []
 
 
 def test_data_survives_a_restart(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
 
@@ -135,35 +134,8 @@ _CREATE_DATABASE: Final = f"""
 SELECT 'CREATE ROLE {_ROLE} LOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{_ROLE}') \\gexec
 SELECT 'CREATE DATABASE {NAME} OWNER {_ROLE}' WHERE NOT EXISTS
     (SELECT FROM pg_database WHERE datname = '{NAME}') \\gexec
-ALTER DATABASE {NAME} OWNER TO {_ROLE};
-\\connect {NAME}
 """  # noqa: S608  # constant text
 """Create the role and the database. psql runs each step only where it is missing."""
-
-_HAND_OVER: Final = f"""
-DO $$
-DECLARE
-    act text;
-BEGIN
-    FOR act IN
-        SELECT format('ALTER SCHEMA %I OWNER TO {_ROLE}', nspname) FROM pg_namespace
-        WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' AND nspowner = '{NAME}'::regrole
-        UNION ALL
-        SELECT format('ALTER TABLE %s OWNER TO {_ROLE}', c.oid::regclass) FROM pg_class c
-        WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S') AND c.relowner = '{NAME}'::regrole
-          AND c.relnamespace::regnamespace::text !~ '^(pg_|information_schema)'
-          AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
-              AND d.deptype IN ('a', 'i') AND c.relkind = 'S')
-        UNION ALL
-        SELECT format('ALTER ROUTINE %s OWNER TO {_ROLE}', p.oid::regprocedure) FROM pg_proc p
-        WHERE p.proowner = '{NAME}'::regrole AND p.pronamespace::regnamespace::text !~ '^(pg_|information_schema)'
-    LOOP
-        EXECUTE act;
-    END LOOP;
-END $$;
-"""  # noqa: S608  # constant text
-"""Give the gateway's role what the superuser owns in data directories of earlier versions, in one transaction.
-Sequences that belong to a column follow their table."""
 
 _CREATE_WITHIN: Final = 60.0
 
@@ -180,13 +152,13 @@ def superuser_url(socket_folder: Path) -> str:
 
 
 def create_database(programs: Path, socket_folder: Path) -> None:
-    """Create role and database if they are missing, and give the role what it owns.
+    """Create role and database if they are missing.
 
     After a crash here, the next start does the remaining steps.
     """
     administration = superuser_url(socket_folder).replace(f"/{NAME}?", "/postgres?")
     command = [str(programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", administration]
-    run_program(command, timeout=_CREATE_WITHIN, given=_CREATE_DATABASE + _HAND_OVER)
+    run_program(command, timeout=_CREATE_WITHIN, given=_CREATE_DATABASE)
 
 
 _PREFIX: Final = "mirrorgate-"
@@ -278,9 +250,7 @@ class PrivatePostgres:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
