@@ -608,7 +608,7 @@ CREATE TABLE mirrorgate.purged_totals (
 );
 
 -- Replication status: what Fabric last reported about each table.
-CREATE TABLE mirrorgate.mirror_states (
+CREATE TABLE mirrorgate.fabric_states (
     -- Table that the row belongs to.
     table_id bigint NOT NULL,
     -- Generation that the report is about.
@@ -629,21 +629,21 @@ CREATE TABLE mirrorgate.mirror_states (
     has_failed boolean DEFAULT false NOT NULL,
     -- Who can correct the error: user, system or unknown.
     whose text,
-    CONSTRAINT mirror_states_pkey PRIMARY KEY (table_id),
-    CONSTRAINT mirror_states_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
-    CONSTRAINT fault_is_someones CHECK ((whose = ANY (ARRAY['user'::text, 'system'::text, 'unknown'::text]))),
-    CONSTRAINT mirror_states_processed_bytes_check CHECK ((processed_bytes >= 0)),
-    CONSTRAINT mirror_states_processed_rows_check CHECK ((processed_rows >= 0))
+    CONSTRAINT fabric_states_pkey PRIMARY KEY (table_id),
+    CONSTRAINT fabric_states_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT fabric_states_processed_bytes_check CHECK ((processed_bytes >= 0)),
+    CONSTRAINT fabric_states_processed_rows_check CHECK ((processed_rows >= 0)),
+    CONSTRAINT fault_is_someones CHECK ((whose = ANY (ARRAY['user'::text, 'system'::text, 'unknown'::text])))
 );
 
 -- When a drain last claimed the reading of Fabric's report, so that one drain reads it at a time. One row.
-CREATE TABLE mirrorgate.mirror_readings (
+CREATE TABLE mirrorgate.fabric_readings (
     -- Always true, so that the primary key allows one row.
     only_row boolean DEFAULT true NOT NULL,
     -- When a drain last claimed the reading.
     read_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT mirror_readings_pkey PRIMARY KEY (only_row),
-    CONSTRAINT mirror_readings_only_row_check CHECK (only_row)
+    CONSTRAINT fabric_readings_pkey PRIMARY KEY (only_row),
+    CONSTRAINT fabric_readings_only_row_check CHECK (only_row)
 );
 
 -- Secrets that a rotation has replaced; each works until its overlap ends.

@@ -24,10 +24,10 @@ from app.domain.model.table import BatchSequence, Table, TableId
 from app.domain.rebuild import (
     AuditedRows,
     CheckedRows,
-    Finding,
     RebuildPhase,
     RebuildPlan,
     RebuiltRows,
+    UnfitRows,
     checked_rows,
     merged,
     projected_batch,
@@ -90,7 +90,7 @@ class PartResult:
     """What became of a part: what does not fit, and in a dry run the hashes of its new keys in order."""
 
     rows: int
-    findings: list[Finding]
+    findings: list[UnfitRows]
     hashes: bytes = b""
     keyless: tuple[int, ...] = ()
     """The positions of rows that have no new key, and so no hash."""
@@ -123,7 +123,7 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
                 return PartResult(part.rows, rows)
             store_part(connection, order.source, part, rows, _landing(rows, order))
     except DuplicateKeys:
-        return PartResult(part.rows, [Finding(None, Code.KEY_IN_USE, 1, part.first_row)])
+        return PartResult(part.rows, [UnfitRows(None, Code.KEY_IN_USE, 1, part.first_row)])
     except PartIsStored:  # by a task that Spark had given up; or the attempt is over, which its end finds out
         return PartResult(part.rows, [])
     return PartResult(part.rows, [])
@@ -207,7 +207,7 @@ class RebuildRun:
                 "table_rebuilt", table=str(table.name), generation=rebuild.next_generation, seconds=round(seconds, 3)
             )
 
-    def _copy(self, rebuild: Rebuild, table: Table) -> tuple[list[Finding], int]:
+    def _copy(self, rebuild: Rebuild, table: Table) -> tuple[list[UnfitRows], int]:
         """Copy or check all parts of a snapshot; return what does not fit, and the number of parts."""
         is_check = rebuild.phase is RebuildPhase.CHECKING
         engine = self.context.engine
@@ -279,13 +279,13 @@ class RebuildRun:
         with self.context.engine.begin() as connection:
             note_rows(connection, rebuild, total=total, done=done)
 
-    def _fail(self, rebuild: Rebuild, findings: list[Finding], detail: str) -> None:
+    def _fail(self, rebuild: Rebuild, findings: list[UnfitRows], detail: str) -> None:
         with answer_within(TRANSACTION_SECONDS), self.context.engine.begin() as connection:
             fail_rebuild(connection, rebuild, findings, detail)
         log.warning("rebuild_failed", table_id=rebuild.table_id, findings=len(findings), detail=detail)
 
 
-def _duplicates(results: Sequence[PartResult]) -> list[Finding]:
+def _duplicates(results: Sequence[PartResult]) -> list[UnfitRows]:
     """Return how many rows have the key of an earlier row, found by the hashes of all keys."""
     hashes = np.frombuffer(b"".join(result.hashes for result in results), np.uint64)
     order = np.argsort(hashes, kind="stable")
@@ -294,7 +294,7 @@ def _duplicates(results: Sequence[PartResult]) -> list[Finding]:
         return []
     keyless = [position for result in results for position in result.keyless]
     positions = np.delete(np.arange(1, len(hashes) + len(keyless) + 1), np.asarray(keyless, np.int64) - 1)
-    return [Finding(None, Code.KEY_IN_USE, len(repeated), int(positions[repeated].min()))]
+    return [UnfitRows(None, Code.KEY_IN_USE, len(repeated), int(positions[repeated].min()))]
 
 
 class Rebuilds(BackgroundWork):

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from app.client.http import GatewayClient
-from app.client.yaml_text import Entry, Findings, did_you_mean, read_yaml
+from app.client.yaml_text import Findings, YamlValue, did_you_mean, read_yaml
 from app.errors import Code, RejectedInput
 
 DEFAULT_HEALTH_PORT: Final = 9480
@@ -113,7 +113,7 @@ def read_settings_file(path: Path, environment: Mapping[str, str], model: type[A
     try:
         made = model.model_validate(content)
     except ValidationError as error:
-        named = Entry(root.node, "", Findings(path.name), root.line)  # its lookups note duplicate keys again
+        named = YamlValue(root.node, "", Findings(path.name), root.line)  # its lookups note duplicate keys again
         for one in error.errors(include_url=False):
             place, detail, remedy = _explained(one["type"], one["loc"], one["msg"], one["input"], one.get("ctx", {}))
             findings.found.append(named.below([str(part) for part in place]).wrong(Code.BAD_SETTING, detail, remedy))
@@ -123,7 +123,7 @@ def read_settings_file(path: Path, environment: Mapping[str, str], model: type[A
     return made
 
 
-def _with_variables(entry: Entry, environment: Mapping[str, str]) -> str:
+def _with_variables(entry: YamlValue, environment: Mapping[str, str]) -> str:
     """Return a text of the file with its variables replaced; one that is not set is noted."""
 
     def value_of(found: re.Match[str]) -> str:

@@ -170,7 +170,7 @@ def _limits_in_words(entry: dict[str, Any]) -> str:
 _PAGE: Final = 1000
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     """What the gateway did with a call."""
 
     DONE = "done"
@@ -185,7 +185,9 @@ def audit(
         str | None, typer.Option(help="Only this caller: a key's id or name, or `oidc:<subject>`.")
     ] = None,
     table: Annotated[str | None, typer.Option(help="Only events about tables of this name.")] = None,
-    outcome: Annotated[Outcome | None, typer.Option(help="Only operations that were done, or rejected calls.")] = None,
+    outcome: Annotated[
+        AuditOutcome | None, typer.Option(help="Only operations that were done, or rejected calls.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List who did what to keys and tables, and whose calls were rejected, oldest first.

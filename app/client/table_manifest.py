@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from app.client.yaml_text import Entry, Findings, Misplaced, read_yaml
+from app.client.yaml_text import Findings, Misplaced, YamlValue, read_yaml
 from app.domain.model.names import TableName
 from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, TableSchema
@@ -27,7 +27,7 @@ class DeclaredTable:
 
     The options that can only be chosen for a new table are left to the gateway if the manifest omits them.
     """
-    entry: Entry
+    entry: YamlValue
 
     @property
     def location(self) -> str:
@@ -57,7 +57,7 @@ def read_manifest(text: str, file: str) -> list[DeclaredTable]:
     return list(tables.values())
 
 
-def _table(entry: Entry) -> DeclaredTable:
+def _table(entry: YamlValue) -> DeclaredTable:
     members = entry.members(required=["name", "columns"])
     try:
         name = TableName.parse(members["name"].text())

@@ -55,7 +55,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Entry:
+class YamlValue:
     """A value of the file with its line, and methods to read it as a certain type."""
 
     node: yaml.Node
@@ -81,17 +81,17 @@ class Entry:
             )
         return value
 
-    def content(self, text: "Callable[[Entry], str] | None" = None) -> Any:
+    def content(self, text: "Callable[[YamlValue], str] | None" = None) -> Any:
         """Return the value as mappings, lists and texts, each text as `text` reads it.
 
         What cannot be read is noted, and left out.
         """
         try:
-            return self._content(text or Entry.text)
+            return self._content(text or YamlValue.text)
         except RecursionError:  # an alias inside its own anchor
             raise self.wrong(Code.BAD_REQUEST, "is nested too deeply", "Write it without an alias of itself.") from None
 
-    def _content(self, text: "Callable[[Entry], str]") -> Any:
+    def _content(self, text: "Callable[[YamlValue], str]") -> Any:
         if isinstance(self.node, yaml.SequenceNode):
             return [item._content(text) for item in self.items()]
         if not isinstance(self.node, yaml.MappingNode):
@@ -102,25 +102,25 @@ class Entry:
                 found[name] = member._content(text)
         return found
 
-    def items(self) -> list["Entry"]:
+    def items(self) -> list["YamlValue"]:
         """Return the elements of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self._is_no("a list", "Write a list: [a, b], or one `- ` line for each.")
         self._check_tag()
         return [
-            Entry(node, f"{self.path}[{number}]", self.findings, _line(node))
+            YamlValue(node, f"{self.path}[{number}]", self.findings, _line(node))
             for number, node in enumerate(self.node.value)
         ]
 
-    def members(self, known: Collection[str] | None = None, required: Collection[str] = ()) -> dict[str, "Entry"]:
+    def members(self, known: Collection[str] | None = None, required: Collection[str] = ()) -> dict[str, "YamlValue"]:
         """Return the values of a mapping by key. With `known`, any other key is an error."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self._is_no("a mapping", "Write `key: value`, one per line.")
         self._check_tag()
-        members: dict[str, Entry] = {}
+        members: dict[str, YamlValue] = {}
         for key, node in self.node.value:
-            name = Entry(key, self.path, self.findings, _line(key)).text()
-            member = Entry(node, _below(self.path, name), self.findings, _line(key))
+            name = YamlValue(key, self.path, self.findings, _line(key)).text()
+            member = YamlValue(node, _below(self.path, name), self.findings, _line(key))
             with self.findings.noted():
                 if name in members:
                     first = members[name].line
@@ -133,7 +133,7 @@ class Entry:
                 raise self.wrong(Code.BAD_REQUEST, f"{name!r} is missing", f"Add `{name}:`.")
         return {name: member for name, member in members.items() if known is None or name in known}
 
-    def below(self, path: list[str]) -> "Entry":
+    def below(self, path: list[str]) -> "YamlValue":
         """Return the value at a path below this one, or the last one that exists on the way."""
         if not path:
             return self
@@ -151,7 +151,7 @@ class Entry:
             raise self.wrong(Code.BAD_REQUEST, "has a tag", "Remove the word that starts with !.")
 
 
-def read_yaml(text: str, findings: Findings, *, if_empty: str = "Write `tables:` and a list of tables.") -> Entry:
+def read_yaml(text: str, findings: Findings, *, if_empty: str = "Write `tables:` and a list of tables.") -> YamlValue:
     """Return the only document of a text. Raises BadFile for a text that is not exactly one YAML document.
 
     `if_empty` is the remedy for an empty text.
@@ -176,7 +176,7 @@ def read_yaml(text: str, findings: Findings, *, if_empty: str = "Write `tables:`
     if node is None:
         detail = f"{findings.file}: the file is empty"
         raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy=if_empty)])
-    return Entry(node, "", findings, _line(node))
+    return YamlValue(node, "", findings, _line(node))
 
 
 def _line(node: yaml.Node) -> int:

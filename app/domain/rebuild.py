@@ -304,7 +304,7 @@ def _override(present: ColumnOverride | None, before: Column, after: Column) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class UnfitRows:
     """Rows that cannot be rebuilt: how many, why, and the position of the first in key order, never its value."""
 
     column: str | None
@@ -331,10 +331,10 @@ class RebuiltRows(NamedTuple):
 class CheckedRows(NamedTuple):
     """What a dry run finds in rows: what does not fit, the new keys, and the positions of rows without one."""
 
-    findings: list[Finding]
+    findings: list[UnfitRows]
     keys: pa.BinaryArray
     keyless: list[int]
-    """Counted like `Finding.first_row`: rows whose values do not make a key."""
+    """Counted like `UnfitRows.first_row`: rows whose values do not make a key."""
 
 
 class _Values(NamedTuple):
@@ -345,7 +345,7 @@ class _Values(NamedTuple):
 
 def rebuilt_rows(
     images: Sequence[bytes], plan: RebuildPlan, width: int, *, first_row: int = 1, marker: RowMarker = RowMarker.INSERT
-) -> RebuiltRows | list[Finding]:
+) -> RebuiltRows | list[UnfitRows]:
     """Return the rows of these images of a table with `width` columns; the findings if one of them does not fit."""
     values = _values(images, plan, width)
     markers = pa.repeat(pa.scalar(int(marker), pa.int32()), len(images))
@@ -397,12 +397,12 @@ def _typed(
     ]
 
 
-def _findings(typed: Sequence[_Typed], plan: RebuildPlan, first_row: int) -> list[Finding]:
+def _findings(typed: Sequence[_Typed], plan: RebuildPlan, first_row: int) -> list[UnfitRows]:
     found = []
     for column, (_, wrong) in zip(plan.schema.columns, typed, strict=True):
         for code, rows in Counter(code for _, code, _ in wrong).items():
             first = min(row for row, other, _ in wrong if other is code)
-            found.append(Finding(column.name, code, rows, first_row + first))
+            found.append(UnfitRows(column.name, code, rows, first_row + first))
     return found
 
 
@@ -437,13 +437,13 @@ def projected_batch(
     return landed(LandingRows(typed, typed.num_rows), rebuilt, acceptance).batch
 
 
-def merged(findings: Iterable[Finding]) -> list[Finding]:
+def merged(findings: Iterable[UnfitRows]) -> list[UnfitRows]:
     """Return the findings of all parts of a table as one for each column and reason."""
-    found: dict[tuple[str | None, Code], Finding] = {}
+    found: dict[tuple[str | None, Code], UnfitRows] = {}
     for one in findings:
         other = found.get((one.column, one.code))
         if other is not None:
-            one = Finding(one.column, one.code, one.rows + other.rows, min(one.first_row, other.first_row))
+            one = UnfitRows(one.column, one.code, one.rows + other.rows, min(one.first_row, other.first_row))
         found[one.column, one.code] = one
     return sorted(found.values(), key=lambda one: (one.column or "", one.code))
 

@@ -259,7 +259,7 @@ SELECT_SUMMARIES = sa.text(f"""
         SELECT table_id, generation, count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
         WHERE state = 'waiting' GROUP BY table_id, generation) d
         ON d.table_id = t.table_id AND d.generation = t.generation
-    LEFT JOIN mirrorgate.mirror_states m ON m.table_id = t.table_id AND m.generation = t.generation
+    LEFT JOIN mirrorgate.fabric_states m ON m.table_id = t.table_id AND m.generation = t.generation
     LEFT JOIN mirrorgate.table_failures f ON f.table_id = t.table_id AND f.generation = t.generation
     WHERE t.state <> 'dropped' ORDER BY t.folded_name""")  # noqa: S608  # constant text
 """Read a summary of each live table."""

@@ -15,7 +15,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType
-from app.domain.rebuild import Finding, RebuildPhase, RebuiltColumn
+from app.domain.rebuild import RebuildPhase, RebuiltColumn, UnfitRows
 from app.errors import Code
 from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild
 from app.staging.tables.operations import set_publishing
@@ -167,8 +167,8 @@ def test_rows_that_do_not_fit_leave_the_table_as_it_is(
     drain(worker)
     before = files(landing_zone)
     for columns, keys, finding in (
-        (None, ["code"], Finding("code", Code.NULL_KEY, 1, 5)),
-        ([column("id", "int32"), column("code", "int64")], None, Finding("code", Code.BAD_VALUE, 4, 1)),
+        (None, ["code"], UnfitRows("code", Code.NULL_KEY, 1, 5)),
+        ([column("id", "int32"), column("code", "int64")], None, UnfitRows("code", Code.BAD_VALUE, 4, 1)),
     ):
         begin(engine, columns, keys)
         settle(engine, worker)
@@ -192,8 +192,8 @@ def test_a_dry_run_counts_what_does_not_fit_and_changes_nothing(engine: sa.Engin
     settle(engine, worker)
     found = rebuild_of(engine)
     assert (found.phase, found.rows_total, found.rows_done) == (RebuildPhase.CHECKED, 6, 6)
-    keys = [Finding("code", Code.NULL_KEY, 1, 4), Finding(None, Code.KEY_IN_USE, 2, 5)]
-    assert found.findings == [Finding("amount", Code.BAD_VALUE, 2, 1), *keys]
+    keys = [UnfitRows("code", Code.NULL_KEY, 1, 4), UnfitRows(None, Code.KEY_IN_USE, 2, 5)]
+    assert found.findings == [UnfitRows("amount", Code.BAD_VALUE, 2, 1), *keys]
     assert found.estimated_seconds is not None
     assert (current(engine, "t").generation, current(engine, "t").rebuild_due) == (1, False)
 

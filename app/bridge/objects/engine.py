@@ -17,7 +17,7 @@ from app.bridge.log import BridgeLog
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import BridgeStatus, TableStatus
 from app.bridge.objects.store import ObjectStore, without_folders
-from app.bridge.objects.table import Listing, TableReader
+from app.bridge.objects.table import TableListing, TableReader
 from app.client.file_paths import PathTemplate, TablePath, first_match
 from app.client.folder import Found
 from app.client.http import GatewayClient
@@ -170,7 +170,7 @@ class SourceLoop:
         for name, found_objects in objects.items():
             if not self._is_busy(name):
                 table = self.tables[name]
-                self._busy[name] = self.pool.submit(table.work, Listing(found_objects, names, after is None))
+                self._busy[name] = self.pool.submit(table.work, TableListing(found_objects, names, after is None))
 
     def _is_busy(self, name: str) -> bool:
         future = self._busy.get(name)

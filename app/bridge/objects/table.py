@@ -112,7 +112,7 @@ _TOO_LARGE: Final = (Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES, Code.TOO_MANY_
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TableListing:
     """What a listing found for a table. `names` has all keys, also those of markers and metadata."""
 
     objects: list[Found]
@@ -163,7 +163,7 @@ class TableReader:
             return None
         return start_after(self._mark, self.source.order)
 
-    def work(self, listing: Listing) -> None:
+    def work(self, listing: TableListing) -> None:
         """Send what is complete, in order. Errors stop the table, or make it wait; the rest of the bridge continues."""
         try:
             self.has_more = self._work(listing)
@@ -188,7 +188,7 @@ class TableReader:
         self.status.waits_for = error.detail
         self.log.warning("table_waits", about=self.producer_name, **self._names, code=error.code, detail=error.detail)
 
-    def _work(self, listing: Listing) -> bool:
+    def _work(self, listing: TableListing) -> bool:
         if self._producer is None:
             self._note_waiting(listing.objects)
             self._producer = Producer.open(self.client, self.producer_name, self.patience)
@@ -217,7 +217,7 @@ class TableReader:
         assert self._producer is not None
         self._mark = stored_mark(self.producer_name, self._producer.sequence, self._producer.position)
 
-    def _is_in_order(self, planned: Plan, listing: Listing) -> bool:
+    def _is_in_order(self, planned: Plan, listing: TableListing) -> bool:
         """Report what can no longer be read once and in order; stop the table if the source says so."""
         if planned.is_lost:
             detail = "the object that was read last is gone, and its name is too long to be kept as a position"
@@ -252,7 +252,7 @@ class TableReader:
         self.status.waiting_objects = len(pending)
         self.status.waiting_bytes = sum(found.size for found in pending)
 
-    def _is_complete(self, found: Found, listing: Listing) -> bool:
+    def _is_complete(self, found: Found, listing: TableListing) -> bool:
         if self.source.names.done_marker is not None:
             return found.key + self.source.names.done_marker in listing.names
         if self.source.format is ObjectFormat.REPLICATE_FILES and metadata_key(found.key) not in listing.names:

@@ -51,7 +51,7 @@ class SendFailed(MirrorgateError):
         return 3 if self.gave_up else 1
 
 
-class RequestNames(Protocol):
+class ChunkNames(Protocol):
     """Names each request, so that the gateway recognizes a repetition."""
 
     is_numbered: bool
@@ -98,7 +98,7 @@ class Sender:
     pause: Pause
     on_accepted: Callable[[Progress], None] = lambda _: None
     on_retry: OnWait = lambda _, __: None
-    names: RequestNames = field(default_factory=RandomKeys)
+    names: ChunkNames = field(default_factory=RandomKeys)
     progress: Progress = field(default_factory=Progress)
     """What was sent so far; up to date at any time."""
 

@@ -65,7 +65,7 @@ class RowLayout(NamedTuple):
     """Positions of columns whose value in the source is unknown."""
 
 
-class Outcome(NamedTuple):
+class ChangeOutcome(NamedTuple):
     """What becomes of a change: its rows, and the problems for which it cannot land."""
 
     rows: Sequence[RowLayout] = ()
@@ -77,9 +77,9 @@ class ChangeLayout:
     """What becomes of all changes of one shape under the rules of one table."""
 
     operation: Operation
-    same: Outcome
+    same: ChangeOutcome
     """For a change that keeps the key."""
-    changed: Outcome | None
+    changed: ChangeOutcome | None
     """For a change whose images have different keys; None if the keys need not be compared."""
     compared: Sequence[int]
     """The positions of the key columns to compare."""
@@ -150,7 +150,7 @@ class _Planner:
         """The key columns whose values before and after the change can differ."""
         return self._schema.key_set & (self._before or frozenset()) & self._after - self._kept
 
-    def _outcomes(self) -> tuple[Outcome, Outcome | None]:
+    def _outcomes(self) -> tuple[ChangeOutcome, ChangeOutcome | None]:
         operation = self._shape.operation
         if self._rules.in_load and operation in {Operation.UPDATE, Operation.DELETE}:
             return _rejected(Code.LOAD_TAKES_ROWS, f"{operation} in a load"), None
@@ -175,7 +175,7 @@ class _Planner:
             return RowMarker.INSERT if inserted else RowMarker.UPSERT
         return RowMarker.UPDATE if operation is Operation.UPDATE else RowMarker.UPSERT
 
-    def _snapshot(self) -> Outcome:
+    def _snapshot(self) -> ChangeOutcome:
         if not self._rules.cdc_started or self._rules.in_load:
             return self._row(self._marker())
         if self._options.reload is Reload.UPSERT:
@@ -183,7 +183,7 @@ class _Planner:
         detail = "a snapshot row for a table that already has other changes"
         return _rejected(Code.RELOAD_REQUIRES_RECREATE, detail)
 
-    def _update(self) -> tuple[Outcome, Outcome | None]:
+    def _update(self) -> tuple[ChangeOutcome, ChangeOutcome | None]:
         if self._before is not None:
             unknown = [key for key in self._schema.key_columns if key in self._after and key not in self._before]
             if unknown:
@@ -192,22 +192,22 @@ class _Planner:
         if not self._comparable:
             return same, None
         old, new = self._delete(), self._row(self._marker(Operation.INSERT), moved=True)
-        return same, Outcome((*old.rows, *new.rows), (*old.problems, *new.problems))
+        return same, ChangeOutcome((*old.rows, *new.rows), (*old.problems, *new.problems))
 
-    def _delete(self) -> Outcome:
+    def _delete(self) -> ChangeOutcome:
         given = self._before or frozenset()
         missing = [name for name in self._schema.key_columns if name not in given]
         if missing:
             detail = f"{_NO_KEY}{_twins(missing, given) or _strangers(given, self._schema.names)}"
             return _rejected(Code.MISSING_KEY, detail, "before", missing)
         sources: list[Side | None] = ["before" if name in self._schema.key_set else None for name in self._schema.names]
-        return Outcome((RowLayout(RowMarker.DELETE, Operation.DELETE, "before", _fill(sources), is_after=False),))
+        return ChangeOutcome((RowLayout(RowMarker.DELETE, Operation.DELETE, "before", _fill(sources), is_after=False),))
 
-    def _row(self, marker: RowMarker, *, moved: bool = False) -> Outcome:
+    def _row(self, marker: RowMarker, *, moved: bool = False) -> ChangeOutcome:
         unknown = self._after.difference(self._schema.names)
         problems = [*(self._unknown_columns(unknown) if unknown else ()), *self._incomplete()]
         if problems:
-            return Outcome((), tuple(problems))
+            return ChangeOutcome((), tuple(problems))
         sources: list[Side | None] = [
             None if name not in self._after else "before" if name in self._kept else "after"
             for name in self._schema.names
@@ -216,7 +216,7 @@ class _Planner:
         operation = Operation.INSERT if moved else self._shape.operation
         missing = self._missing(moved=moved)
         row = RowLayout(marker, operation, "after", _fill(sources), is_after, missing, self._unknown_values())
-        return Outcome((row,))
+        return ChangeOutcome((row,))
 
     @property
     def _source(self) -> frozenset[str]:
@@ -309,8 +309,8 @@ class _Planner:
         return problems
 
 
-def _rejected(code: Code, detail: str, image: Side | None = None, columns: Sequence[str] = ()) -> Outcome:
-    return Outcome((), (LayoutProblem(code, detail, image, columns),))
+def _rejected(code: Code, detail: str, image: Side | None = None, columns: Sequence[str] = ()) -> ChangeOutcome:
+    return ChangeOutcome((), (LayoutProblem(code, detail, image, columns),))
 
 
 def _twins(names: Collection[str], given: Collection[str]) -> str:

@@ -50,10 +50,10 @@ STORE_PROBLEM = sa.text("""
 
 FORGET = sa.text("""
     WITH forgotten AS (DELETE FROM mirrorgate.fabric_database RETURNING only_row)
-    DELETE FROM mirrorgate.mirror_states WHERE EXISTS (SELECT FROM forgotten)""")
+    DELETE FROM mirrorgate.fabric_states WHERE EXISTS (SELECT FROM forgotten)""")
 """Forget the database and, if there was one, its tables."""
 
-FORGET_TABLES = sa.text("DELETE FROM mirrorgate.mirror_states")
+FORGET_TABLES = sa.text("DELETE FROM mirrorgate.fabric_states")
 """Forget the tables, also those that the monitoring file listed."""
 
 SELECT_DATABASE = sa.text("""
@@ -152,7 +152,7 @@ _API_SECONDS: Final = 300.0
 """For how long the API's list of the tables counts more than the file."""
 
 CLAIM_READING = sa.text("""
-    INSERT INTO mirrorgate.mirror_readings AS r DEFAULT VALUES
+    INSERT INTO mirrorgate.fabric_readings AS r DEFAULT VALUES
     ON CONFLICT (only_row) DO UPDATE SET read_at = clock_timestamp()
     WHERE r.read_at <= clock_timestamp() - make_interval(secs => :seconds) OR r.read_at > clock_timestamp()
     RETURNING NOT EXISTS (SELECT FROM mirrorgate.fabric_database
@@ -163,15 +163,15 @@ CHANGED_FAILURES = sa.text("""
     SELECT n.table_id
     FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:failed AS boolean[]))
         AS n (table_id, generation, has_failed)
-    LEFT JOIN mirrorgate.mirror_states m ON m.table_id = n.table_id AND m.generation = n.generation
+    LEFT JOIN mirrorgate.fabric_states m ON m.table_id = n.table_id AND m.generation = n.generation
     WHERE n.has_failed <> coalesce(m.has_failed, false) ORDER BY n.table_id""")
 """Find the tables that have failed or recovered since the report before."""
 
-DELETE_STATUSES = sa.text("DELETE FROM mirrorgate.mirror_states WHERE NOT table_id = ANY(:kept)")
+DELETE_STATUSES = sa.text("DELETE FROM mirrorgate.fabric_states WHERE NOT table_id = ANY(:kept)")
 """Forget the tables that the report no longer lists."""
 
 UPSERT_STATUS = sa.text("""
-    INSERT INTO mirrorgate.mirror_states (table_id, generation, state, error, whose, has_failed, processed_rows,
+    INSERT INTO mirrorgate.fabric_states (table_id, generation, state, error, whose, has_failed, processed_rows,
         processed_bytes, last_sync_at)
     VALUES (:table_id, :generation, :state, :error, :whose, :has_failed, :processed_rows, :processed_bytes, :last_sync)
     ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
@@ -183,7 +183,7 @@ UPSERT_STATUS = sa.text("""
 SELECT_STATUSES = sa.text("""
     SELECT m.table_id, m.state, m.error, m.whose, m.has_failed, m.processed_rows, m.processed_bytes, m.last_sync_at,
         m.read_at
-    FROM mirrorgate.mirror_states m
+    FROM mirrorgate.fabric_states m
     JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
     WHERE m.table_id = ANY(:table_ids)""")
 """Read the status of tables, where it is about their current generation."""

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.domain.rebuild import Finding, RebuildPhase, RebuildPlan, RebuiltColumn, plan_rebuild
+from app.domain.rebuild import RebuildPhase, RebuildPlan, RebuiltColumn, UnfitRows, plan_rebuild
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.loads import open_loads
@@ -147,7 +147,7 @@ class Rebuild:
     schema_version: SchemaVersion
     rows_total: int | None
     rows_done: int
-    findings: Sequence[Finding]
+    findings: Sequence[UnfitRows]
     detail: str | None
     estimated_seconds: float | None
     started_at: datetime
@@ -308,13 +308,13 @@ def note_detail(connection: sa.Connection, rebuild: Rebuild, detail: str) -> Non
 
 
 def end_check(
-    connection: sa.Connection, rebuild: Rebuild, findings: Sequence[Finding], *, estimated_seconds: float
+    connection: sa.Connection, rebuild: Rebuild, findings: Sequence[UnfitRows], *, estimated_seconds: float
 ) -> None:
     """Store what a dry run has found. A process that dies before the commit leaves the dry run to the next attempt."""
     _end(connection, rebuild, RebuildPhase.CHECKED, findings, None, estimated_seconds)
 
 
-def fail_rebuild(connection: sa.Connection, rebuild: Rebuild, findings: Sequence[Finding], detail: str) -> None:
+def fail_rebuild(connection: sa.Connection, rebuild: Rebuild, findings: Sequence[UnfitRows], detail: str) -> None:
     """Give a rebuild up and discard its copies; the table stays in its present generation.
 
     An attempt that is over changes nothing: the copies, or the table itself by now, are those of another one.
@@ -328,7 +328,7 @@ def _end(
     connection: sa.Connection,
     rebuild: Rebuild,
     phase: RebuildPhase,
-    findings: Sequence[Finding],
+    findings: Sequence[UnfitRows],
     detail: str | None,
     estimated_seconds: float | None,
 ) -> bool:
@@ -355,7 +355,7 @@ def _discard_copies(connection: sa.Connection, rebuild: Rebuild) -> None:
 
 
 def _rebuild(row: sa.RowMapping) -> Rebuild:
-    findings = [Finding(f["column"], Code(f["code"]), f["rows"], f["first_row"]) for f in row["findings"]]
+    findings = [UnfitRows(f["column"], Code(f["code"]), f["rows"], f["first_row"]) for f in row["findings"]]
     parsed = {
         "phase": RebuildPhase(row["phase"]),
         "plan": RebuildPlan.from_json(row["plan"]),

@@ -24,9 +24,9 @@ from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication import seed
 from app.domain.rebuild import (
     AuditedRows,
-    Finding,
     RebuildPhase,
     RebuiltRows,
+    UnfitRows,
     deletes_of,
     projected_batch,
     rebuilt_rows,
@@ -63,7 +63,7 @@ LAST_SEQUENCE = sa.text("""
 
 def correct_copies(
     connection: sa.Connection, table: Table, rebuild: Rebuild, *, limit: int | None = None
-) -> list[Finding]:
+) -> list[UnfitRows]:
     """Correct the copies of changed rows, at most `limit` of them, under the sequence lock; return what does not fit.
 
     The corrections are one batch of deletes and upserts after the copied rows. With findings nothing must be committed;
@@ -80,7 +80,9 @@ def correct_copies(
     return []
 
 
-def _correct(connection: sa.Connection, table: Table, rebuild: Rebuild, changed: Sequence[TouchedRow]) -> list[Finding]:
+def _correct(
+    connection: sa.Connection, table: Table, rebuild: Rebuild, changed: Sequence[TouchedRow]
+) -> list[UnfitRows]:
     plan, width = rebuild.plan, len(table.schema.columns)
     before = rebuilt_rows([row.copied for row in changed if row.copied is not None], plan, width)
     after = rebuilt_rows(
@@ -96,7 +98,7 @@ def _correct(connection: sa.Connection, table: Table, rebuild: Rebuild, changed:
     taken = read_present_keys(connection, table.table_id, next_generation, present)
     duplicates = len(present) - len(keys) + len(taken)
     if duplicates:
-        return [Finding(None, Code.KEY_IN_USE, duplicates, 1)]
+        return [UnfitRows(None, Code.KEY_IN_USE, duplicates, 1)]
     batch = pa.concat_batches([deletes_of(before, plan, gone), after.batch])
     operations = [Operation.DELETE] * len(gone) + [Operation.UPSERT] * len(present)
     audited = AuditedRows(operations, [True] * len(gone) + after.deleted)
@@ -167,7 +169,7 @@ MARK_REPLACING = sa.text("UPDATE mirrorgate.rebuilds SET phase = :phase, detail 
 class RefusedSwitch(Exception):
     """The rebuild cannot end well: what was found, and why."""
 
-    findings: list[Finding]
+    findings: list[UnfitRows]
     detail: str
 
 

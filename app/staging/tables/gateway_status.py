@@ -15,7 +15,7 @@ SELECT_FACTS = sa.text(f"""
         (SELECT count(*) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS drains,
         (SELECT count(w.waits_for) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS waiting_drains,
         (SELECT min(w.waits_for) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS waits_for,
-        (SELECT count(*) FROM mirrorgate.mirror_states m
+        (SELECT count(*) FROM mirrorgate.fabric_states m
          JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
          WHERE (m.has_failed OR m.error IS NOT NULL) AND t.state <> 'dropped') AS fabric_tables,
         (SELECT count(*) FROM mirrorgate.mirror_reports m

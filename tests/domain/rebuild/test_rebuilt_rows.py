@@ -17,9 +17,9 @@ from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
 from app.domain.model.written_values import fraction
 from app.domain.rebuild import (
     AuditedRows,
-    Finding,
     RebuildPlan,
     RebuiltRows,
+    UnfitRows,
     deletes_of,
     merged,
     plan_rebuild,
@@ -140,9 +140,9 @@ def test_what_does_not_fit_is_counted_by_column_and_reason_from_the_first_row() 
     schema = schema_of({"id": "int64", "a": "int16", "b": "string"}, ["id"], required=["b"])
     rows: list[list[Any]] = [[1, 1, "x"], [2, "x", None], [None, 2**20, None]]
     assert rebuilt_rows([encode_image(row) for row in rows], plan_for(schema, (0, 1, 2)), 3) == [
-        Finding("id", Code.NULL_KEY, 1, 3),
-        Finding("a", Code.BAD_VALUE, 2, 2),
-        Finding("b", Code.NULL_VALUE, 2, 2),
+        UnfitRows("id", Code.NULL_KEY, 1, 3),
+        UnfitRows("a", Code.BAD_VALUE, 2, 2),
+        UnfitRows("b", Code.NULL_VALUE, 2, 2),
     ]
 
 
@@ -162,11 +162,11 @@ def test_no_images_are_no_rows() -> None:
 
 def test_findings_of_parts_add_up_by_column_and_reason() -> None:
     parts = [
-        Finding("A", Code.BAD_VALUE, 2, 40),
-        Finding(None, Code.KEY_IN_USE, 1, 3),
-        Finding("A", Code.BAD_VALUE, 3, 7),
+        UnfitRows("A", Code.BAD_VALUE, 2, 40),
+        UnfitRows(None, Code.KEY_IN_USE, 1, 3),
+        UnfitRows("A", Code.BAD_VALUE, 3, 7),
     ]
-    assert merged(parts) == [Finding(None, Code.KEY_IN_USE, 1, 3), Finding("A", Code.BAD_VALUE, 5, 7)]
+    assert merged(parts) == [UnfitRows(None, Code.KEY_IN_USE, 1, 3), UnfitRows("A", Code.BAD_VALUE, 5, 7)]
 
 
 def test_the_image_of_a_deleted_row_stays_one_in_other_columns() -> None:

@@ -78,7 +78,7 @@ def test_fabric_is_asked_again_after_a_step(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         assert claim_reading(connection, 60.0)
         assert not claim_reading(connection, 60.0)
-    sql.run(engine, "UPDATE mirrorgate.mirror_readings SET read_at = read_at + interval '5 hours'")
+    sql.run(engine, "UPDATE mirrorgate.fabric_readings SET read_at = read_at + interval '5 hours'")
     with engine.begin() as connection:
         assert claim_reading(connection, 60.0)
 

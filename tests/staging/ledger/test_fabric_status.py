@@ -35,7 +35,7 @@ def states(engine: sa.Engine, *tables: Table) -> dict[TableId, FabricStatus]:
 
 def test_one_turn_within_the_seconds_for_all_drains(engine: sa.Engine) -> None:
     assert [claim(engine, 60) for _ in range(3)] == [True, False, False]
-    sql.run(engine, "UPDATE mirrorgate.mirror_readings SET read_at = read_at - interval '61 seconds'")
+    sql.run(engine, "UPDATE mirrorgate.fabric_readings SET read_at = read_at - interval '61 seconds'")
     assert [claim(engine, 60) for _ in range(2)] == [True, False]
 
 

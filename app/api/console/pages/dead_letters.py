@@ -89,7 +89,7 @@ class SeenLetter:
         return self.administers and self.letter.state is LetterState.WAITING and not self.has_ended
 
 
-class Outcome(NamedTuple):
+class LetterOutcome(NamedTuple):
     """What an action did with one letter."""
 
     seen: SeenLetter
@@ -344,27 +344,27 @@ def _with_plain_lines(text: str) -> str:
 
 async def _each(
     request: Request, chosen: Sequence[SeenLetter], act: Callable[[SeenLetter], Awaitable[str]]
-) -> list[Outcome]:
+) -> list[LetterOutcome]:
     """Act on letters in order, and return what came of each; after the gateway became unavailable, none is tried."""
-    outcomes = list[Outcome]()
+    outcomes = list[LetterOutcome]()
     for seen in chosen:
         try:
-            outcomes.append(Outcome(seen, True, await act(seen)))
+            outcomes.append(LetterOutcome(seen, True, await act(seen)))
         except RejectedInput as error:
             outcomes.append(_failed(request, seen, error))
         except TemporarilyUnavailable as error:
             rest = chosen[len(outcomes) + 1 :]
             outcomes.append(_failed(request, seen, error))
-            return [*outcomes, *(Outcome(left, False, "Not tried.", "Try again later.") for left in rest)]
+            return [*outcomes, *(LetterOutcome(left, False, "Not tried.", "Try again later.") for left in rest)]
     return outcomes
 
 
-def _failed(request: Request, seen: SeenLetter, error: MirrorgateError) -> Outcome:
+def _failed(request: Request, seen: SeenLetter, error: MirrorgateError) -> LetterOutcome:
     notice = rejected(request, error).notice
-    return Outcome(seen, False, notice.title, notice.text)
+    return LetterOutcome(seen, False, notice.title, notice.text)
 
 
-def _done(request: Request, user: SignedIn, title: str, outcomes: Sequence[Outcome]) -> Response:
+def _done(request: Request, user: SignedIn, title: str, outcomes: Sequence[LetterOutcome]) -> Response:
     """Return the page that says what an action did, with the letters that it failed for first."""
     failed = sum(not outcome.is_ok for outcome in outcomes)
     return page(

@@ -5,7 +5,7 @@ import re
 import pytest
 import sqlalchemy as sa
 
-from app.domain.rebuild import Finding
+from app.domain.rebuild import UnfitRows
 from app.errors import Code
 from app.staging.rebuild.progress import Rebuild, end_check, fail_rebuild, note_detail, note_rows, start_attempt
 from tests.api.calls import Gateway
@@ -15,7 +15,7 @@ from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 
 ORDERS = "/console/tables/sales.orders"
-FINDINGS = (Finding("<b>old", Code.BAD_VALUE, 1_234, 17), Finding(None, Code.KEY_IN_USE, 1, 2))
+FINDINGS = (UnfitRows("<b>old", Code.BAD_VALUE, 1_234, 17), UnfitRows(None, Code.KEY_IN_USE, 1, 2))
 PLAN = {"keys": "area\nid", "types": " amount : decimal(12, 2) required\nnote:binary", "renames": "region = area"}
 
 
@@ -36,7 +36,7 @@ def read_by_a_drain(engine: sa.Engine, rows: int) -> Rebuild:
     return rebuild
 
 
-def checked_by_a_drain(engine: sa.Engine, *findings: Finding) -> None:
+def checked_by_a_drain(engine: sa.Engine, *findings: UnfitRows) -> None:
     """End the dry run that is due."""
     rebuild = read_by_a_drain(engine, 5_000)
     with engine.begin() as connection:
