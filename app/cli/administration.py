@@ -14,6 +14,8 @@ import typer
 
 from app.cli.console import ERRORS, print_json, say
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, LandingZone, LocalDataDir, with_connection
+from app.domain.access.api_key import RateLimits
+from app.domain.text import rates
 from app.errors import Code, Misconfigured
 from app.extras import require_extras
 
@@ -99,7 +101,7 @@ def list_keys(connection: Connection, as_json: AsJson = False) -> None:
             moment(entry["expires_at"]) or "never",
             moment(entry["last_used_at"]) or "never",
             f"until {moment(former)}" if former else "",
-            _limits_in_words(entry),
+            _limits(entry),
         )
     if found:
         grid.print()
@@ -150,7 +152,7 @@ def limit_key(
     wanted = {"requests_per_second": requests_per_second, "bytes_per_second": bytes_per_second}
     with connection.client() as client:
         changed = client.patch(f"/v1/keys/{key_id}", wanted)
-    typer.echo(_limits_in_words(changed) or "no separate limits")
+    typer.echo(_limits(changed))
 
 
 @with_connection
@@ -160,11 +162,9 @@ def delete_key(connection: Connection, key_id: KeyId) -> None:
         client.delete(f"/v1/keys/{key_id}")
 
 
-def _limits_in_words(entry: dict[str, Any]) -> str:
-    """Format the rate limits set for the key itself."""
-    requests, size = entry["requests_per_second"], entry["bytes_per_second"]
-    shown = [] if requests is None else [f"{requests:g} requests/s"]
-    return ", ".join(shown if size is None else [*shown, f"{size:,} bytes/s"])
+def _limits(entry: dict[str, Any]) -> str:
+    """Return the rate limits set for the key itself."""
+    return rates(RateLimits(entry["requests_per_second"], entry["bytes_per_second"]))
 
 
 _PAGE: Final = 1000

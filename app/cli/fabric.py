@@ -359,6 +359,7 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
 
     from app.cli.output import Grid
     from app.domain.fabric import STATES, remedy_for, table_trouble
+    from app.domain.text import ago, count
 
     known = STATES[found.state]
     style = "green" if found.state.is_running else "yellow" if found.state.is_passing else "red"
@@ -371,9 +372,9 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
         numbers = ("rows", "bytes")
         grid = Grid(("table", "state", *numbers, "last sync"), right=numbers)
         for table in tables:
-            counts = (_count(table.processed_rows), _count(table.processed_bytes))
+            counts = (count(table.processed_rows), count(table.processed_bytes))
             style = "red" if table.has_failed else ""
-            grid.add(_name(table), table.state or "", *counts, _ago(table.last_sync), style=style)
+            grid.add(_name(table), table.state or "", *counts, ago(table.last_sync, datetime.now(UTC)), style=style)
         text.append("\n\n").append_text(grid.rendered(OUTPUT))
     for table in tables:
         if trouble := table_trouble(table):
@@ -384,21 +385,6 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
 
 def _name(table: "TableMirroring") -> str:
     return f"{table.schema}.{table.name}" if table.schema else table.name
-
-
-def _count(number: int | None) -> str:
-    return "-" if number is None else f"{number:,}"
-
-
-def _ago(moment: datetime | None) -> str:
-    if moment is None:
-        return "-"
-    seconds = max(0, round((datetime.now(UTC) - moment).total_seconds()))
-    days, rest = divmod(seconds, 86_400)
-    if days:
-        return f"{days:,} d ago"
-    hours, rest = divmod(rest, 3_600)
-    return f"{hours} h {rest // 60} min ago" if hours else f"{rest // 60} min {rest % 60} s ago"
 
 
 def doctor(workspace: WorkspaceOption = None, database: DatabaseOption = None, as_json: AsJson = False) -> None:

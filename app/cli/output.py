@@ -12,6 +12,7 @@ from rich.text import Text
 from app.cli.console import OUTPUT, say
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
+from app.domain.text import amount
 
 _GAP: Final = 2
 _NARROWEST_TEXT: Final = 24
@@ -162,7 +163,7 @@ def print_table(table: dict[str, Any], schema: dict[str, Any]) -> None:
     for name, value in chosen.items():
         say(f"options.{name}: {_spelled(value)}")
     others = len(table["options"]) - len(chosen)
-    say(f"{counted(others, 'option')} at the default (--json shows all)")
+    say(f"{amount(others, 'option')} at the default (--json shows all)")
 
 
 def _facts(facts: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -194,12 +195,6 @@ def _chosen_options(options: dict[str, Any], schema: dict[str, Any]) -> dict[str
 def moment(text: str | None) -> str:
     """Shorten a timestamp to the second, without the T; empty for None."""
     return "" if text is None else text[:19].replace("T", " ")
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: `1 change`, `2 changes`, `3 tries`."""
-    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else several}"
 
 
 def _mirror_cell(mirror: dict[str, Any] | None, *, wide: bool) -> str:

@@ -15,7 +15,7 @@ from rich.progress import Progress as ProgressBar
 from rich.text import Text
 
 from app.cli.console import ERRORS, OUTPUT, print_json, say
-from app.cli.output import counted
+from app.domain.text import amount
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZoneAddress
 from app.verify.codes import Severity
@@ -73,11 +73,11 @@ def summary(findings: Iterable[Finding], tables: int, files: int) -> str:
     """Return the numbers of tables, files and findings in one line."""
     found = Counter(finding.severity for finding in findings)
     numbers = [
-        counted(found[Severity.ERROR], "error"),
-        counted(found[Severity.WARNING], "warning"),
+        amount(found[Severity.ERROR], "error"),
+        amount(found[Severity.WARNING], "warning"),
         f"{found[Severity.ADVICE]:,} advice",
     ]
-    checked = f"{counted(tables, 'table')}, {counted(files, 'file')}"
+    checked = f"{amount(tables, 'table')}, {amount(files, 'file')}"
     return f"{checked}: {', '.join(numbers)}" if found.total() else f"{checked}: nothing found"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from app.console import text
+from app.domain import text
 from app.staging.retention.history import Sample
 
 HOUR_MINUTES: Final = 60

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.console import text
+from app.domain import text
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rebuild import RebuildPhase, RebuildPlan, RebuiltColumn
 from app.errors import Code, RejectedInput

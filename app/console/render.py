@@ -12,9 +12,10 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from app.console import links, text
+from app.console import links
 from app.console.assets import address
 from app.console.chrome import Chrome
+from app.domain import text
 from app.errors import Code
 
 TEMPLATES: Final = Path(__file__).parent / "templates"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.console import text
+from app.domain import text
 from app.console.assets import MEDIA_TYPES, STATIC, asset
 from app.console.attention import attention
 from app.console.plots import hour_plots

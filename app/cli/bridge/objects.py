@@ -13,7 +13,8 @@ import typer
 from app.cli.console import ERRORS, OUTPUT, print_json, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import AsJson, Connection, named_values, with_connection
-from app.cli.output import Grid, counted
+from app.cli.output import Grid
+from app.domain.text import amount
 from app.errors import Misconfigured, TemporarilyUnavailable
 from app.extras import require_extras
 
@@ -191,13 +192,13 @@ def _check(settings: "ObjectsSettings", client: "GatewayClient") -> None:
         for table, objects in sorted(found.tables.items()):
             grid.add(source.name, table, f"{objects:,}{' or more' if found.is_partial else ''}")
         if found.left_out:
-            say(f"{source.name}: {counted(found.left_out, 'object')} left out, such as {found.example}", "yellow")
+            say(f"{source.name}: {amount(found.left_out, 'object')} left out, such as {found.example}", "yellow")
         if not found.tables:
             say(f"{source.name}: no object found at {found.url}", "yellow")
     grid.print(OUTPUT)
     with client:
         check_gateway(settings, client)
-    say(f"{counted(len(settings.sources), 'source')} and the gateway at {settings.gateway.url}: no error found")
+    say(f"{amount(len(settings.sources), 'source')} and the gateway at {settings.gateway.url}: no error found")
 
 
 def _run(

@@ -28,7 +28,8 @@ from app.cli.mirror.target import (
     point_in_time,
 )
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
-from app.cli.output import Grid, counted
+from app.cli.output import Grid
+from app.domain.text import amount
 
 if TYPE_CHECKING:
     from app.mirror.inspection.difference import Change, Difference
@@ -166,9 +167,9 @@ def _print_difference(found: "Difference", limit: int | None, *, show_values: bo
         if show_values:
             _print_values(change)
     total = sum(found.counts.values())
-    say(", ".join(counted(number, kind) for kind, number in found.counts.items()))
+    say(", ".join(amount(number, kind) for kind, number in found.counts.items()))
     if shown < total:
-        say(f"{counted(total - shown, 'more change')}; list them with --limit 0 or --json")
+        say(f"{amount(total - shown, 'more change')}; list them with --limit 0 or --json")
 
 
 def _print_values(change: "Change") -> None:
@@ -236,9 +237,9 @@ def _print_result(columns: Sequence[str], page: list[tuple[object, ...]], *, mor
         return
     print_rows(columns, page, OUTPUT)
     say(
-        f"the first {counted(len(page), 'row')}; read more with --limit, --json or --csv"
+        f"the first {amount(len(page), 'row')}; read more with --limit, --json or --csv"
         if more
-        else f"({counted(len(page), 'row')})",
+        else f"({amount(len(page), 'row')})",
         style="dim",
     )
 

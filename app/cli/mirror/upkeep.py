@@ -13,7 +13,7 @@ import typer
 from app.cli.console import interruptible, print_json, say, working
 from app.cli.mirror.target import MirroredTables, StorageOptions, To, chosen_tables, open_target, parse_storage_options
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
-from app.cli.output import counted
+from app.domain.text import amount
 from app.extras import require_extras
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ def optimize(
 
     def line(one: Optimized) -> str:
         if one.version == one.version_before:
-            return f"{one.table}: nothing to do ({counted(one.files, 'file')})"
+            return f"{one.table}: nothing to do ({amount(one.files, 'file')})"
         sizes = f"{one.bytes_before / 1e6:,.1f} MB -> {one.bytes / 1e6:,.1f} MB"
         by = f", clustered by {', '.join(one.clustered_by)}" if one.clustered_by else ""
-        return f"{one.table}: {counted(one.files_before, 'file')} -> {one.files:,}, {sizes}{by}, version {one.version}"
+        return f"{one.table}: {amount(one.files_before, 'file')} -> {one.files:,}, {sizes}{by}, version {one.version}"
 
     chosen = chosen_tables(target, tables)
     done: list[Optimized] = []
@@ -211,6 +211,6 @@ def vacuum(
 
 def _print_vacuumed(done: "list[Vacuumed]") -> None:
     for one in done:
-        say(f"{one.table}: {counted(len(one.files), 'file')} {'to delete' if one.dry_run else 'deleted'}")
+        say(f"{one.table}: {amount(len(one.files), 'file')} {'to delete' if one.dry_run else 'deleted'}")
         for path in one.files if one.dry_run else ():
             say(f"  {path}")

@@ -17,9 +17,10 @@ import typer
 from app.cli.console import ERRORS, OUTPUT, print_json, say
 from app.cli.exit_status import INTERRUPTED
 from app.cli.options import AsJson, Connection, named_values, with_connection
-from app.cli.output import Grid, counted
+from app.cli.output import Grid
 from app.client.source import Source, SourceFormat
 from app.domain.loads import LoadMode
+from app.domain.text import amount
 from app.errors import MirrorgateError
 from app.formats.arcion.csv_layout import CsvMode
 from app.formats.rows.operations import RowOperation
@@ -51,23 +52,23 @@ def to_json(
 
 def summary(progress: "Progress", *, of_files: bool) -> str:
     """Return one line that says what was accepted."""
-    parts = [f"accepted: {counted(progress.changes, 'change')} in {counted(progress.requests, 'request')}"]
+    parts = [f"accepted: {amount(progress.changes, 'change')} in {amount(progress.requests, 'request')}"]
     if of_files:
-        parts.append(f"{counted(progress.files, 'file')} sent completely")
+        parts.append(f"{amount(progress.files, 'file')} sent completely")
     if progress.repeated:
-        parts.append(f"{counted(progress.repeated, 'request')} already durable before")
+        parts.append(f"{amount(progress.repeated, 'request')} already durable before")
     if progress.ignored:
-        parts.append(f"{counted(progress.ignored, 'message')} without a body ignored")
+        parts.append(f"{amount(progress.ignored, 'message')} without a body ignored")
     if progress.duplicates:
-        parts.append(f"{counted(progress.duplicates, 'duplicate')} dropped")
+        parts.append(f"{amount(progress.duplicates, 'duplicate')} dropped")
     return ", ".join(parts)
 
 
 def load_summary(load: Mapping[str, Any]) -> str:
     """Return one line that says what a load session did."""
-    parts = [f"load {load['state']}: {counted(load['rows'], 'row')}", f"{counted(load['deletes'], 'row')} deleted"]
+    parts = [f"load {load['state']}: {amount(load['rows'], 'row')}", f"{amount(load['deletes'], 'row')} deleted"]
     if load["superseded"]:
-        parts.append(f"{counted(load['superseded'], 'row')} left to the stream, which changed them meanwhile")
+        parts.append(f"{amount(load['superseded'], 'row')} left to the stream, which changed them meanwhile")
     return ", ".join(parts)
 
 

@@ -145,7 +145,7 @@ def test_limits_are_given_on_the_command_line(gateway: Gateway, api_address: str
     key_id = created.split("_")[1]
     [listed] = json.loads(run("list", "--json"))
     assert (listed["requests_per_second"], listed["bytes_per_second"]) == (5, 1_000_000)
-    assert run("limit", key_id, "--bytes-per-second", "7") == "7 bytes/s"
+    assert run("limit", key_id, "--bytes-per-second", "7") == "7 B a second"
     [listed] = json.loads(run("list", "--json"))
     assert (listed["requests_per_second"], listed["bytes_per_second"]) == (None, 7)
 

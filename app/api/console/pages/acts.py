@@ -13,9 +13,9 @@ from uuid import UUID
 from app.api.console.pages.rebuild import checked_rebuild
 from app.api.console.pages.visit import SeenTable, Submission, Visit
 from app.api.operations.loads import LoadOperation
-from app.console import text
 from app.console.chrome import Notice
 from app.console.rebuild_plan import PlanFields
+from app.domain import text
 from app.domain.access.rights import Right
 from app.domain.loads import LoadId, LoadState, ended, unknown_load
 from app.domain.model.table import Table, TableState

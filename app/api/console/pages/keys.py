@@ -17,8 +17,8 @@ from app.api.operations import keys as operations
 from app.api.schemas.access import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
 from app.console.chrome import Notice
 from app.console.links import key_path
-from app.console.text import digits
 from app.domain.access.rights import Right
+from app.domain.text import digits
 from app.errors import Code, RejectedInput
 from app.staging.access.api_keys import StoredKey, find_key, list_keys
 from app.staging.connection.database import translated_errors

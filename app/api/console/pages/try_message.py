@@ -15,9 +15,9 @@ from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.exchange import exchange_of
 from app.api.middleware.error_handlers import validation_rejection
 from app.api.operations.dry_runs import try_messages
-from app.console import text
 from app.console.chrome import Notice
 from app.console.grid import Grid, grid
+from app.domain import text
 from app.domain.access.rights import Right
 from app.domain.model.dead_letter import LetterFormat
 from app.domain.model.names import ROW_MARKER, TableName

@@ -1,4 +1,4 @@
-"""Formats numbers, sizes, durations and times for people, in one way on every page.
+"""Format numbers, sizes, durations and times for people, in one way on every page and in the output of commands.
 
 Numbers have thin groups of three digits; a duration has its two largest units; a moment is shown relative to now, with
 its exact form in the `datetime` of its `<time>` element.
@@ -64,8 +64,10 @@ def duration(seconds: float | None) -> str:
     return " ".join(filter(None, parts)) or "0 s"
 
 
-def ago(moment: datetime, now: datetime) -> str:
+def ago(moment: datetime | None, now: datetime) -> str:
     """Return how long ago a moment was, or when it will be."""
+    if moment is None:
+        return NONE
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1:
         return "now"
