@@ -45,7 +45,8 @@ def settings_tables() -> str:
         lines = [f"## {subject}", "", "| variable | default | meaning |", "|---|---|---|"]
         for name, field in settings.model_fields.items():
             default = "" if field.default is None else f"`{getattr(field.default, 'value', field.default)}`"
-            lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+            description = " ".join((field.description or "").split())
+            lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {description} |")
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 

@@ -187,7 +187,7 @@ def list_settings() -> None:
         typer.echo(f"{chr(10) if number else ''}{subject}\n")
         for name, field in settings.model_fields.items():
             default = "" if field.default is None else f" ({getattr(field.default, 'value', field.default)})"
-            typer.echo(f"{PREFIX}{name.upper()}{default}\n    {field.description}")
+            typer.echo(f"{PREFIX}{name.upper()}{default}\n    {' '.join((field.description or '').split())}")
 
 
 def _set_variables(given: Mapping[str, Any]) -> None:

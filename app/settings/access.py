@@ -10,7 +10,7 @@ from app.domain.access.api_key import ApiKey
 from app.errors import RejectedInput
 
 
-class GrantedRights(BaseModel):
+class GrantedRights(BaseModel, use_attribute_docstrings=True):
     """What a role or scope of a token grants: rights, and the patterns of the tables that they apply to."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -19,81 +19,36 @@ class GrantedRights(BaseModel):
     tables: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
 
-class AccessSettings(BaseModel):
+class AccessSettings(BaseModel, use_attribute_docstrings=True):
     """Who may call the API, and how often."""
 
-    admin_key: Annotated[
-        SecretStr | None,
-        Field(description="An API key `mg_<id>_<secret>` with every right on every table, in addition to stored keys."),
-    ] = None
-    signing_key: Annotated[
-        SecretStr | None,
-        Field(
-            min_length=32,
-            description="Secret of at least 32 characters from which the signing secrets of keys are derived. The same "
-            "for all API processes; without it, no key can sign.",
-        ),
-    ] = None
-    mask_secret: Annotated[
-        SecretStr | None,
-        Field(
-            min_length=32,
-            description="Secret of at least 32 characters for the hashes of masked columns. The same for all API "
-            "processes, which compare it with the database; docs/operations.md says how to change it. Without it, no "
-            "table can have such a mask.",
-        ),
-    ] = None
-    oidc_issuer: Annotated[
-        str | None,
-        Field(description="Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."),
-    ] = None
-    oidc_audience: Annotated[str | None, Field(min_length=1, description="Required `aud` of access tokens.")] = None
-    oidc_rights: Annotated[
-        dict[str, GrantedRights],
-        NoDecode,
-        Field(
-            description="Rights by role or scope of an access token, as JSON: "
-            '`{"<role or scope>": {"rights": ["ingest"], "tables": ["sales.*"]}}`.'
-        ),
-    ] = {}
-    oidc_client_id: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Client id of the console at the issuer. With it, people can sign in to the console with their "
-            "accounts.",
-        ),
-    ] = None
-    oidc_client_secret: Annotated[
-        SecretStr | None,
-        Field(
-            min_length=1,
-            description="Client secret of the console at the issuer. Unset for a public client, which PKCE protects.",
-        ),
-    ] = None
-    oidc_redirect_url: Annotated[
-        str | None,
-        Field(
-            description="Where the issuer sends browsers back to: `https://<this gateway>/console/oidc/callback`, as "
-            "registered at the issuer."
-        ),
-    ] = None
-    key_requests_per_second: Annotated[
-        float | None,
-        Field(
-            ge=0.001,
-            description="Requests per second that an API process accepts from a key without its own limit. Unset: no "
-            "limit.",
-        ),
-    ] = None
-    key_bytes_per_second: Annotated[
-        int | None,
-        Field(
-            gt=0,
-            description="Bytes of request bodies per second, as sent, that an API process accepts from a key without "
-            "its own limit. Unset: no limit.",
-        ),
-    ] = None
+    admin_key: SecretStr | None = None
+    """An API key `mg_<id>_<secret>` with every right on every table, in addition to stored keys."""
+    signing_key: Annotated[SecretStr | None, Field(min_length=32)] = None
+    """Secret of at least 32 characters from which the signing secrets of keys are derived. The same for all API
+    processes; without it, no key can sign."""
+    mask_secret: Annotated[SecretStr | None, Field(min_length=32)] = None
+    """Secret of at least 32 characters for the hashes of masked columns. The same for all API processes, which compare
+    it with the database; docs/operations.md says how to change it. Without it, no table can have such a mask."""
+    oidc_issuer: str | None = None
+    """Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."""
+    oidc_audience: Annotated[str | None, Field(min_length=1)] = None
+    """Required `aud` of access tokens."""
+    oidc_rights: Annotated[dict[str, GrantedRights], NoDecode] = {}
+    """Rights by role or scope of an access token, as JSON: `{"<role or scope>": {"rights": ["ingest"], "tables":
+    ["sales.*"]}}`."""
+    oidc_client_id: Annotated[str | None, Field(min_length=1)] = None
+    """Client id of the console at the issuer. With it, people can sign in to the console with their accounts."""
+    oidc_client_secret: Annotated[SecretStr | None, Field(min_length=1)] = None
+    """Client secret of the console at the issuer. Unset for a public client, which PKCE protects."""
+    oidc_redirect_url: str | None = None
+    """Where the issuer sends browsers back to: `https://<this gateway>/console/oidc/callback`, as registered at the
+    issuer."""
+    key_requests_per_second: Annotated[float | None, Field(ge=0.001)] = None
+    """Requests per second that an API process accepts from a key without its own limit. Unset: no limit."""
+    key_bytes_per_second: Annotated[int | None, Field(gt=0)] = None
+    """Bytes of request bodies per second, as sent, that an API process accepts from a key without its own limit. Unset:
+    no limit."""
 
     @property
     def mask_secret_bytes(self) -> bytes | None:

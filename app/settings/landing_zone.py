@@ -12,48 +12,22 @@ from pydantic import BaseModel, Field
 from app.errors import Code, Misconfigured
 
 
-class FabricSettings(BaseModel):
+class FabricSettings(BaseModel, use_attribute_docstrings=True):
     """The mirrored database, and the addresses of Fabric's API."""
 
-    fabric_workspace: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Name or id of the workspace with the mirrored database. Unset: the one in the landing zone's "
-            "address, if that is in OneLake.",
-        ),
-    ] = None
-    fabric_database: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Name or id of the mirrored database. Unset: the one in the landing zone's address, if that "
-            "is in OneLake.",
-        ),
-    ] = None
-    fabric_api: Annotated[
-        str,
-        Field(
-            pattern="^https://[^/@?#]+$",
-            description="Address of Fabric's API: another one in a national cloud, or of a private link.",
-        ),
-    ] = "https://api.fabric.microsoft.com"
-    fabric_audience: Annotated[
-        str,
-        Field(
-            pattern="^https://[^@?#]+$",
-            description="Audience of the tokens for Fabric's API. Another one in a national cloud only; "
-            "`AZURE_AUTHORITY_HOST` then names the authority that issues them.",
-        ),
-    ] = "https://api.fabric.microsoft.com"
-    fabric_poll_seconds: Annotated[
-        float,
-        Field(
-            ge=0,
-            description="How often drains together ask Fabric's API for the state of the mirrored database and its "
-            "tables, in seconds. 0: never.",
-        ),
-    ] = 60.0
+    fabric_workspace: Annotated[str | None, Field(min_length=1)] = None
+    """Name or id of the workspace with the mirrored database. Unset: the one in the landing zone's address, if that is
+    in OneLake."""
+    fabric_database: Annotated[str | None, Field(min_length=1)] = None
+    """Name or id of the mirrored database. Unset: the one in the landing zone's address, if that is in OneLake."""
+    fabric_api: Annotated[str, Field(pattern="^https://[^/@?#]+$")] = "https://api.fabric.microsoft.com"
+    """Address of Fabric's API: another one in a national cloud, or of a private link."""
+    fabric_audience: Annotated[str, Field(pattern="^https://[^@?#]+$")] = "https://api.fabric.microsoft.com"
+    """Audience of the tokens for Fabric's API. Another one in a national cloud only; `AZURE_AUTHORITY_HOST` then names
+    the authority that issues them."""
+    fabric_poll_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """How often drains together ask Fabric's API for the state of the mirrored database and its tables, in seconds. 0:
+    never."""
 
 
 class RowMarkerPosition(StrEnum):
@@ -72,56 +46,32 @@ class Compression(StrEnum):
     NONE = "none"
 
 
-class LandingZoneSettings(BaseModel):
+class LandingZoneSettings(BaseModel, use_attribute_docstrings=True):
     """Where files are published, when, and how they are written."""
 
-    landing_zone: Annotated[
-        str | None,
-        Field(
-            description="Where the drain publishes: a folder, which is created if it is missing, or an address in "
-            "OneLake or ADLS Gen2: `abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/Files/LandingZone`."
-        ),
-    ] = None
-    storage_endpoint: Annotated[
-        str | None,
-        Field(
-            pattern="^https://[^/@?#]+$",
-            description="`https://host:port` of a proxy or private endpoint for OneLake or ADLS Gen2. Unset: the host "
-            "in the landing zone's address.",
-        ),
-    ] = None
-    storage_api_version: Annotated[
-        str | None,
-        Field(
-            description="`x-ms-version` to send to OneLake or ADLS Gen2. Unset: the newest that the Azure SDK knows."
-        ),
-    ] = None
-    target_file_bytes: Annotated[
-        int, Field(ge=1, description="Staged payload bytes at which the drain closes a landing file.")
-    ] = 128 * 2**20
-    target_file_rows: Annotated[int, Field(ge=1, description="Rows at which the drain closes a landing file.")] = (
-        1_000_000
-    )
-    max_delay_seconds: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            description="Maximum time that a batch waits for its file to fill, in seconds. Unset: 1 for a folder, 30 "
-            "for OneLake and ADLS Gen2.",
-        ),
-    ] = None
-    row_marker_position: Annotated[
-        RowMarkerPosition, Field(description="Position of `__rowMarker__` in landing files: `last` or `first`.")
-    ] = RowMarkerPosition.LAST
-    compression: Annotated[Compression, Field(description="Parquet codec: `zstd`, `snappy`, `gzip` or `none`.")] = (
-        Compression.ZSTD
-    )
-    partner_name: Annotated[str, Field(min_length=1, description="`partnerName` in `_partnerEvents.json`.")] = (
-        "Mirrorgate"
-    )
-    source_type: Annotated[
-        str, Field(min_length=1, description="`sourceInfo.sourceType` in `_partnerEvents.json`.")
-    ] = "Mirrorgate"
+    landing_zone: str | None = None
+    """Where the drain publishes: a folder, which is created if it is missing, or an address in OneLake or ADLS Gen2:
+    `abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/Files/LandingZone`."""
+    storage_endpoint: Annotated[str | None, Field(pattern="^https://[^/@?#]+$")] = None
+    """`https://host:port` of a proxy or private endpoint for OneLake or ADLS Gen2. Unset: the host in the landing
+    zone's address."""
+    storage_api_version: str | None = None
+    """`x-ms-version` to send to OneLake or ADLS Gen2. Unset: the newest that the Azure SDK knows."""
+    target_file_bytes: Annotated[int, Field(ge=1)] = 128 * 2**20
+    """Staged payload bytes at which the drain closes a landing file."""
+    target_file_rows: Annotated[int, Field(ge=1)] = 1_000_000
+    """Rows at which the drain closes a landing file."""
+    max_delay_seconds: Annotated[float | None, Field(ge=0)] = None
+    """Maximum time that a batch waits for its file to fill, in seconds. Unset: 1 for a folder, 30 for OneLake and ADLS
+    Gen2."""
+    row_marker_position: RowMarkerPosition = RowMarkerPosition.LAST
+    """Position of `__rowMarker__` in landing files: `last` or `first`."""
+    compression: Compression = Compression.ZSTD
+    """Parquet codec: `zstd`, `snappy`, `gzip` or `none`."""
+    partner_name: Annotated[str, Field(min_length=1)] = "Mirrorgate"
+    """`partnerName` in `_partnerEvents.json`."""
+    source_type: Annotated[str, Field(min_length=1)] = "Mirrorgate"
+    """`sourceInfo.sourceType` in `_partnerEvents.json`."""
 
     @property
     def marker_first(self) -> bool:

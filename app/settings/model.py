@@ -26,22 +26,14 @@ from app.settings.landing_zone import FabricSettings, LandingZoneSettings
 from app.settings.operation import AlertSettings, OperationSettings
 
 
-class DatabaseSettings(BaseModel):
+class DatabaseSettings(BaseModel, use_attribute_docstrings=True):
     """Where Postgres is, and how long to wait for it."""
 
-    database_url: Annotated[
-        SecretStr | None,
-        Field(description="Address of Postgres 15 or newer: `postgresql://user:password@host/database`."),
-    ] = None
-    database_seconds: Annotated[
-        float,
-        Field(
-            ge=1,
-            description="Maximum time to wait for an answer from Postgres, in seconds. After it, the connection is "
-            "closed and replaced, and requests that needed it get 503. A group of change requests has half of this "
-            "time.",
-        ),
-    ] = 10.0
+    database_url: SecretStr | None = None
+    """Address of Postgres 15 or newer: `postgresql://user:password@host/database`."""
+    database_seconds: Annotated[float, Field(ge=1)] = 10.0
+    """Maximum time to wait for an answer from Postgres, in seconds. After it, the connection is closed and replaced,
+    and requests that needed it get 503. A group of change requests has half of this time."""
 
     @field_validator("database_url")
     @classmethod
@@ -61,31 +53,19 @@ class DatabaseSettings(BaseModel):
         return self.database_url.get_secret_value()
 
 
-class RetentionSettings(BaseModel):
+class RetentionSettings(BaseModel, use_attribute_docstrings=True):
     """How long payloads, the ledger and the audit are kept."""
 
-    retention_days: Annotated[
-        float, Field(gt=0, description="Days to keep payloads of published files, ledger entries and receipts.")
-    ] = 7.0
-    retention_bytes: Annotated[
-        int,
-        Field(
-            ge=2**20,
-            description="Payload bytes in Postgres beyond which payloads of published files are deleted earlier, "
-            "oldest first.",
-        ),
-    ] = 64 * 2**30
-    history_days: Annotated[
-        float,
-        Field(gt=0, le=31, description="Days to keep the history of rates and lag that the console plots."),
-    ] = 2.0
-    load_idle_hours: Annotated[
-        float, Field(gt=0, description="Hours after its last request at which a load session expires.")
-    ] = 24.0
-    audit_days: Annotated[
-        float,
-        Field(gt=0, description="Days to keep audit events: operations on keys, registrations and rejections."),
-    ] = 90.0
+    retention_days: Annotated[float, Field(gt=0)] = 7.0
+    """Days to keep payloads of published files, ledger entries and receipts."""
+    retention_bytes: Annotated[int, Field(ge=2**20)] = 64 * 2**30
+    """Payload bytes in Postgres beyond which payloads of published files are deleted earlier, oldest first."""
+    history_days: Annotated[float, Field(gt=0, le=31)] = 2.0
+    """Days to keep the history of rates and lag that the console plots."""
+    load_idle_hours: Annotated[float, Field(gt=0)] = 24.0
+    """Hours after its last request at which a load session expires."""
+    audit_days: Annotated[float, Field(gt=0)] = 90.0
+    """Days to keep audit events: operations on keys, registrations and rejections."""
 
 
 PREFIX: Final = "MIRRORGATE_"

@@ -13,57 +13,32 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-class OperationSettings(BaseModel):
+class OperationSettings(BaseModel, use_attribute_docstrings=True):
     """What a process logs, where it serves its metrics, and what it accepts at its start."""
 
-    log_level: Annotated[
-        str,
-        Field(pattern="^(debug|info|warning|error)$", description="Lowest level to log: `debug` to `error`."),
-    ] = "info"
-    log_format: Annotated[
-        LogFormat, Field(description="Form of the log: `json` (one object per line) or `console`.")
-    ] = LogFormat.JSON
-    log_bytes: Annotated[
-        int,
-        Field(ge=2**16, description="`mirrorgate up` rotates each of its log files before it exceeds this many bytes."),
-    ] = 64 * 2**20
-    log_files: Annotated[int, Field(ge=0, description="Number of rotated files to keep of each log.")] = 5
-    metrics_host: Annotated[
-        str,
-        Field(
-            min_length=1,
-            description="Address on which a drain and a mirror serve their `/metrics`, if their port is set: "
-            "`0.0.0.0` or `::` for a Prometheus on another machine, and in Kubernetes. Everyone who reaches the port "
-            "can read the metrics; they name no table.",
-        ),
-    ] = "127.0.0.1"
-    min_free_bytes: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="`mirrorgate up` does not start with less free space than this in its data directory or "
-            "landing zone, and a running gateway warns below it (`resource_low`). 0: neither.",
-        ),
-    ] = 2**30
-    allow_unsafe: Annotated[
-        bool,
-        Field(
-            description="Start even if `mirrorgate doctor` reports something unsafe. Each start then logs "
-            "`unsafe_setup_allowed`."
-        ),
-    ] = False
-    traces_endpoint: Annotated[
-        str | None,
-        Field(
-            description="Address of an OpenTelemetry collector that takes OTLP over HTTP, such as "
-            "`http://127.0.0.1:4318`; needs the extra `otel`. The collector's headers and certificates are set with "
-            "OpenTelemetry's own variables, such as `OTEL_EXPORTER_OTLP_HEADERS`. Unset: no traces.",
-        ),
-    ] = None
-    traces_ratio: Annotated[
-        float,
-        Field(ge=0, le=1, description="Share of the requests that begin a trace, unless their `traceparent` decides."),
-    ] = 1.0
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
+    """Lowest level to log: `debug` to `error`."""
+    log_format: LogFormat = LogFormat.JSON
+    """Form of the log: `json` (one object per line) or `console`."""
+    log_bytes: Annotated[int, Field(ge=2**16)] = 64 * 2**20
+    """`mirrorgate up` rotates each of its log files before it exceeds this many bytes."""
+    log_files: Annotated[int, Field(ge=0)] = 5
+    """Number of rotated files to keep of each log."""
+    metrics_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address on which a drain and a mirror serve their `/metrics`, if their port is set: `0.0.0.0` or `::` for a
+    Prometheus on another machine, and in Kubernetes. Everyone who reaches the port can read the metrics; they name no
+    table."""
+    min_free_bytes: Annotated[int, Field(ge=0)] = 2**30
+    """`mirrorgate up` does not start with less free space than this in its data directory or landing zone, and a
+    running gateway warns below it (`resource_low`). 0: neither."""
+    allow_unsafe: bool = False
+    """Start even if `mirrorgate doctor` reports something unsafe. Each start then logs `unsafe_setup_allowed`."""
+    traces_endpoint: str | None = None
+    """Address of an OpenTelemetry collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`; needs the extra
+    `otel`. The collector's headers and certificates are set with OpenTelemetry's own variables, such as
+    `OTEL_EXPORTER_OTLP_HEADERS`. Unset: no traces."""
+    traces_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Share of the requests that begin a trace, unless their `traceparent` decides."""
 
     @field_validator("traces_endpoint")
     @classmethod
@@ -73,24 +48,17 @@ class OperationSettings(BaseModel):
         return value
 
 
-class AlertSettings(BaseModel):
+class AlertSettings(BaseModel, use_attribute_docstrings=True):
     """Where alerts go, and how long a trouble must last before it is told."""
 
-    alert_url: Annotated[
-        SecretStr | None,
-        Field(
-            description="Address that gets a POST with JSON when a table is quarantined or keeps failing, dead letters "
-            "wait, Fabric stops, no drain runs, or a backlog is nearly full, and when that is over. Its member `text` "
-            "makes it fit Slack, Mattermost and Google Chat. Unset: no alerts."
-        ),
-    ] = None
-    alert_secret: Annotated[
-        SecretStr | None,
-        Field(description="Signs each alert: `X-Signature: sha256=<HMAC-SHA256 of the body>`. Unset: no signature."),
-    ] = None
-    alert_after_seconds: Annotated[
-        float, Field(ge=0, description="How long a trouble must last before it is told, in seconds.")
-    ] = 60.0
+    alert_url: SecretStr | None = None
+    """Address that gets a POST with JSON when a table is quarantined or keeps failing, dead letters wait, Fabric stops,
+    no drain runs, or a backlog is nearly full, and when that is over. Its member `text` makes it fit Slack, Mattermost
+    and Google Chat. Unset: no alerts."""
+    alert_secret: SecretStr | None = None
+    """Signs each alert: `X-Signature: sha256=<HMAC-SHA256 of the body>`. Unset: no signature."""
+    alert_after_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """How long a trouble must last before it is told, in seconds."""
 
     @field_validator("alert_url")
     @classmethod

@@ -20,7 +20,7 @@ ParameterLocation = Literal["query", "header"]
 class Parameters(BaseModel):
     """Optional parameters of one location; the aliases of the fields are their names in the request."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
 ParametersT = TypeVar("ParametersT", bound=Parameters)
@@ -60,7 +60,12 @@ def openapi_parameters(model: type[Parameters], location: ParameterLocation) -> 
         content = _inline_references(field, schema.get("$defs", {}))
         content.pop("title", None)
         required = content.pop("required", False)
-        entry = {"name": name, "in": location, "required": required, "description": field["description"]}
+        entry = {
+            "name": name,
+            "in": location,
+            "required": required,
+            "description": " ".join(field["description"].split()),
+        }
         described.append({**entry, "schema": content})
     return described
 

@@ -62,48 +62,20 @@ MAX_SEQUENCE: Final = 2**63 - 1
 class IdentityHeaders(Parameters):
     """Either an idempotency key, or a producer with its number and perhaps its position, or none; and the load."""
 
-    idempotency_key: Annotated[
-        str | None,
-        Field(
-            alias="Idempotency-Key",
-            description="The name of the request, up to 255 visible ASCII characters. A repeat gets the first answer.",
-        ),
-    ] = None
-    producer: Annotated[
-        str | None,
-        Field(
-            alias="Mirrorgate-Producer",
-            description="The name of the producer that numbers its requests; it belongs to the caller's key.",
-        ),
-    ] = None
-    producer_sequence: Annotated[
-        int | None,
-        Field(
-            alias="Mirrorgate-Producer-Sequence",
-            ge=1,
-            le=MAX_SEQUENCE,
-            description="The number of the request: 1 for the first, then always one more.",
-        ),
-    ] = None
+    idempotency_key: Annotated[str | None, Field(alias="Idempotency-Key")] = None
+    """The name of the request, up to 255 visible ASCII characters. A repeat gets the first answer."""
+    producer: Annotated[str | None, Field(alias="Mirrorgate-Producer")] = None
+    """The name of the producer that numbers its requests; it belongs to the caller's key."""
+    producer_sequence: Annotated[int | None, Field(alias="Mirrorgate-Producer-Sequence", ge=1, le=MAX_SEQUENCE)] = None
+    """The number of the request: 1 for the first, then always one more."""
     producer_position: Annotated[
-        str | None,
-        Field(
-            alias="Mirrorgate-Producer-Position",
-            min_length=1,
-            max_length=256,
-            pattern=_POSITION,
-            description="How far the request reaches in the producer's source, in the producer's own words: visible "
-            "ASCII characters, with blanks only between them. It is stored with the data.",
-        ),
+        str | None, Field(alias="Mirrorgate-Producer-Position", min_length=1, max_length=256, pattern=_POSITION)
     ] = None
+    """How far the request reaches in the producer's source, in the producer's own words: visible ASCII characters, with
+    blanks only between them. It is stored with the data."""
 
-    load: Annotated[
-        UUID | None,
-        Field(
-            alias="Mirrorgate-Load",
-            description="The id of the load session that the rows belong to.",
-        ),
-    ] = None
+    load: Annotated[UUID | None, Field(alias="Mirrorgate-Load")] = None
+    """The id of the load session that the rows belong to."""
 
     @property
     def load_id(self) -> LoadId | None:
@@ -182,27 +154,16 @@ REQUIRED_TABLE: Final = Field(
 class ChangeParameters(Parameters):
     """Parameters of every format."""
 
-    table: Annotated[
-        str | None,
-        Field(description="The table of all messages; required if the messages do not name it."),
-    ] = None
-    dry_run: Annotated[
-        bool,
-        Field(description="Return the rows that would land, and stage nothing. Nothing is registered either."),
-    ] = False
+    table: str | None = None
+    """The table of all messages; required if the messages do not name it."""
+    dry_run: bool = False
+    """Return the rows that would land, and stage nothing. Nothing is registered either."""
 
-    on_reject: Annotated[
-        OnReject,
-        Field(
-            description="`dead_letter`: keep rejected messages of tables with `dead_letters=accept`, and accept the "
-            "other messages."
-        ),
-    ] = OnReject.REJECT
+    on_reject: OnReject = OnReject.REJECT
+    """`dead_letter`: keep rejected messages of tables with `dead_letters=accept`, and accept the other messages."""
 
-    key_id: Annotated[
-        str | None,
-        Field(description="The id of the key that a signed request is signed with, if no header gives it."),
-    ] = None
+    key_id: str | None = None
+    """The id of the key that a signed request is signed with, if no header gives it."""
 
     @property
     def keeps_rejected(self) -> bool:
@@ -215,20 +176,16 @@ class ChangeParameters(Parameters):
 class CsvDialectParameters(Parameters):
     """Parameters that say which characters separate and enclose the fields of a CSV body."""
 
-    delimiter: Annotated[str, Field(description="CSV: the character between fields.")] = ","
-    quote: Annotated[str, Field(description="CSV: the character around quoted fields.")] = '"'
-    escape: Annotated[
-        str | None,
-        Field(description="CSV: the character before a quote inside a field; by default the quote character."),
-    ] = None
+    delimiter: str = ","
+    """CSV: the character between fields."""
+    quote: str = '"'
+    """CSV: the character around quoted fields."""
+    escape: str | None = None
+    """CSV: the character before a quote inside a field; by default the quote character."""
 
-    null: Annotated[
-        str | None,
-        Field(
-            description="CSV: the only text without quotes that means NULL. By default it is `NULL`, and in plain rows "
-            "the empty text too; an empty `null` is the empty text alone, as in CSV of Postgres's `COPY`."
-        ),
-    ] = None
+    null: str | None = None
+    """CSV: the only text without quotes that means NULL. By default it is `NULL`, and in plain rows the empty text too;
+    an empty `null` is the empty text alone, as in CSV of Postgres's `COPY`."""
 
     @property
     def dialect(self) -> CsvDialect:

@@ -52,41 +52,30 @@ from app.ingest import (
 class PartitionParameters(ChangeParameters):
     """Parameters of messages that have a position in the log of their source."""
 
-    partition: Annotated[
-        str | None,
-        Field(
-            description="The partition of the topic that holds all messages. Tables with `source_order=enforce` keep "
-            "one position per partition.",
-            min_length=1,
-            max_length=MAX_PARTITION_CHARACTERS,
-            pattern="^[!-~]+$",
-        ),
-    ] = None
+    partition: Annotated[str | None, Field(min_length=1, max_length=MAX_PARTITION_CHARACTERS, pattern="^[!-~]+$")] = (
+        None
+    )
+    """The partition of the topic that holds all messages. Tables with `source_order=enforce` keep one position per
+    partition."""
 
 
 class OverrideParameters(PartitionParameters):
     """Parameters of Arcion's JSON."""
 
-    override: Annotated[
-        bool, Field(description="Apply every message to `table`, whatever table the message names.")
-    ] = False
+    override: bool = False
+    """Apply every message to `table`, whatever table the message names."""
 
 
 class CsvParameters(CsvDialectParameters):
     """Parameters that describe the layout of an Arcion CSV body."""
 
-    mode: Annotated[
-        CsvMode | None,
-        Field(
-            description="CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an object "
-            "that is no message is a row of `table`, as in NATIVE."
-        ),
-    ] = None
-    columns: Annotated[
-        str | None,
-        Field(description="CSV: the column names in file order, separated by commas. Quote a name with a comma."),
-    ] = None
-    header: Annotated[bool, Field(description="CSV: the first record is a header.")] = False
+    mode: CsvMode | None = None
+    """CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an object that is no message is
+    a row of `table`, as in NATIVE."""
+    columns: str | None = None
+    """CSV: the column names in file order, separated by commas. Quote a name with a comma."""
+    header: bool = False
+    """CSV: the first record is a header."""
 
     @property
     def layout(self) -> CsvLayout:
@@ -152,49 +141,26 @@ def load_query(query: bytes) -> TableName:
 class DebeziumParameters(PartitionParameters):
     """Parameters of Debezium's events."""
 
-    keyed: Annotated[
-        bool | None,
-        Field(
-            description='Whether every element is a Kafka record `{"key": …, "value": …}`. By default an element with '
-            "exactly these two keys is one."
-        ),
-    ] = None
-    key_columns: Annotated[
-        str | None,
-        Field(description="The key columns, separated by commas, instead of those in the records' keys."),
-    ] = None
-    timestamps: Annotated[
-        str | None,
-        Field(
-            description="Events without a schema: what the integers of timestamp columns count since 1970, as "
-            "`column:unit` pairs separated by commas. The units are `millis`, `micros` and `nanos`; `*` is every "
-            "column that neither this parameter nor the table's option `columns` names.",
-            examples=["created:millis,*:micros"],
-        ),
-    ] = None
-    decimals: Annotated[
-        DecimalForm,
-        Field(description="Events without a schema: whether texts of decimal columns are digits or Connect's base64."),
-    ] = DecimalForm.TEXT
-    tombstones: Annotated[
-        Tombstones | None,
-        Field(
-            description="Whether a record without a value deletes the row of its key. By default such records are "
-            "ignored, and rejected among flattened rows without `__deleted` and alone in a request with `table`."
-        ),
-    ] = None
-    unavailable: Annotated[
-        str | None,
-        Field(
-            description="Further placeholders of values that the connector could not read, separated by commas: its "
-            "property `unavailable.value.placeholder`."
-        ),
-    ] = None
+    keyed: bool | None = None
+    """Whether every element is a Kafka record `{"key": …, "value": …}`. By default an element with exactly these two
+    keys is one."""
+    key_columns: str | None = None
+    """The key columns, separated by commas, instead of those in the records' keys."""
+    timestamps: Annotated[str | None, Field(examples=["created:millis,*:micros"])] = None
+    """Events without a schema: what the integers of timestamp columns count since 1970, as `column:unit` pairs
+    separated by commas. The units are `millis`, `micros` and `nanos`; `*` is every column that neither this parameter
+    nor the table's option `columns` names."""
+    decimals: DecimalForm = DecimalForm.TEXT
+    """Events without a schema: whether texts of decimal columns are digits or Connect's base64."""
+    tombstones: Tombstones | None = None
+    """Whether a record without a value deletes the row of its key. By default such records are ignored, and rejected
+    among flattened rows without `__deleted` and alone in a request with `table`."""
+    unavailable: str | None = None
+    """Further placeholders of values that the connector could not read, separated by commas: its property
+    `unavailable.value.placeholder`."""
 
-    nanoseconds: Annotated[
-        Nanoseconds,
-        Field(description="Whether timestamps with digits below a microsecond are rejected, or lose these digits."),
-    ] = Nanoseconds.REJECT
+    nanoseconds: Nanoseconds = Nanoseconds.REJECT
+    """Whether timestamps with digits below a microsecond are rejected, or lose these digits."""
 
     @property
     def reading(self) -> DebeziumReading:
@@ -224,38 +190,16 @@ def debezium_query(query: bytes) -> ChangeQuery:
 class ReplicateParameters(PartitionParameters):
     """Parameters of Replicate's messages."""
 
-    keyed: Annotated[
-        bool | None,
-        Field(
-            description='Whether every element is `{"key": …, "value": …}`, a message with the key of its Kafka '
-            "record. By default such elements are recognized."
-        ),
-    ] = None
-    layout: Annotated[
-        str | None,
-        Field(
-            description="The name of the layout that says where messages of a custom format have their parts.",
-            pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
-        ),
-    ] = None
-    schema_id: Annotated[
-        str | None,
-        Field(
-            description="Avro: the schema id of a record without an envelope, whose metadata message had its "
-            "`dataSchema`.",
-            min_length=1,
-            max_length=255,
-        ),
-    ] = None
-    table_from: Annotated[
-        str | None,
-        Field(
-            description="Where each message names its table: `data.<column>`, which is data only if the table has the "
-            "column, or a JSON Pointer into the message.",
-            min_length=1,
-            max_length=1_024,
-        ),
-    ] = None
+    keyed: bool | None = None
+    """Whether every element is `{"key": …, "value": …}`, a message with the key of its Kafka record. By default such
+    elements are recognized."""
+    layout: Annotated[str | None, Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$")] = None
+    """The name of the layout that says where messages of a custom format have their parts."""
+    schema_id: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+    """Avro: the schema id of a record without an envelope, whose metadata message had its `dataSchema`."""
+    table_from: Annotated[str | None, Field(min_length=1, max_length=1_024)] = None
+    """Where each message names its table: `data.<column>`, which is data only if the table has the column, or a JSON
+    Pointer into the message."""
 
 
 _REPLICATE_NAMES: Final = frozenset(ReplicateParameters.model_fields)
@@ -286,25 +230,13 @@ class RowsParameters(ChangeParameters):
     """Parameters of plain rows."""
 
     table: Annotated[str | None, REQUIRED_TABLE] = None
-    op: Annotated[
-        RowOperation,
-        Field(description="The operation of every row that has none in `__op__`."),
-    ] = RowOperation.UPSERT
-    columns: Annotated[
-        str | None,
-        Field(
-            description="Register the table with these columns, or add those that it lacks: `name:type`, separated by "
-            "commas; `!` after the type forbids NULL. Requires the right `register`.",
-            examples=["id:int64,name:string!,total:decimal(12,2)"],
-        ),
-    ] = None
-    key_columns: Annotated[
-        str | None,
-        Field(
-            description="The key columns of the declared table, separated by commas. Required unless `op=insert`.",
-            examples=["id"],
-        ),
-    ] = None
+    op: RowOperation = RowOperation.UPSERT
+    """The operation of every row that has none in `__op__`."""
+    columns: Annotated[str | None, Field(examples=["id:int64,name:string!,total:decimal(12,2)"])] = None
+    """Register the table with these columns, or add those that it lacks: `name:type`, separated by commas; `!` after
+    the type forbids NULL. Requires the right `register`."""
+    key_columns: Annotated[str | None, Field(examples=["id"])] = None
+    """The key columns of the declared table, separated by commas. Required unless `op=insert`."""
 
     @property
     def required_table(self) -> TableName:
@@ -335,14 +267,9 @@ class RowsParameters(ChangeParameters):
 class StreamParameters(Parameters):
     """Parameters of plain rows as an Arrow stream."""
 
-    registers: Annotated[
-        bool,
-        Field(
-            alias="register",
-            description="Arrow: register the table with the columns of the stream, or add those that it lacks. "
-            "Requires the right `register`.",
-        ),
-    ] = False
+    registers: Annotated[bool, Field(alias="register")] = False
+    """Arrow: register the table with the columns of the stream, or add those that it lacks. Requires the right
+    `register`."""
 
 
 @dataclass(frozen=True, slots=True)
