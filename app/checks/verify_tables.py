@@ -1,7 +1,7 @@
 """`mirrorgate tables verify` without the terminal: compare the ledger with the files in the landing zone."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -38,15 +38,7 @@ class Verified:
         shown: dict[str, Any] = {"table": str(self.table.name), "generation": self.table.generation}
         if self.report is None:
             return shown | {"skipped": "it is being dropped or recreated"}
-        report = self.report
-        return shown | {
-            "compared": report.compared,
-            "removed": report.removed,
-            "beyond_history": report.beyond_history,
-            "differences": [
-                {"problem": str(one.problem), "path": one.path, "detail": one.detail} for one in report.differences
-            ],
-        }
+        return shown | asdict(self.report)
 
 
 def require_own_zone(engine: Engine, address: ZoneAddress) -> None:
