@@ -37,10 +37,10 @@ from app.fabric.transport import (
     Answer,
     Clock,
     FabricRejected,
-    FabricTokens,
     Parsed,
     TokenSource,
     Transport,
+    fabric_tokens,
     require_azure,
 )
 from app.settings import Settings
@@ -420,7 +420,7 @@ def open_fabric(
     """
     if tokens is None:
         require_azure()
-        tokens = FabricTokens(settings.fabric_audience)
+        tokens = fabric_tokens(settings.fabric_audience)
     workspace, database = configured_names(settings)
     transport = Transport(settings.fabric_api, tokens, patience=patience, clock=clock)
     return FabricClient(transport, workspace, database, wait_seconds=wait_seconds)

@@ -3,34 +3,21 @@
 A 401 is answered with a new token once. A 429 waits as long as Retry-After says, within the client's patience. Faults
 of the network and of the service are repeated only for requests that may be sent twice. A token is sent to the
 configured address only. Source: Microsoft Learn, "Fabric REST API: throttling" and "Errors".
-
-Access tokens for Fabric's API, from the chain of Azure's SDK that the landing zone uses too.
-
-The audience is Fabric's API, not storage. A token that the API rejects is asked for again with a new credential,
-because the SDK keeps a token until it ends.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx
 
+from app.azure_tokens import AzureTokens
 from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.domain.fabric import FabricFault, parse_fault
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.extras import is_installed
-from app.observability.quiet_logger import errors_only
-
-if TYPE_CHECKING:
-    from azure.core.credentials import AccessToken, TokenCredential
-
-
-_RENEW_SECONDS: Final = 300.0
-"""A token is renewed this long before it ends."""
 
 
 class TokenSource(Protocol):
@@ -40,48 +27,15 @@ class TokenSource(Protocol):
         """Return a valid token; with `renewed` one that is not the last one. Raise Misconfigured."""
 
 
-class FabricTokens:
-    """Tokens of a credential of Azure's SDK. Threads may share it."""
-
-    def __init__(self, audience: str, credential: "Callable[[], TokenCredential] | None" = None) -> None:
-        """Use the SDK's chain of credentials, unless a function that makes one is given."""
-        self._scope = f"{audience.rstrip('/')}/.default"
-        self._make = credential or _default_credential
-        self._lock = threading.Lock()
-        self._credential: TokenCredential | None = None
-        self._token: AccessToken | None = None
-
-    def get(self, *, renewed: bool = False) -> str:
-        """Return a token that is valid for some minutes. Raise Misconfigured `fabric_unauthorized` without one."""
-        with self._lock:
-            if renewed:
-                self._credential = self._token = None
-            if self._token is None or self._token.expires_on - time.time() < _RENEW_SECONDS:
-                self._token = self._ask()
-            return self._token.token
-
-    def _ask(self) -> "AccessToken":
-        from azure.core.exceptions import AzureError, ClientAuthenticationError
-
-        if self._credential is None:
-            self._credential = self._make()
-        try:
-            with errors_only("azure.identity"):
-                return self._credential.get_token(self._scope)
-        except ClientAuthenticationError as error:
-            reason = next(iter(str(error.message).splitlines()), "no credential")
-            raise Misconfigured(
-                Code.FABRIC_UNAUTHORIZED,
-                f"no access token for {self._scope}: {reason}",
-                remedy="Set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET of a service principal that has a "
-                "role in the workspace, use a managed identity, or log in with `az login`. In a national cloud also "
-                "set AZURE_AUTHORITY_HOST and MIRRORGATE_FABRIC_AUDIENCE.",
-            ) from error
-        except AzureError as error:
-            reason = next(iter(str(error).splitlines()), "no answer")
-            raise TemporarilyUnavailable(
-                Code.FABRIC_UNAVAILABLE, f"the authority that issues tokens does not answer: {reason}"
-            ) from error
+def fabric_tokens(audience: str) -> AzureTokens:
+    """Return the tokens for an audience. It is Fabric's API, not storage."""
+    scope = f"{audience.rstrip('/')}/.default"
+    remedy = (
+        "Set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET of a service principal that has a role in the "
+        "workspace, use a managed identity, or log in with `az login`. In a national cloud also set "
+        "AZURE_AUTHORITY_HOST and MIRRORGATE_FABRIC_AUDIENCE."
+    )
+    return AzureTokens(scope, scope, Code.FABRIC_UNAUTHORIZED, Code.FABRIC_UNAVAILABLE, remedy)
 
 
 def require_azure() -> None:
@@ -92,12 +46,6 @@ def require_azure() -> None:
             "Fabric's API needs a package that is not installed: azure-identity",
             remedy="Install the extra `mirrorgate[onelake]`.",
         )
-
-
-def _default_credential() -> "TokenCredential":
-    from azure.identity import DefaultAzureCredential
-
-    return cast("TokenCredential", DefaultAzureCredential())
 
 
 MAX_ANSWER_BYTES: Final = 16 * 2**20

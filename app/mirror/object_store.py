@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from app.azure_tokens import AzureTokens
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.errors.store_faults import StoreFault, store_fault, without_queries
 
@@ -96,6 +97,17 @@ _WAITING: Final = {"retry_timeout": "30s"}
 """deltalake tries for 180 seconds, in which a table neither advances nor says why. The mirror tries again by itself."""
 
 
+STORAGE_TOKENS: Final = AzureTokens(
+    "https://storage.azure.com/.default",
+    "Azure storage",
+    Code.BAD_SETTING,
+    Code.MIRROR_AWAY,
+    "Set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, use a managed identity or `az login`, or give "
+    "deltalake's own options with --storage-option.",
+)
+"""The tokens of this process for Azure storage."""
+
+
 def store_options(location: str, given: Mapping[str, str]) -> dict[str, str] | None:
     """Return the options for one opening of a Delta table; None for a local folder without options.
 
@@ -108,9 +120,7 @@ def store_options(location: str, given: Mapping[str, str]) -> dict[str, str] | N
         return dict(given) or None
     options = _WAITING | dict(given)
     if location.startswith(_AZURE) and not _names_credential(given) and find_spec("azure.identity") is not None:
-        from app.landing.adls.token import storage_token
-
-        options["bearer_token"] = storage_token()
+        options["bearer_token"] = STORAGE_TOKENS.get()
     return options
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.domain import text
 from app.console.assets import MEDIA_TYPES, STATIC, asset
 from app.console.attention import attention
 from app.console.plots import hour_plots
 from app.console.render import TEMPLATES, environment, prose
 from app.console.table_list import TableQuery, table_list, totals_of
+from app.domain import text
 from app.domain.access.sign_in import SessionToken, safe_next
 from app.domain.health.facts import HealthFacts, TableSummary
 from app.domain.health.troubles import troubles

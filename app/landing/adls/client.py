@@ -1,7 +1,7 @@
 """The requests of a landing zone to the DFS service, one per method.
 
-Only this module and `token` import Azure's SDK. The SDK's own retries are off: it would repeat a rename whose answer
-was lost, and report that the source is missing (decision 0007). Its errors become `StorageRejected` or
+Only this module and `app.azure_tokens` import Azure's SDK. The SDK's own retries are off: it would repeat a rename
+whose answer was lost, and report that the source is missing (decision 0007). Its errors become `StorageRejected` or
 `TransientStorageError`.
 """
 

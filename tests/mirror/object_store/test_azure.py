@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
+from app.azure_tokens import AzureTokens
 from app.errors import Code, Misconfigured
-from app.landing.adls import token
-from app.landing.adls.token import StorageTokens
+from app.mirror import object_store
 from app.mirror.object_store import store_options
 from app.mirror.target import MirrorTarget
 
@@ -37,9 +38,13 @@ class Credential:
         return AccessToken(f"token-{self.given}", int(time.time()) + self.seconds)
 
 
+def tokens_of(credential: Credential) -> AzureTokens:
+    return replace(object_store.STORAGE_TOKENS, make=lambda: credential)
+
+
 @pytest.fixture(autouse=True)
 def _no_credential_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token, "_TOKENS", StorageTokens(Credential(3_600)))
+    monkeypatch.setattr(object_store, "STORAGE_TOKENS", tokens_of(Credential(3_600)))
 
 
 @contextmanager
@@ -88,13 +93,13 @@ def test_other_stores_get_no_token() -> None:
 
 @pytest.mark.parametrize(("seconds", "second"), [(3_600, "token-1"), (300, "token-2")])
 def test_a_token_is_kept_until_shortly_before_it_ends(seconds: int, second: str) -> None:
-    tokens = StorageTokens(Credential(seconds))
+    tokens = tokens_of(Credential(seconds))
     assert tokens.get() == "token-1"
     assert tokens.get() == second
 
 
 def test_a_machine_without_a_credential_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token, "_TOKENS", StorageTokens(Credential(0)))
+    monkeypatch.setattr(object_store, "STORAGE_TOKENS", tokens_of(Credential(0)))
     with pytest.raises(Misconfigured) as missing:
         MirrorTarget(ONELAKE).open("orders")
     assert missing.value.code is Code.BAD_SETTING
