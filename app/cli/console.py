@@ -4,6 +4,7 @@ Results go to standard output, messages about the run to standard error. A bar o
 is done: print results after it, not below it, because it owns the last line of the terminal.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -46,7 +47,10 @@ def say(text: str, style: str | None = None, *, to: Console = OUTPUT) -> None:
 
 def encoded(value: object) -> str:
     """Return a value as JSON: decimals as numbers with all digits, dataclasses as objects, other types as texts."""
-    return _ENCODER.encode(value).decode()
+    try:
+        return _ENCODER.encode(value).decode()
+    except UnicodeEncodeError:  # a name in a foreign zone has bytes that are no text: they become escapes
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 
 def print_json(value: object) -> None:

@@ -1,27 +1,24 @@
 """All settings of the gateway: the only reader of the environment.
 
-Each subject has its own module with the fields, their descriptions and their checks; `Settings` joins them. Every field
-is one variable: `MIRRORGATE_` and the field's name in capitals. Invariant: settings are read once, at the start, and do
-not change afterwards.
-
-Settings of the connection to Postgres.
-
-Settings that say how long the gateway keeps what it no longer needs for publication.
-
-Warnings about environment variables that are not settings.
+Each subject has a class with the fields, their descriptions and their checks; `Settings` joins them. Those of the
+database, retention, callers, drain and mirror are here, the others beside it. Every field is one variable:
+`MIRRORGATE_` and the field's name in capitals. Invariant: settings are read once, at the start, and do not change
+afterwards.
 """
 
 import difflib
+import json
+import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Self
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.errors import Code, Misconfigured
-from app.settings.access import AccessSettings
+from app.domain.access.api_key import ApiKey
+from app.errors import Code, Misconfigured, RejectedInput
 from app.settings.api import ApiSettings, BacklogLimits, RequestLimits
-from app.settings.drain import DrainSettings, MirrorSettings
 from app.settings.landing_zone import FabricSettings, LandingZoneSettings
 from app.settings.operation import AlertSettings, OperationSettings
 
@@ -66,6 +63,158 @@ class RetentionSettings(BaseModel, use_attribute_docstrings=True):
     """Hours after its last request at which a load session expires."""
     audit_days: Annotated[float, Field(gt=0)] = 90.0
     """Days to keep audit events: operations on keys, registrations and rejections."""
+
+
+class GrantedRights(BaseModel, use_attribute_docstrings=True):
+    """What a role or scope of a token grants: rights, and the patterns of the tables that they apply to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rights: Annotated[list[Literal["ingest", "read", "register", "admin"]], Field(min_length=1)]
+    tables: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+
+
+class AccessSettings(BaseModel, use_attribute_docstrings=True):
+    """Who may call the API, and how often."""
+
+    admin_key: SecretStr | None = None
+    """An API key `mg_<id>_<secret>` with every right on every table, in addition to stored keys."""
+    signing_key: Annotated[SecretStr | None, Field(min_length=32)] = None
+    """Secret of at least 32 characters from which the signing secrets of keys are derived. The same for all API
+    processes; without it, no key can sign."""
+    mask_secret: Annotated[SecretStr | None, Field(min_length=32)] = None
+    """Secret of at least 32 characters for the hashes of masked columns. The same for all API processes, which compare
+    it with the database; docs/operations.md says how to change it. Without it, no table can have such a mask."""
+    oidc_issuer: str | None = None
+    """Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."""
+    oidc_audience: Annotated[str | None, Field(min_length=1)] = None
+    """Required `aud` of access tokens."""
+    oidc_rights: Annotated[dict[str, GrantedRights], NoDecode] = {}
+    """Rights by role or scope of an access token, as JSON: `{"<role or scope>": {"rights": ["ingest"], "tables":
+    ["sales.*"]}}`."""
+    oidc_client_id: Annotated[str | None, Field(min_length=1)] = None
+    """Client id of the console at the issuer. With it, people can sign in to the console with their accounts."""
+    oidc_client_secret: Annotated[SecretStr | None, Field(min_length=1)] = None
+    """Client secret of the console at the issuer. Unset for a public client, which PKCE protects."""
+    oidc_redirect_url: str | None = None
+    """Where the issuer sends browsers back to: `https://<this gateway>/console/oidc/callback`, as registered at the
+    issuer."""
+    key_requests_per_second: Annotated[float | None, Field(ge=0.001)] = None
+    """Requests per second that an API process accepts from a key without its own limit. Unset: no limit."""
+    key_bytes_per_second: Annotated[int | None, Field(gt=0)] = None
+    """Bytes of request bodies per second, as sent, that an API process accepts from a key without its own limit. Unset:
+    no limit."""
+
+    @property
+    def mask_secret_bytes(self) -> bytes | None:
+        """The secret of masked columns as bytes."""
+        return None if self.mask_secret is None else self.mask_secret.get_secret_value().encode()
+
+    @field_validator("admin_key")
+    @classmethod
+    def _a_key(cls, value: SecretStr | None) -> SecretStr | None:
+        try:
+            if value is not None:
+                ApiKey.parse(value.get_secret_value())
+        except RejectedInput:
+            raise ValueError(
+                "must be mg_<id>_<secret>: 8 to 32 hexadecimal digits, then 20 to 128 letters, digits, - and _; "
+                "`mirrorgate keys generate` prints a new one"
+            ) from None
+        return value
+
+    @field_validator("oidc_rights", mode="before")
+    @classmethod
+    def _json_object(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "{}")
+        except json.JSONDecodeError:
+            raise ValueError("must be a JSON object") from None
+
+
+class MirrorSettings(BaseModel, use_attribute_docstrings=True):
+    """Where the mirror writes its Delta tables, and how often it looks for new landing files."""
+
+    mirror_target: str | None = None
+    """Where the mirror writes its Delta tables: a folder, which is created if it is missing, or an address that
+    `deltalake` can write, such as `abfss://…` or `s3://…`. Unset: no mirror is configured."""
+    mirror_storage_options: Annotated[dict[str, SecretStr], NoDecode] = {}
+    """Options of `deltalake` for the target, as JSON: `{"aws_region": "eu-west-1"}`. Variables of the cloud, such as
+    `AWS_…` and `AZURE_…`, apply without it."""
+    mirror_poll_seconds: Annotated[float | None, Field(gt=0)] = None
+    """Time between two looks at the landing zone by the mirror, in seconds. Unset: 0.5 for a folder, 15 for OneLake and
+    ADLS Gen2."""
+    mirror_files_per_version: Annotated[int, Field(ge=1)] = 64
+    """Largest number of landing files that the mirror applies in one Delta version when it is behind. 1: every file has
+    a version, which takes longer."""
+    mirror_metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """Port where the mirror serves its own `/metrics`, on the address `MIRRORGATE_METRICS_HOST`. 0: any free port,
+    which the log names. Unset: none."""
+
+    @field_validator("mirror_storage_options", mode="before")
+    @classmethod
+    def _options_object(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "{}")
+        except json.JSONDecodeError:
+            raise ValueError('must be a JSON object such as {"aws_region": "eu-west-1"}') from None
+
+    @property
+    def mirror_options(self) -> dict[str, str]:
+        """`mirror_storage_options` in clear text, as `deltalake` takes them."""
+        return {name: value.get_secret_value() for name, value in self.mirror_storage_options.items()}
+
+    def require_mirror_target(self) -> str:
+        """Return the target's address, or its absolute folder. Raise Misconfigured `bad_setting` if unset."""
+        if not self.mirror_target:
+            raise Misconfigured(
+                Code.BAD_SETTING,
+                "MIRRORGATE_MIRROR_TARGET is not set",
+                remedy="Set it to the folder or address of the Delta tables, or give --to.",
+            )
+        return self.mirror_target if "://" in self.mirror_target else str(Path(self.mirror_target).absolute())
+
+
+_SPARK_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
+
+
+class DrainSettings(BaseModel, use_attribute_docstrings=True):
+    """How a drain claims tables, builds files and follows Fabric."""
+
+    lease_seconds: Annotated[float, Field(gt=0)] = 15.0
+    """A drain that has not renewed its lease for this many seconds loses its tables."""
+    spark_master: str | None = None
+    """Spark master of the drain. Unset: the one that spark-submit sets, else `local[*]`."""
+    drain_slots: Annotated[int | None, Field(ge=1)] = None
+    """Number of worker slots: each builds and publishes a share of the tables, with one Spark job at a time. Unset:
+    Spark's default parallelism, at most 32."""
+    spark_job_min_bytes: Annotated[int | None, Field(ge=0)] = None
+    """The drain itself builds a few files whose staged payloads are smaller than this together, because that takes less
+    time than a Spark job. 0: Spark builds all files. Unset: 33554432 (32 MiB) if Spark runs in the drain's process tree
+    (`local[…]`), 262144 (256 KiB) on a cluster."""
+    spark_stuck_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """The drain exits, so that a supervisor restarts it, if a running Spark job makes no progress for this many
+    seconds. 0: never; use it for a cluster that may be without executors for long."""
+    drain_metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """Port where a drain serves its own `/metrics`, on the address `MIRRORGATE_METRICS_HOST`. 0: any free port, which
+    the log names. Unset: none."""
+    monitoring_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """Minimum time between two reads of Fabric's replication status (`Monitoring/tables.json` beside the landing zone)
+    by all drains together, in seconds. 0: never read it."""
+    drop_wait_seconds: Annotated[float, Field(ge=0)] = 600.0
+    """Maximum time to wait, after a dropped table's folder is deleted, until Fabric no longer lists the table, in
+    seconds. It applies if Fabric's list is readable."""
+
+    @field_validator("spark_master")
+    @classmethod
+    def _a_master(cls, value: str | None) -> str | None:
+        if value and not _SPARK_MASTER.fullmatch(value):
+            raise ValueError("must be local[*], spark://host:port, k8s://…, or yarn")
+        return value
 
 
 PREFIX: Final = "MIRRORGATE_"

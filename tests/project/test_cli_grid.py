@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from app.cli import output as cli_grid
-from app.cli.output import Grid, counted, print_status, status_grid
+from app.cli.output import Grid, print_status, status_grid
+from app.domain.text import amount
 
 REASON = "landing_folder_lost: folder q.schema/folder is gone although it held published files"
 
@@ -154,7 +155,7 @@ def test_without_tables_the_status_says_what_to_do(capsys: Any) -> None:
 
 
 def test_one_is_singular() -> None:
-    assert [counted(number, "change") for number in (0, 1, 2_000)] == ["0 changes", "1 change", "2,000 changes"]
+    assert [amount(number, "change") for number in (0, 1, 2_000)] == ["0 changes", "1 change", "2,000 changes"]
 
 
 def test_text_from_a_gateway_is_no_markup() -> None:
