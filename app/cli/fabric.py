@@ -22,6 +22,7 @@ from app.extras import require_extras
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from app.domain.fabric import TableSync
     from app.fabric import DatabaseStatus, FabricClient, TableMirroring
     from app.fabric.client import Progress
     from app.settings import Settings
@@ -46,6 +47,14 @@ DatabaseOption = Annotated[
 ]
 Timeout = Annotated[
     int, typer.Option("--timeout", metavar="SECONDS", min=1, help="How long to wait for Fabric, in seconds.")
+]
+ChangeDataFeed = Annotated[
+    bool | None,
+    typer.Option(
+        "--change-data-feed/--no-change-data-feed",
+        help="Let Fabric write Delta's change data feed for all tables. Default: Fabric's, which is off.",
+        show_default=False,
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -120,6 +129,7 @@ def create(
         str, typer.Option(help="Schema of tables that are registered without one, in Fabric.")
     ] = "dbo",
     description: Annotated[str, typer.Option(max=256, help="Description of the database in the portal.")] = "",
+    change_data_feed: ChangeDataFeed = None,
     timeout: Timeout = 600,
     as_json: AsJson = False,
 ) -> None:
@@ -136,7 +146,9 @@ def create(
     if not name.strip():
         raise typer.BadParameter("the name is empty", param_hint="--name")
     settings = fabric_settings("create", workspace, name)
-    wanted = Definition(default_schema=default_schema or None, retention_days=retention_days)
+    wanted = Definition(
+        default_schema=default_schema or None, retention_days=retention_days, change_data_feed=change_data_feed
+    )
     with opened(settings, wait_seconds=timeout) as client, following("creating", quiet=as_json) as progress:
         made, is_new = client.create(name, wanted, description=description, progress=progress)
         found = wanted if is_new else client.definition(progress)
@@ -155,11 +167,50 @@ def create(
     else:
         say(f"the mirrored database {made.name} ({made.id}) exists; nothing was changed")
         if found != wanted:
-            say(f"  its schema by default: {found.default_schema}; its retention in days: {found.retention_days}")
+            say(
+                f"  its schema by default: {found.default_schema}; its retention in days: {found.retention_days}; "
+                f"its change data feed: {'on' if found.change_data_feed else 'off'}"
+            )
+            say("  `mirrorgate fabric update` changes retention and change data feed")
     say(f"landing zone: {made.landing_zone}")
     if is_new:
         say(f'next: export MIRRORGATE_LANDING_ZONE="{made.landing_zone}"')
         say("then start the drain, register the tables, and run `mirrorgate fabric start`")
+
+
+def update(
+    workspace: WorkspaceOption = None,
+    database: DatabaseOption = None,
+    change_data_feed: ChangeDataFeed = None,
+    retention_days: Annotated[
+        int | None,
+        typer.Option(min=1, max=30, help="Days that Fabric keeps old versions of the tables.", show_default=False),
+    ] = None,
+    timeout: Timeout = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Change the definition of the mirrored database: only what is given. Safe to repeat.
+
+    The change data feed is an extended capability of mirroring, which Microsoft can bill. It holds for all tables.
+
+    Example: `mirrorgate fabric update --database orders --change-data-feed`
+    """
+    from app.fabric.definition import Definition
+
+    change = Definition(retention_days=retention_days, change_data_feed=change_data_feed)
+    if not change.target:
+        raise typer.BadParameter("nothing to change is given", param_hint="--change-data-feed / --retention-days")
+    settings = fabric_settings("update", workspace, database)
+    with opened(settings, wait_seconds=timeout) as client, following("updating", quiet=as_json) as progress:
+        is_changed = client.change_definition(change, progress)
+        found = client.definition(progress) or change
+        shown = {"id": client.database_id, "changed": is_changed}
+    if as_json:
+        feed = {"change_data_feed": bool(found.change_data_feed), "retention_days": found.retention_days}
+        print_json({**shown, **feed})
+        return
+    say("the definition was changed" if is_changed else "the definition says so already; nothing was changed")
+    say(f"  change data feed: {'on' if found.change_data_feed else 'off'}; retention in days: {found.retention_days}")
 
 
 _MAX_NAMED: Final = 20
@@ -385,6 +436,91 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
 
 def _name(table: "TableMirroring") -> str:
     return f"{table.schema}.{table.name}" if table.schema else table.name
+
+
+def refresh(
+    workspace: WorkspaceOption = None,
+    database: DatabaseOption = None,
+    recreate: Annotated[
+        bool, typer.Option("--recreate", help="Drop and make again all tables of the SQL analytics endpoint.")
+    ] = False,
+    timeout: Timeout = 900,
+    as_json: AsJson = False,
+) -> None:
+    """Let the SQL analytics endpoint take over what Fabric has mirrored, and show the result of each table.
+
+    The endpoint does that by itself some minutes later. Exit 1 if it failed for a table. Needs the role Contributor.
+    With --json: one list of the tables.
+
+    Example: `mirrorgate fabric refresh --database orders`
+    """
+    settings = fabric_settings("refresh", workspace, database)
+    with opened(settings, wait_seconds=timeout) as client, following("refreshing", quiet=as_json) as progress:
+        tables = client.refresh_sql_endpoint(recreate=recreate, progress=progress)
+    if as_json:
+        shown = [
+            asdict(one) | {"synced": one.synced.isoformat() if one.synced else None, "failed": one.has_failed}
+            for one in tables
+        ]
+        print_json(shown)
+    else:
+        _show_synced(tables)
+    if any(one.has_failed for one in tables):
+        raise typer.Exit(1)
+
+
+def _show_synced(tables: "list[TableSync]") -> None:
+    from app.cli.output import Grid
+    from app.domain.text import ago
+
+    if not tables:
+        say("the SQL analytics endpoint has no table yet")
+        return
+    grid = Grid(("table", "result", "last sync", "error"))
+    for one in sorted(tables, key=lambda table: table.name):
+        error = str(one.error) if one.error else ""
+        grid.add(one.name, one.status, ago(one.synced, datetime.now(UTC)), error, style="red" if one.has_failed else "")
+    OUTPUT.print(grid.rendered(OUTPUT), soft_wrap=True)
+
+
+def export(
+    folder: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the item's folder is written.")],
+    workspace: WorkspaceOption = None,
+    database: DatabaseOption = None,
+    timeout: Timeout = 600,
+    as_json: AsJson = False,
+) -> None:
+    """Write the mirrored database as a folder for Git, fabric-cicd and Terraform. Safe to repeat.
+
+    The folder NAME.MirroredDatabase has the files of Fabric's Git integration. Landing zone, tables and state are not
+    in it: start mirroring after each deployment of a new database.
+
+    Example: `mirrorgate fabric export --database orders --to fabric`
+    """
+    from app.errors import Code, Misconfigured
+
+    settings = fabric_settings("export", workspace, database)
+    with opened(settings, wait_seconds=timeout) as client, following("exporting", quiet=as_json) as progress:
+        name = client.database().name
+        try:
+            files = client.item_files(progress)
+        except ValueError as error:
+            raise Misconfigured(Code.FABRIC_REJECTED, f"the definition cannot be read: {error}") from None
+    item = folder / f"{name}.MirroredDatabase"
+    written = []
+    for path, content in sorted(files.items()):
+        target = item / path
+        if not target.resolve().is_relative_to(item.resolve()):
+            raise Misconfigured(Code.FABRIC_REJECTED, "a file of the definition lies outside the item's folder")
+        if not target.is_file() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            written.append(path)
+    if as_json:
+        print_json({"folder": str(item), "files": sorted(files), "written": written})
+        return
+    say(f"wrote {', '.join(written)} in {item}" if written else f"{item} is up to date; nothing was written")
+    say("after a deployment: `mirrorgate fabric start`")
 
 
 def doctor(workspace: WorkspaceOption = None, database: DatabaseOption = None, as_json: AsJson = False) -> None:

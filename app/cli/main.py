@@ -129,9 +129,12 @@ fabric_commands = typer.Typer(
     no_args_is_help=True,
 )
 fabric_commands.command("create")(fabric.create)
+fabric_commands.command("update")(fabric.update)
 fabric_commands.command("start")(fabric.start)
 fabric_commands.command("stop")(fabric.stop)
 fabric_commands.command("status")(fabric.status)
+fabric_commands.command("refresh")(fabric.refresh)
+fabric_commands.command("export")(fabric.export)
 fabric_commands.command("doctor")(fabric.doctor)
 app.add_typer(fabric_commands, name="fabric", rich_help_panel=_TO_RUN)
 

@@ -150,6 +150,34 @@ class TableMirroring:
         return has_failed(self.state, has_error=self.error is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class TableSync:
+    """What the SQL analytics endpoint says of one table after its metadata was refreshed, in Fabric's words."""
+
+    name: str
+    """`table` or `schema.table`, as Fabric writes it."""
+    status: str
+    """`Success`, `Failure` or `NotRun`: nothing was new."""
+    synced: datetime | None = None
+    """When the endpoint last took over the table's newest version."""
+    error: FabricFault | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the endpoint shows an older version because of an error."""
+        return self.status.casefold() == "failure" or self.error is not None
+
+
+def parse_table_sync(entry: Mapping[str, object]) -> TableSync:
+    """Read one entry of an answer of refreshMetadata."""
+    return TableSync(
+        stored_text(entry.get("tableName")) or "",
+        stored_text(entry.get("status")) or "",
+        moment_of(entry.get("lastSuccessfulSyncDateTime")),
+        parse_fault(entry.get("error")),
+    )
+
+
 class MirroredTables:
     """The tables that Fabric lists, by name in any letter case; of several with one name, the latest synced."""
 
@@ -237,17 +265,19 @@ def _count(values: Mapping[str, Any], names: Sequence[str]) -> int | None:
 
 
 def _moment(values: Mapping[str, Any]) -> datetime | None:
-    """Return the time of the last sync in UTC. .NET writes the year 1 for a time that is not set."""
-    for name in _LAST_SYNC:
-        value = values.get(name)
-        if isinstance(value, str):
-            try:
-                moment = datetime.fromisoformat(value)
-                if moment.year > 1:
-                    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-            except (ValueError, OverflowError):
-                continue
-    return None
+    """Return the time of the last sync in UTC."""
+    return next((moment for name in _LAST_SYNC if (moment := moment_of(values.get(name))) is not None), None)
+
+
+def moment_of(value: object) -> datetime | None:
+    """Return a time as Fabric writes it, in UTC. .NET writes the year 1 for a time that is not set."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC) if moment.year > 1 else None
+    except (ValueError, OverflowError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,14 @@ from app.domain.fabric import (
     DatabaseStatus,
     FabricFault,
     TableMirroring,
+    TableSync,
     parse_database_status,
     parse_fault,
     parse_table,
+    parse_table_sync,
 )
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.fabric.definition import Definition, definition_parts, parse_definition
+from app.fabric.definition import Definition, changed_parts, definition_parts, item_files, parse_definition
 from app.fabric.transport import (
     Answer,
     Clock,
@@ -70,6 +72,7 @@ class MirroredDatabase:
     default_schema: str | None = None
     sql_endpoint: str | None = None
     sql_provisioning: str | None = None
+    sql_endpoint_id: str | None = None
 
     @property
     def landing_zone(self) -> str:
@@ -126,6 +129,7 @@ def parse_database(entry: Mapping[str, object]) -> MirroredDatabase:
         default_schema=_text(properties.get("defaultSchema")),
         sql_endpoint=_text(endpoint.get("connectionString")),
         sql_provisioning=_text(endpoint.get("provisioningStatus")),
+        sql_endpoint_id=_text(endpoint.get("id")),
     )
 
 
@@ -297,6 +301,53 @@ class FabricClient:
                 Code.FABRIC_UNAVAILABLE, f"Fabric has created the mirrored database {name} and does not list it yet"
             )
         return created, True
+
+    def change_definition(self, change: Definition, progress: Progress = ignore) -> bool:
+        """Change what `change` says, and nothing else. Return False if all of it is so already.
+
+        Fabric replaces the definition as a whole: of two changes at the same time, one is lost.
+        """
+        answer = self._transport.send("POST", self._path("getDefinition"))
+        found = finished(self._transport, answer, progress, self._wait_seconds).body
+        try:
+            parts = changed_parts(found, change)
+        except ValueError as error:
+            raise Misconfigured(
+                Code.FABRIC_REJECTED, f"the definition of the mirrored database cannot be read: {error}"
+            ) from None
+        if parts is None:
+            return False
+        answer = self._transport.send("POST", self._path("updateDefinition"), body={"definition": parts})
+        finished(self._transport, answer, progress, self._wait_seconds)
+        return True
+
+    def refresh_sql_endpoint(self, *, recreate: bool = False, progress: Progress = ignore) -> list[TableSync]:
+        """Let the SQL analytics endpoint learn of new data, and return what it says of each table.
+
+        With `recreate` it makes its tables anew. Needs the role Contributor. Raise Misconfigured `fabric_not_found`
+        while Fabric has not provisioned the endpoint.
+        """
+        endpoint = self.database().sql_endpoint_id
+        if endpoint is None:
+            raise Misconfigured(
+                Code.FABRIC_NOT_FOUND,
+                "the mirrored database has no SQL analytics endpoint yet",
+                remedy="Wait until `mirrorgate fabric status` shows another state than Initializing.",
+            )
+        body = {
+            "recreateTables": recreate,
+            "timeout": {"timeUnit": "Seconds", "value": max(1, int(self._wait_seconds))},
+        }
+        path = f"workspaces/{self.workspace_id}/sqlEndpoints/{endpoint}/refreshMetadata"
+        answer = finished(self._transport, self._transport.send("POST", path, body=body), progress, self._wait_seconds)
+        return answer.read(lambda found: [parse_table_sync(entry) for entry in found.get("value") or []])
+
+    def item_files(self, progress: Progress = ignore) -> dict[str, bytes]:
+        """Return the files of the database's definition by path, as Git and deployment tools have them."""
+        database = self.database()
+        answer = self._transport.send("POST", self._path("getDefinition"))
+        found = finished(self._transport, answer, progress, self._wait_seconds).body
+        return item_files(found, database.name, database.id)
 
     def delete(self) -> None:
         """Delete the mirrored database, and its landing zone and tables with it."""

@@ -1,5 +1,6 @@
 """`mirrorgate fabric` against Fabric's API and OneLake over sockets, in this process; Ctrl-C in another one."""
 
+import base64
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from app.cli import main as cli
 from app.domain.fabric import STATES
 from app.fabric import DatabaseState
 from tests.support.fabric.endpoint import Fabric
-from tests.support.fabric.service import WORKSPACE_ID, Database, table
+from tests.support.fabric.service import WORKSPACE_ID, Database, sync, table
 from tests.support.onelake.endpoint import ITEM, OneLake, Trust, served
 from tests.support.processes import REPOSITORY
 
@@ -104,6 +106,86 @@ def test_create_rejects_a_name_that_another_kind_of_mirroring_has(fabric: Fabric
     status, _, errors = terminal.run("create", "--name", "orders")
     assert status == 1
     assert "its source is Snowflake, not open mirroring" in errors
+
+
+def test_the_change_data_feed_is_a_member_of_the_definition(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake
+) -> None:
+    assert terminal.run("create", "--name", "orders", "--change-data-feed")[0] == 0
+    (database,) = fabric.service.databases.values()
+    target = database.mirroring["properties"]["target"]["typeProperties"]
+    assert target == {"format": "Delta", "defaultSchema": "dbo", "enableDeltaChangeDataFeed": True}
+    assert "its change data feed: on" in terminal.run("create", "--name", "orders")[1]
+
+
+def test_update_changes_only_what_is_given_and_a_repeat_changes_nothing(fabric: Fabric, terminal: Terminal) -> None:
+    written = {
+        "properties": {
+            "source": {"type": "GenericMirror", "typeProperties": {"other": 1}},
+            "target": {
+                "type": "MountedRelationalDatabase",
+                "typeProperties": {"format": "Delta", "retentionInDays": 3},
+            },
+            "mountedTables": [],
+        }
+    }
+    payload = base64.b64encode(json.dumps(written).encode()).decode()
+    platform = {"path": ".platform", "payload": "e30=", "payloadType": "InlineBase64"}
+    part = {"path": "mirroring.json", "payload": payload, "payloadType": "InlineBase64"}
+    database = fabric.service.add("orders", parts=[part, platform])
+    assert terminal.run("update", "--change-data-feed")[:2] == (
+        0,
+        "the definition was changed\n  change data feed: on; retention in days: 3\n",
+    )
+    written["properties"]["target"]["typeProperties"]["enableDeltaChangeDataFeed"] = True  # type: ignore[index]
+    assert database.mirroring == written
+    assert terminal.json("update", "--change-data-feed") == {
+        "id": database.id,
+        "changed": False,
+        "change_data_feed": True,
+        "retention_days": 3,
+    }
+    assert terminal.json("update", "--no-change-data-feed", "--retention-days", "9")["changed"] is True
+    assert [*fabric.service.calls()].count("updateDefinition") == 2
+    assert "nothing to change" in terminal.run("update")[2]
+
+
+def test_refresh_shows_the_result_of_each_table_of_the_sql_endpoint(fabric: Fabric, terminal: Terminal) -> None:
+    database = running(fabric)
+    database.tables = [table("orders"), table("items")]
+    status, output, _ = terminal.run("refresh", "--timeout", "60")
+    assert status == 0
+    assert [line.split()[:2] for line in output.splitlines()[1:]] == [["items", "Success"], ["orders", "Success"]]
+    assert database.refreshed == [{"recreateTables": False, "timeout": {"timeUnit": "Seconds", "value": 60}}]
+    error = {"errorCode": "UserErrorSchema", "message": "A column has two types."}
+    database.synced = [sync("orders", "Failure", error=error), sync("items", "NotRun")]
+    status, output, _ = terminal.run("refresh", "--recreate")
+    assert status == 1
+    assert "UserErrorSchema: A column has two types." in output
+    assert database.refreshed[-1]["recreateTables"] is True
+    assert [(one["name"], one["failed"], one["synced"]) for one in terminal.json("refresh")] == [
+        ("orders", True, None),
+        ("items", False, None),
+    ]
+    fabric.service.role = "Viewer"
+    assert "fabric_forbidden" in terminal.run("refresh")[2]
+
+
+def test_export_writes_the_item_folder_for_git_and_a_repeat_writes_nothing(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake, tmp_path: Path
+) -> None:
+    terminal.run("create", "--name", "orders", "--retention-days", "7")
+    status, output, _ = terminal.run("export", "--to", str(tmp_path))
+    item = tmp_path / "orders.MirroredDatabase"
+    assert (status, sorted(path.name for path in item.iterdir())) == (0, [".platform", "mirroring.json"])
+    assert "after a deployment: `mirrorgate fabric start`" in output
+    platform = json.loads((item / ".platform").read_bytes())
+    assert platform["metadata"] == {"type": "MirroredDatabase", "displayName": "orders", "description": ""}
+    assert platform["config"]["logicalId"] == ITEM[0]
+    assert json.loads((item / "mirroring.json").read_bytes())["properties"]["source"]["type"] == "GenericMirror"
+    assert terminal.json("export", "--to", str(tmp_path))["written"] == []
+    (item / "mirroring.json").write_bytes(b"{}")
+    assert terminal.json("export", "--to", str(tmp_path))["written"] == ["mirroring.json"]
 
 
 def test_start_names_the_tables_that_are_not_prepared(fabric: Fabric, terminal: Terminal, onelake: OneLake) -> None:

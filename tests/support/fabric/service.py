@@ -51,6 +51,11 @@ class Database:
     status: str = "Initializing"
     error: dict[str, Any] | None = None
     tables: list[dict[str, Any]] = field(default_factory=list)
+    sql_id: str = field(default_factory=lambda: str(uuid4()))
+    synced: list[dict[str, Any]] | None = None
+    """What a refresh of the SQL endpoint answers; None: success for each table."""
+    refreshed: list[dict[str, Any]] = field(default_factory=list)
+    """The bodies of the refreshes that were asked for."""
     polls: int = 1
     started: int = 0
     left: int = 0
@@ -85,6 +90,13 @@ def table(name: str, status: str = "Replicating", *, rows: int = 6, schema: str 
     }
     named = {"sourceObjectType": "Table", "sourceSchemaName": schema, "sourceTableName": name}
     return {**named, "status": status, "metrics": metrics, **more}
+
+
+def sync(name: str, status: str = "Success", **more: Any) -> dict[str, Any]:
+    """Return one entry of refreshMetadata, which names a table without its schema."""
+    times = {"startDateTime": "2026-11-22T05:08:00.2708973Z", "endDateTime": "2026-11-22T05:08:04.9651741Z"}
+    last = {"lastSuccessfulSyncDateTime": times["endDateTime"]} if status == "Success" else {}
+    return {"tableName": name, "status": status, **times, **last, **more}
 
 
 @dataclass
@@ -200,10 +212,38 @@ class FabricService:
             case _, ["mirroredDatabases", identity, *call]:
                 if identity not in self.databases:
                     raise Rejection(404, "ItemNotFound", "The requested item was not found.")
-                return self._on_database(method, self.databases[identity], call, query)
+                return self._on_database(method, self.databases[identity], call, query, body)
+            case "POST", ["sqlEndpoints", identity, "refreshMetadata"]:
+                found = next((one for one in self.databases.values() if one.sql_id == identity), None)
+                if found is None:
+                    raise Rejection(404, "ItemNotFound", "The requested item was not found.")
+                self._require("Contributor")
+                return self._refresh(found, json.loads(body))
         raise Rejection(404, "EndpointNotFound")
 
-    def _on_database(self, method: str, database: Database, call: list[str], query: Mapping[str, str]) -> Answer:
+    def _refresh(self, database: Database, request: dict[str, Any]) -> Answer:
+        if not isinstance(request.get("recreateTables", False), bool) or "timeUnit" not in request.get("timeout", {}):
+            raise Rejection(400, "InvalidInput", "The request is invalid.")
+        database.refreshed.append(request)
+        names = [one["sourceTableName"] for one in database.tables]
+        return self._long(Answer(200, {"value": database.synced or [sync(name) for name in names]}))
+
+    def _update(self, database: Database, body: bytes) -> Answer:
+        parts = json.loads(body).get("definition", {}).get("parts", [])
+        try:
+            mirroring = Database(database.name, parts).mirroring
+            target = mirroring["properties"]["target"]["typeProperties"]
+        except (KeyError, StopIteration, ValueError):
+            raise Rejection(400, "CorruptedPayload", "The provided payload is corrupted.") from None
+        if not isinstance(target.get("enableDeltaChangeDataFeed", False), bool):
+            raise Rejection(400, "CorruptedPayload", "The provided payload is corrupted.")
+        others = [part for part in database.parts if part["path"] == ".platform"]  # without updateMetadata=true
+        database.parts = [part for part in parts if part["path"] != ".platform"] + others
+        return self._long(Answer(200))
+
+    def _on_database(
+        self, method: str, database: Database, call: list[str], query: Mapping[str, str], body: bytes
+    ) -> Answer:
         match method, call:
             case "GET", []:
                 return Answer(200, self._item(database))
@@ -214,6 +254,9 @@ class FabricService:
             case "POST", ["getDefinition"]:
                 self._require("Contributor")
                 return self._long(Answer(200, {"definition": {"parts": database.parts}}))
+            case "POST", ["updateDefinition"]:
+                self._require("Contributor")
+                return self._update(database, body)
             case "POST", ["startMirroring"]:
                 self._require("Contributor")
                 if database.status == "Initializing":
@@ -321,7 +364,7 @@ class FabricService:
             "oneLakeTablesPath": f"https://{self.onelake_host}/{WORKSPACE_ID}/{database.id}/Tables",
             "sqlEndpointProperties": {
                 "connectionString": "xxx.datawarehouse.fabric.microsoft.com",
-                "id": str(uuid4()),
+                "id": database.sql_id,
                 "provisioningStatus": "InProgress" if database.status == "Initializing" else "Success",
             },
         }
