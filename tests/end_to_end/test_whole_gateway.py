@@ -13,6 +13,7 @@ import pytest
 
 from app.client.http import GatewayClient
 from demo.gateway import admin_key, running_gateway
+from tests.end_to_end.reader import follow_the_readme, reading
 from tests.support.documents import blocks
 from tests.support.gateway_parts import landed_keys
 from tests.support.processes import REPOSITORY
@@ -75,11 +76,14 @@ def test_killing_the_api_and_the_drain_during_the_demo_only_delays_it(tmp_path: 
     wait_until(lambda: not processes(data_dir), within=30, what="no process of the gateway is left")
 
 
-def test_a_gateway_whose_machine_went_down_carries_on_where_it_was_from_a_restored_copy(tmp_path: Path) -> None:
+def test_the_readme_can_be_followed_and_its_gateway_carries_on_from_a_restored_copy_after_its_machine_went_down(
+    tmp_path: Path,
+) -> None:
     data_dir = tmp_path / ".mirrorgate"
     data_dir.mkdir()
     data_dir.chmod(0o755)
-    with running_gateway(data_dir) as url, GatewayClient(url, admin_key(data_dir)) as client:
+    with reading(tmp_path) as reader, GatewayClient(reader.url, admin_key(data_dir)) as client:
+        follow_the_readme(reader)
         client.put("/v1/tables/t", {"key_columns": ["id"], "columns": [{"name": "id", "type": "int64"}]})
         said = (data_dir / "up.log").read_text()
         for pid in processes(data_dir, "spark_jobs.drain"):

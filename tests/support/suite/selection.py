@@ -32,7 +32,7 @@ SUITES: Final = {
     "tests/mirror": MIRROR_CODE,
     "tests/overload": ("app/api/", "app/ingest/"),
     "tests/protocol": ("app/landing/", "docs/publication-protocol.md", "spark_jobs/"),
-    "tests/sdk": ("examples/", "openapi/"),
+    "tests/sdk": (*GATEWAY_CODE, "app/client/", "docs/client", "examples/", "openapi/", "tests/end_to_end/reader"),
     "tests/soak": (),
     "tests/spark/mirror": (*MIRROR_CODE, "tests/mirror/model/"),
     "tests/spark/processes/mirror": (*MIRROR_CODE, "app/cli/mirror/", "app/local/", "tests/spark/mirror/"),

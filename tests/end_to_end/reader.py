@@ -1,0 +1,82 @@
+"""A person who follows the pages in a checkout, with a gateway that `make up` runs there."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.client.http import GatewayClient
+from demo.gateway import admin_key, running_gateway
+from tests.support.documents import blocks
+from tests.support.processes import REPOSITORY
+from tests.support.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A person with a terminal in a checkout, whose gateway runs at `url`."""
+
+    checkout: Path
+    url: str
+
+    def page(self, name: str) -> str:
+        """Return a page with the address of this gateway."""
+        return (REPOSITORY / name).read_text(encoding="utf-8").replace("http://127.0.0.1:8480", self.url)
+
+    def run(self, *commands: str, programs: Path | None = None) -> str:
+        """Run commands in one shell and return what they print."""
+        path = os.environ["PATH"] if programs is None else f"{programs}{os.pathsep}{os.environ['PATH']}"
+        ran = subprocess.run(
+            ["bash", "-euc", "\n".join(commands)],
+            cwd=self.checkout,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def accepted(self, table: str) -> dict[str, int]:
+        """Return the counts of accepted batches, changes and rows of a table."""
+        with GatewayClient(self.url, admin_key(self.checkout / ".mirrorgate")) as client:
+            counts: dict[str, int] = client.get(f"/v1/tables/{table}")["accepted"]
+            return counts
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[Reader]:
+    """Make the folder that `git clone` and `make up` leave, and run its gateway."""
+    left_out = shutil.ignore_patterns("node_modules", "build")
+    shutil.copytree(REPOSITORY / "examples", folder / "examples", ignore=left_out)
+    (folder / ".venv").symlink_to(sys.prefix)
+    for name in ("app", "demo", "openapi"):
+        (folder / name).symlink_to(REPOSITORY / name)
+    with running_gateway(folder / ".mirrorgate") as url:
+        yield Reader(folder, url)
+
+
+def follow_the_readme(reader: Reader) -> None:
+    (commands,) = [block for block in blocks(reader.page("README.md"), "sh") if block.startswith("url=")]
+    # A person takes longer than the second within which the files are there.
+    sending, looking = commands.split("\nfind ")
+    said = reader.run(sending)
+    answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [sorted({"receipts", "code", "generation"} & answer.keys()) for answer in answers] == [
+        ["receipts"], ["receipts"], ["code"],
+    ], "each answer of curl is a line of its own"  # fmt: skip
+    assert "shop.orders: generation 1, schema 1" in said
+    assert max(map(len, said.splitlines())) < 1_000, "an answer that nobody can read"
+    assert "accepted: 5 changes in 1 request" in said
+    assert "shop.orders" in said and "HR.EMPLOYEES" in said
+    zone = reader.checkout / ".mirrorgate" / "landing-zone"
+    wait_until(lambda: len([*zone.rglob("*/0*2.parquet")]) >= 2, within=30, what="both tables have a file of data")
+    found, *rows = reader.run(f"find {looking}").partition("{")
+    assert found.count(".parquet\n") >= 2
+    assert "customer" in "".join(rows) and "__rowMarker__" in "".join(rows)
