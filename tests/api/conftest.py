@@ -14,6 +14,7 @@ from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway
+from tests.api.commands import Terminal
 from tests.support.http.server import served
 from tests.support.postgres.databases import clear, create_database, database_in
 
@@ -77,6 +78,12 @@ def client_with(gateway: Gateway, api_address: str) -> Iterator[ClientWith]:
             return stack.enter_context(Gateway.at(api_address, key))
 
         yield client
+
+
+@pytest.fixture
+def terminal(api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    """Give a terminal with the address of the app and the admin key."""
+    return Terminal(api_address, monkeypatch, capsys)
 
 
 @pytest.fixture

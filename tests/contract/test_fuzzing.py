@@ -70,7 +70,7 @@ def test_the_gateway_answers_a_few_requests_of_each_kind_as_the_contract_says(ad
     """The same requests every time."""
     short = tmp_path / "short.toml"
     short.write_text(CONFIGURATION.read_text() + SHORT)
-    phases = ["--phases", "examples,coverage,fuzzing", "--max-examples", "2", "--generation-deterministic"]
+    phases = ["--phases", "examples,coverage", "--generation-deterministic"]
     fuzz(address, tmp_path, *phases, configuration=short)
 
 

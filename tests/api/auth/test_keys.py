@@ -1,8 +1,6 @@
 """API keys: create, list, rotate, delete, expire."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,9 +22,9 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging.access.api_keys import delete_key, insert_key, rotate_key
 from app.staging.access.audit_events import AuditWriter
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.commands import Terminal
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
-from tests.support.processes import REPOSITORY
 from tests.support.rejections import rejected
 from tests.support.waiting import wait_until
 
@@ -192,48 +190,44 @@ def test_a_key_says_when_it_was_last_used(gateway: Gateway, client_with: ClientW
     assert before <= datetime.fromisoformat(used) <= datetime.now(UTC)
 
 
-def command(address: str, *arguments: str) -> tuple[str, str]:
-    """Run a command; return what it writes to standard output and standard error.
-
-    In its own process: this one has the log of the gateway on standard output.
-    """
-    program = [sys.executable, "-m", "app.cli", *arguments, "--url", address, "--key", ADMIN_KEY]
-    ran = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout, ran.stderr
+def command(terminal: Terminal, *arguments: str) -> tuple[str, str]:
+    """Run a command that succeeds; return what it writes to standard output and standard error."""
+    ended = terminal.run(*arguments)
+    assert ended.status == 0, ended.errors
+    return ended.output, ended.errors
 
 
-def test_the_command_rotates_and_lists_keys(gateway: Gateway, api_address: str) -> None:
+def test_the_command_rotates_and_lists_keys(gateway: Gateway, api_address: str, terminal: Terminal) -> None:
     created = create(gateway, rights=["read"])
-    printed, told = command(api_address, "keys", "rotate", created["id"], "--overlap", "60")
+    printed, told = command(terminal, "keys", "rotate", created["id"], "--overlap", "60")
     rotated = printed.removesuffix("\n")
     assert rotated.startswith(f"mg_{created['id']}_")
     with Gateway.at(api_address, rotated) as client:
         client.get("/v1/tables").raise_for_status()
-    [listed] = json.loads(command(api_address, "keys", "list", "--json")[0])
+    [listed] = json.loads(command(terminal, "keys", "list", "--json")[0])
     until = listed["former_secret_until"]
     assert (listed["id"], until[-1]) == (created["id"], "Z")
     assert told == f"the former secret works until {until[:10]} {until[11:19]} UTC\n"
-    assert created["id"] in command(api_address, "keys", "list")[0]
-    _, at_once = command(api_address, "keys", "rotate", created["id"], "--overlap", "0")
+    assert created["id"] in command(terminal, "keys", "list")[0]
+    _, at_once = command(terminal, "keys", "rotate", created["id"], "--overlap", "0")
     assert at_once == "the former secret no longer works\n"
 
 
-def test_a_list_without_keys_says_so_and_names_the_key_of_the_settings(gateway: Gateway, api_address: str) -> None:
+def test_a_list_without_keys_says_so_and_names_the_key_of_the_settings(gateway: Gateway, terminal: Terminal) -> None:
     admin_id = ADMIN_KEY.split("_")[1]
     assert gateway.get("/v1/keys").json() == {"keys": [], "settings_key_id": admin_id}
-    first, second = command(api_address, "keys", "list")[0].splitlines()
+    first, second = command(terminal, "keys", "list")[0].splitlines()
     assert first.startswith("no keys are stored")
     assert second.startswith(f"the key {admin_id} of MIRRORGATE_ADMIN_KEY is not stored")
     create(gateway, rights=["read"])
-    assert "no keys are stored" not in command(api_address, "keys", "list")[0]
+    assert "no keys are stored" not in command(terminal, "keys", "list")[0]
 
 
 def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
-    gateway: Gateway, api_address: str
+    gateway: Gateway, api_address: str, terminal: Terminal
 ) -> None:
     wanted = ["--name", "orders CDC", "--rights", "admin"]
-    key = command(api_address, "keys", "create", *wanted)[0].strip()
+    key = command(terminal, "keys", "create", *wanted)[0].strip()
     key_id = key.split("_")[1]
     gateway.register("t", {"id": "int64"}, ["id"], dead_letters="accept").raise_for_status()
     with Gateway.at(api_address, key) as client:
@@ -244,14 +238,14 @@ def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
     gateway.delete(f"/v1/tables/t/dead-letters/{letter['id']}").raise_for_status()
     [letter] = gateway.get("/v1/tables/t/dead-letters").json()["letters"]
     assert letter["settled_by_name"] == "MIRRORGATE_ADMIN_KEY"
-    assert "orders CDC" in command(api_address, "keys", "list")[0]
+    assert "orders CDC" in command(terminal, "keys", "list")[0]
 
-    command(api_address, "keys", "rename", key_id, "orders")
-    command(api_address, "keys", "delete", key_id)
-    assert command(api_address, "tables", "events", "t")[0].count(f"orders ({key_id})") == 1
+    command(terminal, "keys", "rename", key_id, "orders")
+    command(terminal, "keys", "delete", key_id)
+    assert command(terminal, "tables", "events", "t")[0].count(f"orders ({key_id})") == 1
     [event] = gateway.get("/v1/audit", params={"subject": "orders", "outcome": "done"}).json()["events"]
     assert (event["action"], event["subject"], event["subject_name"]) == ("pause", key_id, "orders")
-    assert f"orders ({key_id})" in command(api_address, "audit", "--subject", "orders")[0]
+    assert f"orders ({key_id})" in command(terminal, "audit", "--subject", "orders")[0]
     details = {event["action"]: event["details"] for event in gateway.get("/v1/audit").json()["events"]}
     assert details["create_key"]["name"] == "orders CDC"
     assert details["update_key"] == {"key": key_id, "name": "orders"}

@@ -3,22 +3,13 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.api.calls import Gateway
 from tests.api.commands import Terminal
 
 LAYOUT = {"data": "row", "headers": "meta", "operations": {"I": "insert"}}
 
 
-def test_the_commands_store_show_list_and_delete_a_layout(
-    gateway: Gateway,
-    api_address: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    terminal = Terminal(api_address, monkeypatch, capsys)
+def test_the_commands_store_show_list_and_delete_a_layout(gateway: Gateway, terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "layout.json"
     file.write_text(json.dumps(LAYOUT))
     assert "flat: 3 parts" in terminal.run("layouts", "put", "flat", file).output

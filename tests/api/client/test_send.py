@@ -23,13 +23,13 @@ Send = Callable[..., Ended]
 
 
 @pytest.fixture
-def send(api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Send:
+def send(terminal: Terminal, tmp_path: Path) -> Send:
     """Run the command on a file with this content."""
 
     def run(content: bytes, *options: object) -> Ended:
         file = tmp_path / "changes"
         file.write_bytes(content)
-        return Terminal(api_address, monkeypatch, capsys).run("send", file, *options)
+        return terminal.run("send", file, *options)
 
     return run
 

@@ -34,14 +34,14 @@ def table(gateway: Gateway) -> str:
 
 
 @pytest.fixture
-def send(api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Send:
+def send(terminal: Terminal, tmp_path: Path) -> Send:
     """Run the command on the same file, each time with this content."""
 
     def run(content: bytes, *options: object) -> Ended:
         file = tmp_path / "prices.csv"
         file.write_bytes(content)
         given = ("--format", "rows-csv", "--table", TABLE, *options)
-        return Terminal(api_address, monkeypatch, capsys).run("send", file, *given)
+        return terminal.run("send", file, *given)
 
     return run
 
@@ -109,10 +109,9 @@ def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_o
     gateway: Gateway,
     table: str,
     api_engine: sa.Engine,
-    api_address: str,
+    terminal: Terminal,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     files = {name: tmp_path / name for name in ("first", "other")}
     for name, file in files.items():
@@ -127,7 +126,7 @@ def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_o
 
     def load(name: str) -> Ended:
         options = ("--format", "rows-csv", "--table", TABLE, "--load", "full", "--batch", 3, "--json")
-        return Terminal(api_address, monkeypatch, capsys).run("send", files[name], *options)
+        return terminal.run("send", files[name], *options)
 
     monkeypatch.setattr(GatewayClient, "post_changes", interrupted)
     assert load("first").status == 130
@@ -156,13 +155,8 @@ def test_another_open_load_ends_the_command_with_its_id(gateway: Gateway, table:
 
 
 def test_the_loads_of_a_table_are_listed_and_the_open_one_is_aborted(
-    gateway: Gateway,
-    table: str,
-    api_address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    gateway: Gateway, table: str, terminal: Terminal
 ) -> None:
-    terminal = Terminal(api_address, monkeypatch, capsys)
     assert "there is no open load" in terminal.run("tables", "abort-load", table).output
     load = gateway.post(f"/v1/tables/{table}/loads", json={"mode": "full"}).json()["load"]
     listed = terminal.run("tables", "loads", table).output

@@ -46,18 +46,11 @@ class Bomb:
             raise Killed
 
 
-@pytest.fixture
-def terminal(
-    gateway: Gateway,
-    api_address: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Terminal:
-    """Give a terminal in a new folder, with a table to send to."""
+@pytest.fixture(autouse=True)
+def folder_and_table(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a new folder, with a table to send to."""
     monkeypatch.chdir(tmp_path)
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
-    return Terminal(api_address, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -296,11 +296,7 @@ def browser(api_address: str) -> Iterator[httpx.Client]:
 
 
 def test_the_console_and_the_command_show_trouble_first_with_its_remedy(
-    scene: Scene,
-    browser: httpx.Client,
-    api_address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    scene: Scene, browser: httpx.Client, terminal: Terminal
 ) -> None:
     scene.database.tables = [table("orders", "Failed", schema="sales", error=FAULT)]
     scene.poll()
@@ -314,7 +310,7 @@ def test_the_console_and_the_command_show_trouble_first_with_its_remedy(
     of_table = browser.get("/console/tables/sales.orders").raise_for_status().text
     assert "Fabric cannot mirror the table" in of_table
     assert "mirrorgate tables repair" in of_table
-    ended = Terminal(api_address, monkeypatch, capsys).run("status")
+    ended = terminal.run("status")
     assert "Fabric: Paused since " in ended.output
     assert "remedy: Resume the capacity" in ended.output
     assert "fabric table: SchemaMergeFailure" in ended.output

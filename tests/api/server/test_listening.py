@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import httpx
 import pytest
-import sqlalchemy as sa
 import trustme
 from pydantic import SecretStr
 
@@ -19,10 +18,13 @@ from app import main
 from app.client.http import GatewayClient
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local import up
+from app.local.embedded import PrivatePostgres
 from app.settings import Settings
+from app.staging.connection.database import open_engine
 from app.staging.ledger.leases import renew_lease
 from tests.api.calls import ADMIN_KEY
 from tests.support.http.server import api_process
+from tests.support.postgres.databases import create_database, database_in
 from tests.support.processes import REPOSITORY
 
 Files = tuple[Path, Path]
@@ -95,16 +97,21 @@ def test_a_certificate_and_key_that_do_not_go_together_are_rejected(
         assert "MIRRORGATE_TLS_KEY_FILE" in rejection.value.detail + rejection.value.remedy
 
 
-@pytest.fixture
-def tls_address(database_url: str, files: Files) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def tls_address(postgres: PrivatePostgres, template_database: str, files: Files) -> Iterator[str]:
     """Give the address of a process that serves with the certificate."""
     settings = {"TLS_CERTIFICATE_FILE": str(files[0]), "TLS_KEY_FILE": str(files[1])}
-    with api_process(database_url, ADMIN_KEY, "https", **settings) as (_, address):
+    create_database(postgres.url, "tls", template=template_database)
+    engine = open_engine(database_in(postgres.url, "tls"))
+    with engine.begin() as connection:
+        renew_lease(connection, uuid4(), 3600)  # a drain that runs
+    engine.dispose()
+    with api_process(database_in(postgres.url, "tls"), ADMIN_KEY, "https", **settings) as (_, address):
         yield address
 
 
 def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_one_alone(
-    tls_address: str, files: Files, tmp_path: Path, engine: sa.Engine
+    tls_address: str, files: Files, tmp_path: Path
 ) -> None:
     port = int(tls_address.rpartition(":")[2])
     with pytest.raises(httpx.RemoteProtocolError), httpx.Client(trust_env=False) as client:
@@ -119,8 +126,6 @@ def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_
         client.get("/v1/tables")
     with GatewayClient(tls_address, ADMIN_KEY) as client, pytest.raises(TemporarilyUnavailable):
         client.get("/v1/tables")
-    with engine.begin() as connection:
-        renew_lease(connection, uuid4(), 60)  # a drain that runs
     trusted = {name: up.answers_ready("127.0.0.1", port, name) for name in (files[0], other, tmp_path / "nothing")}
     assert [*trusted.values()] == [True, False, False]
 

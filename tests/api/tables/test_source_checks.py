@@ -95,11 +95,6 @@ def url_of(engine: sa.Engine) -> str:
 
 
 @pytest.fixture
-def terminal(api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(api_address, monkeypatch, capsys)
-
-
-@pytest.fixture
 def orders(gateway: Gateway) -> Gateway:
     """Register the table with row images, and send the rows of the source."""
     gateway.register(TABLE, COLUMNS, ["id", "code"], row_images="on").raise_for_status()
