@@ -1,5 +1,6 @@
 """The whole gateway as users run it: real processes, real HTTP, real Spark, and processes that are killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -79,6 +80,7 @@ def test_killing_the_api_and_the_drain_during_the_demo_only_delays_it(tmp_path: 
 def test_the_readme_can_be_followed_and_its_gateway_carries_on_from_a_restored_copy_after_its_machine_went_down(
     tmp_path: Path,
 ) -> None:
+    """Its files are for their owner alone, and every line of the drain, with what Spark prints, is one JSON object."""
     data_dir = tmp_path / ".mirrorgate"
     data_dir.mkdir()
     data_dir.chmod(0o755)
@@ -94,6 +96,7 @@ def test_the_readme_can_be_followed_and_its_gateway_carries_on_from_a_restored_c
                 os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not processes(data_dir), within=30, what="no process of the gateway is left")
     back_up_and_restore(tmp_path)
+    (data_dir / "drain.log").unlink()  # a killed process may have left half a line
     with running_gateway(data_dir) as url, GatewayClient(url, admin_key(data_dir)) as client:
         assert client.post_changes("arcion", arcion_insert(2))["receipts"][0]["sequence"] == 2
         published = lambda: client.get("/v1/tables/t")["published"]["rows"] == 2  # noqa: E731
@@ -104,6 +107,8 @@ def test_the_readme_can_be_followed_and_its_gateway_carries_on_from_a_restored_c
     zone = [data_dir / "landing-zone", *(data_dir / "landing-zone").rglob("*")]
     assert {path.stat().st_mode & 0o777 for path in zone if path.is_dir()} == {0o700}
     assert {path.stat().st_mode & 0o777 for path in zone if path.is_file()} == {0o600}
+    events = {json.loads(line)["event"] for line in (data_dir / "drain.log").read_text().splitlines()}
+    assert {"drain_stopped", "spark_log"} <= events
 
 
 def back_up_and_restore(folder: Path) -> None:

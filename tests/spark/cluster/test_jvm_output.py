@@ -1,19 +1,14 @@
 """Everything that Spark prints becomes one log line per record."""
 
-import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from app.settings import PREFIX
 from spark_jobs.spark.session import JvmOutput, Record, records
-from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
 PRINTED = """\
@@ -75,15 +70,3 @@ def test_a_connection_that_the_jvm_drops_is_one_line(spark: SparkSession, capfd:
             context._accumulatorServer.handle_error(None, None)
     assert [(line["event"], line["error"]) for line in logs] == [("spark_connection_lost", "EOFError")]
     assert "Traceback" not in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_every_line_of_the_drain_is_one_json_object(database_url: str, tmp_path: Path) -> None:
-    settings = {"DATABASE_URL": database_url, "LANDING_ZONE": str(tmp_path / "zone"), "ALLOW_UNSAFE": "true"}
-    environment = os.environ | {f"{PREFIX}{name}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "spark_jobs.drain", "--once"]
-    ran = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=90)
-    assert ran.returncode == 0
-    events = [json.loads(line)["event"] for line in (ran.stdout + ran.stderr).splitlines()]
-    assert "drain_stopped" in events
-    assert "spark_log" in events
