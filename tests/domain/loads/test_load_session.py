@@ -1,8 +1,10 @@
-"""What a request may do with a load session in each state."""
+"""Load sessions: what may begin and end one, and what its rows become."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +20,16 @@ from app.domain.loads import (
     is_repeated_abort,
     is_repeated_completion,
 )
+from app.domain.model.change import Change, Operation
 from app.domain.model.table import BatchSequence, Generation, TableId
+from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
+from app.domain.rows.landing_rows import LandingRows, landing_rows
+from app.domain.rows.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
+from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
+from tests.support.rejections import rejected
+from tests.support.samples.changes import change, delete, insert, update, upsert
+from tests.support.samples.schemas import schema_of
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 STATES: Final = st.sampled_from(LoadState)
@@ -96,3 +106,124 @@ def test_a_load_is_named_where_it_is_unknown_or_of_another_table() -> None:
         with pytest.raises(RejectedInput) as rejection:
             check_step(known, LoadStep(LoadId("l")), [TableId(1), TableId(2)])
         assert rejection.value.detail == detail
+
+
+SCHEMA: Final = schema_of({"id": "int64", "value": "int64", "note": "string"}, ["id"])
+RULES: Final = RowRules(SCHEMA, TableOptions(partial_updates=PartialUpdates.COMPLETE), images_complete=True)
+KEYS: Final = st.integers(0, 5)
+
+
+@st.composite
+def loaded(draw: st.DrawFn) -> list[Change]:
+    """Draw rows of a load: inserts, upserts, snapshot rows, and rows that leave out a column."""
+    changes = []
+    for index, key in enumerate(draw(st.lists(KEYS, min_size=1, max_size=8))):
+        operation = draw(st.sampled_from([Operation.INSERT, Operation.UPSERT, Operation.MERGE]))
+        row = {"id": key, "value": index, "note": f"row {index}"}
+        if operation is Operation.MERGE and draw(st.booleans()):
+            del row["note"]
+        changes.append(change(operation, None, row, index))
+    return changes
+
+
+def typed(changes: Sequence[Change]) -> LandingRows:
+    return landing_rows(changes, RULES)
+
+
+def keys_of(rows: LandingRows) -> list[int]:
+    keys: list[int] = rows.batch.column(0).to_pylist()
+    return keys
+
+
+@given(loaded(), st.sets(KEYS))
+def test_the_rows_of_other_keys_are_those_that_would_be_typed_without_the_rest(
+    changes: list[Change], blocked: set[int]
+) -> None:
+    rows = typed(changes)
+    images = check_loadable(rows)
+    kept = [one for one in changes if one.after and one.after["id"] not in blocked]
+    found = without_keys(rows, images, {str(key).encode() for key in blocked})
+    if not kept:
+        assert (found.rows, found.changes) == (0, 0)
+        return
+    wanted = typed(kept)
+    assert (found.batch, found.changes) == (wanted.batch, wanted.changes)
+    assert found.images is not None
+    assert wanted.images is not None
+    assert [*found.images.keys] == [*wanted.images.keys]
+    assert [*found.images.images] == [*wanted.images.images]
+    assert [*found.images.inserts] == [*wanted.images.inserts]
+    assert found.images.incomplete.keys() == wanted.images.incomplete.keys()
+    for row, entry in found.images.incomplete.items():
+        assert entry._replace(message=0) == wanted.images.incomplete[row]._replace(message=0)
+        assert entry.message == changes.index(kept[row])
+
+
+@given(loaded(), st.sets(KEYS), st.sets(KEYS))
+def test_keys_can_be_left_out_in_any_order(changes: list[Change], one: set[int], other: set[int]) -> None:
+    def without(rows: LandingRows, blocked: set[int]) -> LandingRows:
+        assert rows.images is not None
+        return without_keys(rows, rows.images, {str(key).encode() for key in blocked})
+
+    rows = typed(changes)
+    both = without(rows, one | other)
+    assert without(without(rows, one), other) == both == without(without(rows, other), one)
+    assert without(both, one) is both
+
+
+@given(st.lists(KEYS))
+def test_repeats_are_rows_with_the_same_key(keys: list[int]) -> None:
+    assert has_repeats([b"%d" % key for key in keys]) == any(keys.count(key) > 1 for key in keys)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [delete({"id": 1}), update(None, {"id": 1, "value": 1, "note": ""}), update({"id": 1}, {"id": 2, "value": 1})],
+)
+def test_updates_and_deletes_are_no_rows(wrong: Change) -> None:
+    with rejected() as rejection:
+        check_loadable(typed([insert({"id": 7, "value": 1, "note": ""}), wrong]))
+    assert rejection.code is Code.LOAD_TAKES_ROWS
+    with rejected() as named:
+        landing_rows([insert({"id": 7, "value": 1, "note": ""}), wrong], RowRules(SCHEMA, RULES.options, in_load=True))
+    assert [code for code, *_ in named.places] == [Code.LOAD_TAKES_ROWS]
+
+
+def test_a_table_that_stopped_keeping_images_takes_no_rows() -> None:
+    rows = landing_rows([insert({"id": 7, "value": 1, "note": ""})], RowRules(SCHEMA))
+    with rejected() as rejection:
+        check_loadable(rows)
+    assert (rejection.code, rejection.detail) == (Code.NO_ROW_IMAGES, "the table keeps no row images any more")
+    assert insert_keys(rows) == []
+    assert with_inserts(rows) is rows
+
+
+def test_inserts_of_a_table_whose_images_decide_nothing_are_found_by_their_markers() -> None:
+    kept = RowRules(SCHEMA, TableOptions(row_images=RowImages.ON), images_complete=True)
+    full = [{"id": key, "value": key, "note": ""} for key in range(4)]
+    changes = [upsert(full[0]), insert(full[1]), delete({"id": 2}), insert(full[3])]
+    rows = landing_rows(changes, kept)
+    assert insert_keys(rows) == [b"1", b"3"]
+    assert rows.images is not None
+    marked = with_inserts(rows)
+    assert marked.images is not None
+    assert ([*rows.images.inserts], [*marked.images.inserts]) == ([], [1, 3])
+    assert (marked.images.keys, marked.images.images) == (rows.images.keys, rows.images.images)
+    only_upserts = landing_rows([upsert(full[0])], kept)
+    assert with_inserts(only_upserts) is only_upserts
+
+
+def test_a_row_that_updates_or_deletes_is_told_to_be_no_row() -> None:
+    with rejected() as rejection:
+        check_loadable(typed([delete({"id": 1})]))
+    assert rejection.detail == "a change of the request updates or deletes a row"
+
+
+def test_a_snapshot_row_lands_after_other_changes() -> None:
+    snapshot = change(Operation.SNAPSHOT, None, {"id": 1, "value": 1, "note": ""})
+    rules = RowRules(SCHEMA, RULES.options, cdc_started=True)
+    with rejected() as rejection:
+        landing_rows([snapshot], rules)
+    assert rejection.code is Code.RELOAD_REQUIRES_RECREATE
+    in_load = RowRules(SCHEMA, RULES.options, cdc_started=True, in_load=True)
+    assert landing_rows([snapshot], in_load).batch.column(3) == pa.array([0], pa.int32())

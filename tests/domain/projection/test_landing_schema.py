@@ -1,12 +1,28 @@
-"""The columns of files are those of the source and those of the gateway, and evolve as files must."""
+"""The files of a table: their schema, masked columns, audit columns and flags, and the times of a source."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
 import pytest
 
+from app.domain.access.mask_secret import SALT_BYTES, MaskSecret
+from app.domain.model.change import Change, Operation
 from app.domain.model.landing_schema import with_landing
+from app.domain.model.names import TableName
+from app.domain.model.projection import AuditValue, Mask, MaskMethod
+from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import TableSchema, evolve
-from app.errors import Code
+from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
+from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
+from app.domain.rows.projection.row_facts import carried, source_times
+from app.domain.rows.row_rules import ChangeFacts, Masking, RowRules
+from app.errors import Code, TemporarilyUnavailable
+from tests.support.hashes import hashed
 from tests.support.rejections import rejected
+from tests.support.samples.changes import change, delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import schema_of
 
 SOURCE = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
@@ -87,3 +103,192 @@ def test_a_history_needs_keys() -> None:
     with rejected() as rejection:
         HISTORY.check(schema_of({"id": "int64"}, []))
     assert rejection.code is Code.BAD_OPTION
+
+
+NAMES = ["id", "name", "note", "gone"]
+MASKS = {"name": Mask(MaskMethod.HASH), "note": Mask(MaskMethod.TRUNCATE, 2), "gone": Mask(MaskMethod.NULL)}
+SECRET = MaskSecret(b"secret")
+TABLE = Table(
+    TableId(7),
+    TableName.parse("sales.people"),
+    Generation(1),
+    TableState.ACTIVE,
+    SchemaVersion(1),
+    schema_of(dict.fromkeys(NAMES, "string")),
+    TableOptions(masks=MASKS),
+    mask_fingerprint=SECRET.fingerprint(bytes(SALT_BYTES)),
+)
+MASKING = Masking(TABLE, SECRET)
+ADA = hashed(b"secret", "table:7", "Adä")
+BATCH = pa.RecordBatch.from_pydict(
+    {
+        "id": pa.array([1, 2, 3]),
+        "name": pa.array(["Adä", None, "Adä"]),
+        "note": pa.array(["äöü", None, "x"]),
+        "gone": pa.array([1.5, None, 2.5]),
+        "marker": pa.array([0, 1, 2], pa.int32()),
+    }
+)
+
+
+def test_hashes_are_keyed_null_stays_null_and_other_columns_stay_as_they_are() -> None:
+    masked = MASKING.batch(BATCH, NAMES)
+    assert masked.schema.equals(BATCH.schema)
+    assert masked.to_pydict() == {
+        "id": [1, 2, 3],
+        "name": [ADA, None, ADA],
+        "note": ["äö", None, "x"],
+        "gone": [None, None, None],
+        "marker": [0, 1, 2],
+    }
+    assert ADA == "cd50d7427fda963fcc7b01a171c328b97da9933a01655eb1d961168942736001"
+
+
+def name_hashed(group: str | None = None, secret: MaskSecret = SECRET, **of_table: Any) -> str:
+    options = TableOptions(masks={"name": Mask(MaskMethod.HASH, group=group)})
+    fingerprint = secret.fingerprint(bytes(SALT_BYTES))
+    table = replace(TABLE, options=options, mask_fingerprint=fingerprint, **of_table)
+    first: str = Masking(table, secret).batch(BATCH, NAMES).column("name")[0].as_py()
+    return first
+
+
+def test_a_hash_is_of_one_table_or_one_group_under_one_secret() -> None:
+    other = {"table_id": TableId(8), "name": TableName.parse("sales.people")}
+    assert name_hashed() == name_hashed(name=TableName.parse("renamed"), generation=Generation(2)) == ADA
+    assert name_hashed("people") == name_hashed("people", **other) == hashed(b"secret", "group:people", "Adä")
+    distinct = [
+        name_hashed(),
+        name_hashed(**other),
+        name_hashed("people"),
+        name_hashed("7"),
+        name_hashed(secret=MaskSecret(b"another secret")),
+    ]
+    assert len(set(distinct)) == len(distinct)
+
+
+def test_rows_for_images_have_the_masked_values_in_their_places() -> None:
+    masked = MASKING.arrays(BATCH.columns, NAMES)
+    rows = [(number, "Adä", "äöü", 1.5) for number in (1, 2, 3)]
+    assert [*MASKING.rows(rows, masked, NAMES)] == [(1, ADA, "äö", None), (2, None, None, None), (3, ADA, "x", None)]
+    assert [*Masking(replace(TABLE, options=TableOptions())).rows(rows, BATCH.columns, NAMES)] == rows
+
+
+@pytest.mark.parametrize(
+    ("secret", "code", "detail"),
+    [
+        (None, Code.MASK_SECRET_MISSING, "table sales.people has a hashed column, and this process has no secret"),
+        (
+            MaskSecret(b"another secret"),
+            Code.MASK_SECRET_DIFFERS,
+            "table sales.people is hashed under another secret than that of this process",
+        ),
+    ],
+)
+def test_a_hash_needs_the_secret_of_the_table(secret: MaskSecret | None, code: Code, detail: str) -> None:
+    masking = replace(MASKING, secret=secret)
+    with pytest.raises(TemporarilyUnavailable) as error:
+        masking.batch(BATCH, NAMES)
+    assert (error.value.code, error.value.detail) == (code, detail)
+    without = TableOptions(masks={name: mask for name, mask in MASKS.items() if name != "name"})
+    unhashed = replace(masking, table=replace(TABLE, options=without)).batch(BATCH, NAMES)
+    assert unhashed.column("name").to_pylist() == ["Adä", None, "Adä"]
+
+
+def test_a_table_without_a_fingerprint_is_hashed_under_no_secret() -> None:
+    with pytest.raises(TemporarilyUnavailable) as error:
+        replace(MASKING, table=replace(TABLE, mask_fingerprint=None)).batch(BATCH, NAMES)
+    assert error.value.code is Code.MASK_SECRET_DIFFERS
+
+
+SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"])
+ADA_IMAGE = {"id": 1, "name": "Ada"}
+CHANGES = [
+    insert(ADA_IMAGE),
+    update(ADA_IMAGE, {"id": 2, "name": "Ada"}),
+    update({"id": 2}, {"id": 2, "name": "Eve"}),
+    delete({"id": 2}),
+    upsert(ADA_IMAGE),
+    change(Operation.MERGE, None, ADA_IMAGE),
+]
+OPERATIONS = ["insert", "delete", "insert", "update", "delete", "upsert", "upsert"]
+
+
+def rules_with(**audit: str) -> RowRules:
+    options = TableOptions.parse({"audit_columns": audit})
+    return RowRules(with_landing(SCHEMA, options), options)
+
+
+def facts(batch: Any, value: AuditValue) -> list[Any]:
+    found: list[Any] = batch.column(carried(value)).to_pylist()
+    return found
+
+
+def test_a_changed_key_is_a_delete_and_an_insert_and_a_merge_is_an_upsert() -> None:
+    rules = rules_with(operation="op")
+    exact = landing_rows(CHANGES, rules)
+    assert facts(exact.batch, AuditValue.OPERATION) == OPERATIONS
+    together = landing_rows_of_shaped([shaped(CHANGES, SCHEMA)], rules)
+    assert together is not None
+    assert together[0].batch.equals(exact.batch)
+    assert facts(landing_rows([insert(ADA_IMAGE)] * 2, rules).batch, AuditValue.OPERATION) == ["insert"] * 2
+
+
+def test_both_rows_of_a_changed_key_have_the_position_and_the_time_of_their_change() -> None:
+    rules = rules_with(source_position="pos", source_timestamp="at")
+    positions = [None, "p1", "p2", None, "p4", "p5"]
+    times = [1_767_600_000, None, "2026-01-05T08:00:00", 0, None, "x"]
+    changes = [
+        msgspec.structs.replace(one, source_position=position, source_time=time)
+        for one, position, time in zip(CHANGES, positions, times, strict=True)
+    ]
+    moment = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    batch = landing_rows(changes, rules).batch
+    assert batch.schema.names == ["id", "name", "\0source_timestamp", "\0source_position", "__rowMarker__"]
+    assert facts(batch, AuditValue.SOURCE_POSITION) == [None, "p1", "p1", "p2", None, "p4", "p5"]
+    assert facts(batch, AuditValue.SOURCE_TIMESTAMP) == [moment, None, None, moment, None, None, None]
+    request = replace(shaped(changes, SCHEMA), origins=lambda: ChangeFacts(positions, times))
+    together = landing_rows_of_shaped([request], rules)
+    assert together is not None
+    assert together[0].batch.equals(batch)
+
+
+def test_a_reader_that_cannot_tell_the_facts_leaves_them_to_the_exact_path() -> None:
+    unknown = replace(shaped(CHANGES, SCHEMA), origins=lambda: None)
+    assert landing_rows_of_shaped([unknown], rules_with(source_position="pos")) is None
+    without_facts: list[Change] = [insert(ADA_IMAGE)]
+    told = landing_rows_of_shaped([shaped(without_facts, SCHEMA)], rules_with(source_position="pos"))
+    assert told is not None
+    assert facts(told[0].batch, AuditValue.SOURCE_POSITION) == [None]
+    assert landing_rows(CHANGES, RowRules(SCHEMA)).batch.schema.names == ["id", "name", "__rowMarker__"]
+
+
+MOMENT = datetime(2026, 1, 5, 8, 0, 0, 250_000, UTC)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [1_767_600_000_250, 1_767_600_000_250_000, 1_767_600_000_250_000_000],
+        ["2026-01-05T08:00:00.25", "2026-01-05 09:00:00.250+01:00", "2026-01-05T08:00:00.2500009Z"],
+        ["1767600000250", 1_767_600_000_250],
+        ["1767600000250000000", 1_767_600_000_250_000_000, "2026-01-05T08:00:00.25"],
+    ],
+)
+def test_texts_and_numbers_of_any_unit_are_the_same_moment(written: list[Any]) -> None:
+    assert source_times(written).to_pylist() == [MOMENT] * len(written)
+
+
+def test_a_number_of_seconds_is_a_moment_too() -> None:
+    assert source_times([1_767_600_000]).to_pylist() == [MOMENT.replace(microsecond=0)]
+
+
+def test_a_moment_before_1970_is_one_beside_texts_too() -> None:
+    before = datetime(1938, 4, 24, 22, 13, 20, tzinfo=UTC)
+    written = [-1_000_000_000, "-1000000000000", "-1000000000000000000", "1938-04-24T22:13:20"]
+    assert source_times(written).to_pylist() == [before] * len(written)
+
+
+def test_what_is_no_time_is_null_and_hides_no_other() -> None:
+    written = [None, "", 0, "yesterday", "2026-13-05T00:00:00", "9" * 30, 10**30, "2026-01-05T08:00:00.25"]
+    assert source_times(written).to_pylist() == [*[None] * 7, MOMENT]
+    assert source_times([]).to_pylist() == []

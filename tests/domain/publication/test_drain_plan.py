@@ -1,6 +1,8 @@
-"""Which blocks form which file, for any backlog."""
+"""What the drain does next: its plans, backlogs, and pauses after failures."""
 
+import errno
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,13 +12,21 @@ from hypothesis import strategies as st
 from app.domain.model.table import BatchSequence
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication import (
+    MAX_WAIT_SECONDS,
     MIN_FILE_BYTES,
+    Amount,
+    Backlog,
+    BacklogLimit,
+    Failure,
     FileLimits,
     PendingBlock,
+    Rate,
+    described,
     plan_files,
     plan_files_for,
     range_of,
 )
+from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 
 LIMITS = st.builds(
     FileLimits,
@@ -220,3 +230,156 @@ def test_each_task_gets_as_many_files_of_about_one_size(megabytes: int, slots: i
     assert max(sizes) - min(sizes) <= len(sizes) * files
     if files > 1:
         assert min(sizes) * MEGABYTE // 4 >= MIN_FILE_BYTES - MEGABYTE
+
+
+def wait_of(limit: BacklogLimit, backlog: Backlog) -> int | None:
+    """Return the seconds of Retry-After; None if the producer may continue."""
+    try:
+        limit.check("t has", backlog)
+    except TemporarilyUnavailable as error:
+        assert error.code is Code.BACKLOG_FULL
+        return error.retry_after
+    return None
+
+
+@pytest.mark.parametrize(
+    ("limit", "backlog", "full"),
+    [
+        (BacklogLimit(), Backlog(Amount(2**60, 2**60), 1e9), False),
+        (BacklogLimit(bytes=100), Backlog(Amount(99, 10**9), 1e9), False),
+        (BacklogLimit(bytes=100), Backlog(Amount(100, 0)), True),
+        (BacklogLimit(rows=5), Backlog(Amount(10**9, 4)), False),
+        (BacklogLimit(rows=5), Backlog(Amount(0, 5)), True),
+        (BacklogLimit(seconds=60), Backlog(Amount(1, 1), 59.9), False),
+        (BacklogLimit(seconds=60), Backlog(Amount(1, 1), 60), True),
+    ],
+)
+def test_a_backlog_is_full_once_one_of_its_limits_is_reached(limit: BacklogLimit, backlog: Backlog, full: bool) -> None:
+    assert (wait_of(limit, backlog) is not None) == full
+
+
+@pytest.mark.parametrize(
+    ("pending", "rate", "wait"),
+    [(100, 50, 1), (150, 50, 1), (200, 50, 2), (210, 50, 3), (100, 0, MAX_WAIT_SECONDS), (10**9, 1, MAX_WAIT_SECONDS)],
+)
+def test_the_wait_is_what_publishing_the_excess_takes_within_bounds(pending: int, rate: float, wait: int) -> None:
+    assert wait_of(BacklogLimit(bytes=100), Backlog(Amount(pending, 0), 0.0, Rate(rate, 0))) == wait
+
+
+def test_of_several_limits_the_longest_wait_counts_and_all_reasons_are_told() -> None:
+    backlog = Backlog(Amount(300, 30), 10.0, Rate(100, 1))
+    with pytest.raises(TemporarilyUnavailable) as raised:
+        BacklogLimit(bytes=100, rows=10, seconds=5).check("table t has", backlog)
+    assert raised.value.retry_after == 20
+    assert raised.value.detail == "table t has 300 bytes and 30 rows and a batch of 10 s not yet published"
+
+
+def test_the_rate_comes_near_what_is_published_and_forgets_when_nothing_is() -> None:
+    rate = Rate()
+    for _ in range(300):
+        rate = rate.after(Amount(1_000, 10), 1.0)
+    assert (rate.bytes, rate.rows) == (pytest.approx(1_000, rel=0.01), pytest.approx(10, rel=0.01))
+    for _ in range(300):
+        rate = rate.after(Amount(), 1.0)
+    assert rate.bytes == pytest.approx(0, abs=1)
+
+
+def test_readings_at_any_pace_give_the_same_rate() -> None:
+    in_one, in_many = Rate().after(Amount(6_000, 60), 6.0), Rate()
+    for _ in range(6):
+        in_many = in_many.after(Amount(1_000, 10), 1.0)
+    assert (in_many.bytes, in_many.rows) == (pytest.approx(in_one.bytes), pytest.approx(in_one.rows))
+
+
+def test_amounts_are_added_and_subtracted_part_by_part() -> None:
+    assert Amount(5, 7) + Amount(1, 2) == Amount(6, 9)
+    assert Amount(5, 7) - Amount(1, 2) == Amount(4, 5)
+
+
+def test_the_share_is_that_of_the_nearest_limit() -> None:
+    backlog = Backlog(Amount(50, 30), 6.0)
+    assert BacklogLimit(100, 100, 10.0).share(backlog) == 0.6
+    assert BacklogLimit(bytes=100).share(backlog) == 0.5
+    assert BacklogLimit(rows=60).share(backlog) == 0.5
+    assert BacklogLimit().share(backlog) == 0.0
+
+
+def test_after_the_memory_has_passed_the_new_rate_counts_for_most() -> None:
+    rate = Rate().after(Amount(300, 30), 30.0)
+    assert (round(rate.bytes, 2), round(rate.rows, 3)) == (6.32, 0.632)
+
+
+SECRET = "a row value"
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as caught:  # noqa: BLE001  # whatever it is given
+        return caught
+
+
+def test_an_error_of_our_own_is_described_by_itself() -> None:
+    error = InvariantBroken(Code.BROKEN_CHAIN, "block 3 is missing", remedy="Restore it.")
+    assert described(error) == Failure(Code.BROKEN_CHAIN, "block 3 is missing", "Restore it.")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "Free space or inodes on that disk"),
+        (errno.EDQUOT, "Raise the quota"),
+        (errno.EROFS, "Mount the file system writable again"),
+        (errno.EACCES, "Give the drain's account the right"),
+        (errno.EMFILE, "Raise the limit of open files of the drain's process"),
+        (errno.ENFILE, "Raise the machine's limit"),
+        (errno.EIO, "Check the health"),
+        (errno.ESTALE, "Mount the file system again"),
+        (errno.ENOENT, "Check that the landing zone is mounted"),
+        (errno.EPERM, "Give the drain's account the right"),
+    ],
+)
+def test_a_fault_of_the_file_system_has_its_name_place_and_remedy(number: int, remedy: str) -> None:
+    failure = described(OSError(number, "said by the system", "/zone/t"))
+    assert failure.code is Code.STORAGE_FAILED
+    assert failure.detail == f"{errno.errorcode[number]} (said by the system) at /zone/t"
+    assert failure.remedy.startswith(remedy)
+
+
+def test_a_fault_that_nobody_foresaw_has_the_remedy_of_its_code() -> None:
+    failure = described(OSError(errno.EXDEV, ""))
+    assert failure.detail == "EXDEV (Invalid cross-device link)"
+    assert failure.remedy == InvariantBroken(Code.STORAGE_FAILED, "").remedy
+
+
+def test_a_fault_without_a_number_has_its_text_or_its_type() -> None:
+    assert described(OSError("the mount is gone")).detail == "the mount is gone"
+    assert described(TimeoutError()).detail == "TimeoutError"
+    assert described(OSError(99_999, None)).detail.startswith("99999 (")
+
+
+@pytest.mark.parametrize("error", [ValueError(SECRET), KeyError(SECRET), ConnectionResetError(104, SECRET)])
+def test_any_other_error_is_described_by_its_type_and_line_alone(error: Exception) -> None:
+    failure = described(raised(error))
+    assert failure.code is Code.INTERNAL
+    assert failure.detail.startswith(f"{type(error).__name__} in raised (test_drain_plan.py:")
+    assert failure.remedy.startswith("Report it with this line")
+    assert SECRET not in failure.detail + failure.remedy
+
+
+def outer() -> None:
+    raised_inside()
+
+
+def raised_inside() -> None:
+    json.loads("{")
+
+
+def test_the_line_that_raised_the_error_is_shown_and_not_one_that_called_it() -> None:
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        outer()
+    assert described(caught.value).detail.startswith("JSONDecodeError in raw_decode (decoder.py:")
+
+
+def test_an_error_that_was_never_raised_has_no_line() -> None:
+    assert described(ValueError(SECRET)).detail == "ValueError"

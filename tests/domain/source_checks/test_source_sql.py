@@ -1,9 +1,33 @@
-"""The queries for the source, as each database is given them; tests with real databases run some of them."""
+"""Comparing a table with its source: its SQL, columns, canonical values and digests."""
 
+from hashlib import md5
+from string import hexdigits
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.domain.model.table_schema import Column, ColumnType
-from app.domain.source_checks import GRAMMARS, Dialect, SourceQueries
+from app.domain.canonical_text import canonical_rows
+from app.domain.model.table_schema import Column, ColumnType, TableSchema
+from app.domain.rows.conversion import convert
+from app.domain.source_checks import (
+    GRAMMARS,
+    MAX_LISTED,
+    NO_ROWS,
+    BucketDifference,
+    BucketDigests,
+    BucketRows,
+    CanonicalRows,
+    Dialect,
+    Digest,
+    SourceQueries,
+    bucket_of,
+    checksum_of,
+    compared_columns,
+)
+from app.errors import RejectedInput
 
 
 def column(name: str, declared: str = "int64") -> Column:
@@ -144,3 +168,152 @@ def test_a_script_reads_times_in_utc_and_then_asks_for_buckets_or_for_rows(diale
     asked = queries(dialect)
     assert asked.script(3) == f"{session}{asked.buckets(3)};"
     assert asked.script(3, ["0aa", "abc"]) == f"{session}{asked.rows(['0aa', 'abc'])};"
+
+
+SCHEMA = TableSchema.declare(
+    tuple(
+        Column(name, ColumnType.parse(of), nullable=name != "id")
+        for name, of in {"id": "int64", "note": "string", "ratio": "float64", "extra": "json", "city": "string"}.items()
+    ),
+    ("id",),
+)
+
+
+def names(chosen: list[str] | None) -> list[str]:
+    return [column.name for column in compared_columns(SCHEMA, chosen)]
+
+
+def test_columns_that_databases_write_differently_are_left_out() -> None:
+    assert names(None) == ["id", "note", "city"]
+
+
+def test_the_key_is_always_compared() -> None:
+    assert names(["note"]) == ["id", "note"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code"), [(["ratio"], "not_comparable"), (["extra"], "not_comparable"), (["nope"], "unknown_column")]
+)
+def test_a_chosen_column_that_cannot_be_compared_is_named(chosen: list[str], code: str) -> None:
+    with pytest.raises(RejectedInput, match=chosen[0]) as caught:
+        compared_columns(SCHEMA, chosen)
+    assert caught.value.code == code
+
+
+def test_a_masked_column_is_left_out_and_cannot_be_chosen() -> None:
+    assert [column.name for column in compared_columns(SCHEMA, None, {"note"})] == ["id", "city"]
+    with pytest.raises(RejectedInput, match="'note' is masked"):
+        compared_columns(SCHEMA, ["note"], {"note"})
+    with pytest.raises(RejectedInput, match="'id' is masked"):
+        compared_columns(SCHEMA, None, {"id"})
+
+
+def test_columns_that_left_the_source_are_left_out_unless_they_are_chosen() -> None:
+    assert [column.name for column in compared_columns(SCHEMA, None, left={"note"})] == ["id", "city"]
+    with pytest.raises(RejectedInput, match="'note' has left the source"):
+        compared_columns(SCHEMA, ["note"], left={"note"})
+
+
+def test_a_table_without_keys_cannot_be_compared() -> None:
+    with pytest.raises(RejectedInput, match=r": a table without key columns cannot be compared with its source$"):
+        compared_columns(TableSchema(SCHEMA.columns), None)
+
+
+def texts(declared: str, *values: Any) -> list[str]:
+    column = Column("c", ColumnType.parse(declared))
+    return [*canonical_rows([convert(values, column.type)], [column], ["c"]).rows]
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "expected"),
+    [
+        ("int64", [-7, None, 0], ["-7", "\\N", "0"]),
+        ("boolean", [True, False, None], ["1", "0", "\\N"]),
+        ("date", ["0001-01-01", None], ["0001-01-01", "\\N"]),
+        ("timestamp", ["2024-02-29 01:02:03+01:00", None], ["2024-02-29 00:02:03.000000", "\\N"]),
+        ("decimal(9,2)", ["1", "-0.5", None], ["1.00", "-0.50", "\\N"]),
+        ("decimal(38,10)", ["0.0000000001", "1", None], ["0.0000000001", "1.0000000000", "\\N"]),
+        ("decimal(38,10)", [None], ["\\N"]),
+        ("binary", ["0aff", "", None], ["0AFF", "", "\\N"]),
+        ("binary", [None], ["\\N"]),
+        ("string", ["é\n", "", None], ["é\n", "", "\\N"]),
+    ],
+)
+def test_a_value_has_one_text_that_every_database_can_make(
+    declared: str, values: list[Any], expected: list[str]
+) -> None:
+    assert texts(declared, *values) == expected
+
+
+def test_keys_are_joined_in_key_order_and_rows_in_the_order_of_the_columns() -> None:
+    columns = [Column(name, ColumnType.parse("string")) for name in "abc"]
+    arrays = [pa.array(values) for values in (["a", None], ["b", "B"], ["c", "C"])]
+    found = canonical_rows(arrays, columns, ["c", "a"])
+    assert found.keys == ["c\x1fa", "C\x1f\\N"]
+    assert found.rows == ["a\x1fb\x1fc", "\\N\x1fB\x1fC"]
+
+
+def test_buckets_and_checksums_are_digits_of_the_md5_of_the_text_in_utf8() -> None:
+    assert bucket_of("é", 4) == "66dd"
+    assert checksum_of("é") == 0x66DDCD97
+
+
+ROWS = st.dictionaries(st.text(max_size=8), st.text(max_size=12), max_size=40)
+
+
+def digests(rows: dict[str, str], digits: int) -> BucketDigests:
+    found = BucketDigests(digits)
+    found.add(CanonicalRows([*rows], [*rows.values()]))
+    return found
+
+
+def as_source(rows: dict[str, str], digits: int) -> dict[str, Digest]:
+    return {name: Digest(*sums) for name, sums in digests(rows, digits).found.items()}
+
+
+@given(source=ROWS, gateway=ROWS, digits=st.integers(1, 4))
+def test_buckets_differ_exactly_if_rows_do(source: dict[str, str], gateway: dict[str, str], digits: int) -> None:
+    differences = digests(gateway, digits).differences(as_source(source, digits))
+    assert bool(differences) == (source != gateway)
+
+
+@given(source=ROWS, gateway=ROWS, digits=st.integers(1, 2))
+def test_the_rows_of_the_differing_buckets_name_every_difference(
+    source: dict[str, str], gateway: dict[str, str], digits: int
+) -> None:
+    buckets = {one.bucket for one in digests(gateway, digits).differences(as_source(source, digits))}
+    theirs = {key: checksum_of(row) for key, row in source.items() if bucket_of(key, digits) in buckets}
+    ours = BucketRows(buckets, theirs.items())
+    ours.add(CanonicalRows([*gateway], [*gateway.values()]))
+    found = ours.differences()
+    assert found.missing == sorted(source.keys() - gateway.keys())
+    assert found.surplus == sorted(gateway.keys() - source.keys())
+    assert found.changed == sorted(key for key in source.keys() & gateway.keys() if source[key] != gateway[key])
+    assert found.rows == len(found.missing) + len(found.surplus) + len(found.changed)
+
+
+def test_a_list_of_rows_ends_and_the_count_does_not() -> None:
+    ours = BucketRows({*hexdigits.lower()}, ())
+    keys = [str(key) for key in range(4_500, 0, -1)]
+    ours.add(CanonicalRows(keys, ["x"] * len(keys)))
+    found = ours.differences()
+    assert found.surplus == sorted(keys)[:MAX_LISTED]
+    assert found.rows == ours.rows == len(keys)
+
+
+@given(rows=ROWS, digits=st.integers(1, 4))
+def test_a_bucket_has_the_count_and_the_sum_that_the_query_of_the_source_gives(
+    rows: dict[str, str], digits: int
+) -> None:
+    expected: dict[str, Digest] = {}
+    for key, row in rows.items():
+        bucket = md5(key.encode()).hexdigest()[:digits]
+        count, total = expected.get(bucket, NO_ROWS)
+        expected[bucket] = Digest(count + 1, total + int(md5(row.encode()).hexdigest()[:8], 16))
+    found = digests(rows, digits)
+    assert {bucket: Digest(*sums) for bucket, sums in found.found.items()} == expected
+    assert found.rows == len(rows)
+    assert found.differences({}) == [BucketDifference(name, NO_ROWS, expected[name]) for name in sorted(expected)]
+    assert BucketDigests(digits).differences(expected) == [
+        BucketDifference(name, expected[name], NO_ROWS) for name in sorted(expected)
+    ]
