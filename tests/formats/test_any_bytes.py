@@ -1,17 +1,24 @@
-"""Any bytes give changes or a rejection."""
+"""Any bytes give changes or a rejection, with bounded work, and each message is kept as it is written."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.errors import RejectedInput
+from app.domain.model.change import InputLimits
+from app.errors import Code, RejectedInput
+from app.formats.arcion.csv import decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
+from app.formats.csv import MAX_FIELDS
+from app.formats.json.decoder import MessageDecoder, raw_messages
 from app.formats.replicate.messages import decode_replicate
+from tests.support.rejections import rejected
 
 DECODERS: list[Callable[[bytes], object]] = [decode_arcion, decode_replicate]
 MESSAGES = [
@@ -81,3 +88,69 @@ def test_no_bytes_make_a_decoder_fail(decode: Callable[[bytes], object], body: b
     except RejectedInput as rejection:
         for problem in rejection.problems:
             assert problem.index is not None
+
+
+TIMES = 100_000
+LIMITS = InputLimits(messages=1_000, value_bytes=1_000)
+TWO_COLUMNS = CsvLayout(CsvMode.SNAPSHOT, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{}" * TIMES, b"{}\n1\n" * TIMES, b"[" + b"1," * TIMES + b"1]", b"[" + b"{}," * TIMES + b"x]"],
+    ids=["objects", "lines", "array", "array with an end that is no JSON"],
+)
+def test_a_wrong_body_of_tiny_messages_takes_little_memory(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with rejected() as rejection:
+            decode_arcion(body, limits=LIMITS)
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(body)
+    finally:
+        tracemalloc.stop()
+    assert rejection.code is Code.MALFORMED_MESSAGE
+    assert [index for _, index, _, _ in rejection.places] == [0]
+
+
+@pytest.mark.parametrize(
+    ("decode", "code"),
+    [
+        (lambda: decode_arcion_csv(b"\n" * TIMES, TWO_COLUMNS, limits=LIMITS), Code.TOO_MANY_MESSAGES),
+        (lambda: decode_arcion_csv(b"," * TIMES, TWO_COLUMNS, limits=LIMITS), Code.MALFORMED_CSV),
+    ],
+    ids=["lines without anything", "a record of fields without end"],
+)
+def test_csv_of_nothing_is_rejected_long_before_its_end(decode: Callable[[], object], code: Code) -> None:
+    with rejected() as rejection:
+        decode()
+    assert rejection.code is code
+
+
+def test_a_record_of_many_fields_is_counted() -> None:
+    with rejected() as rejection:
+        decode_arcion_csv(b"," * (MAX_FIELDS - 1), TWO_COLUMNS)
+    assert rejection.code is Code.CSV_FIELD_COUNT
+
+
+NAMES: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)
+OBJECTS: Final = st.dictionaries(NAMES, st.sampled_from([1, "}{", "a\nb", "\\", None, [{}], {"x": "]"}]))
+DECODER: Final[MessageDecoder[dict[str, Any] | None]] = MessageDecoder(dict[str, Any] | None)  # type: ignore[arg-type]  # a union is read, too
+FRAMES: Final = {
+    "array": (b"[", b" ,\n", b"]"),
+    "lines": (b"", b"\n", b"\n"),
+    "concatenated": (b"", b"", b""),
+    "marked and padded": (b"\xef\xbb\xbf \n", b" \r\n\t", b" \n"),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@given(data=st.data())
+def test_each_message_is_found_as_it_is_written(frame: str, data: st.DataObject) -> None:
+    with_null = OBJECTS | st.none() if frame in {"array", "lines"} else OBJECTS
+    messages = [data.draw(OBJECTS), *data.draw(st.lists(with_null, max_size=4))]
+    indent = data.draw(st.sampled_from([None, 1]))
+    written = [json.dumps(message, indent=indent, ensure_ascii=False).encode() for message in messages]
+    opening, between, closing = FRAMES[frame]
+    body = opening + between.join(written) + closing
+    assert DECODER.decode(body) == messages
+    assert raw_messages(body) == written

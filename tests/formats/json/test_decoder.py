@@ -1,17 +1,34 @@
-"""Bodies: framings of messages, and what is rejected as no body."""
+"""Bodies of JSON become messages: framings, records of key and value, nesting, texts, and values."""
 
 import json
 import time
+import tracemalloc
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
-from msgspec import UNSET, UnsetType
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw, UnsetType
 
+from app.domain.model.change import InputLimits
 from app.errors import Code
+from app.formats.arcion.columnar import decode_columnar
 from app.formats.arcion.messages import decode_arcion
+from app.formats.json import texts
 from app.formats.json.decoder import MessageDecoder
+from app.formats.json.quote_accounting import ImageDecoder
+from app.formats.json.texts import (
+    MAX_NESTED_VALUES,
+    SLICE,
+    check_nested_values,
+    first_wrong_byte,
+    has_suspicious_escape,
+    split,
+)
 from app.formats.replicate.messages import decode_replicate
 from tests.support.rejections import rejected
 from tests.support.samples.messages import metadata
@@ -228,3 +245,183 @@ def test_a_column_of_metadata_is_named_by_its_own_pointer() -> None:
     with rejected() as rejection:
         decode_replicate(json.dumps([message]).encode())
     assert rejection.places[0][2] == "/message/tableStructure/tableColumns/A/type"
+
+
+COLUMNS = ("id", "é x", "c")
+IMAGE_DECODER = ImageDecoder(COLUMNS, str)
+IMAGES = st.fixed_dictionaries({}, optional=dict.fromkeys(COLUMNS, st.text(max_size=5)))
+
+
+@given(images=st.lists(IMAGES, min_size=1, max_size=5), escaped=st.booleans())
+def test_values_are_in_the_order_of_the_columns(images: list[dict[str, str]], *, escaped: bool) -> None:
+    written = [Raw(json.dumps(image, ensure_ascii=escaped).encode()) for image in images]
+    if any("\\u0000" in json.dumps(image) or (escaped and "\\ud" in json.dumps(image)) for image in images):
+        with pytest.raises(ValueError, match=r"U\+0000"):
+            IMAGE_DECODER.decode(written)
+        return
+    rows, is_full = IMAGE_DECODER.decode(written)
+    assert rows == [tuple(image.get(name, UNSET) for name in COLUMNS) for image in images]
+    assert is_full is all(len(image) == len(COLUMNS) for image in images)
+
+
+@pytest.mark.parametrize(
+    "image",
+    ['{"id": "1", "id": "1"}', '{"id": "1", "other": "2"}', '{"id": 1}', '{"id": null}', "[]", '{"id": "\\u0000"}'],
+)
+def test_what_an_image_must_not_have_is_an_error(image: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        IMAGE_DECODER.decode([Raw(b'{"c": "1"}'), Raw(image.encode())])
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
+def test_names_that_msgspec_cannot_take_are_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="Renamed"):
+        ImageDecoder([name], str)
+
+
+MESSAGE = {"data": {"ID": 1}, "headers": {"operation": "INSERT"}}
+
+
+@pytest.mark.parametrize("keyed", [None, True])
+@pytest.mark.parametrize("key", [None, 7, "7", {"ID": 1}, {"schema": None, "payload": {"ID": 1}}, [1, 2]])
+@pytest.mark.parametrize("value", [MESSAGE, {}, None])
+def test_an_object_of_key_and_value_is_a_record(key: Any, value: Any, keyed: bool | None) -> None:
+    assert split(0, {"key": key, "value": value}, keyed) == (key, value, "/value")
+
+
+NO_RECORDS = [
+    MESSAGE,
+    None,
+    {},
+    {"key": 1},
+    {"value": MESSAGE},
+    {"key": 1, "value": "a text"},
+    {"key": 1, "value": 2},
+    {"key": 1, "value": [MESSAGE]},
+    {"key": 1, "value": MESSAGE, "headers": {}},
+    {"Key": 1, "Value": MESSAGE},
+    [1, MESSAGE],
+    "key",
+]
+
+
+@pytest.mark.parametrize("element", NO_RECORDS)
+def test_any_other_element_is_the_message_itself(element: Any) -> None:
+    assert split(0, element, None) == (UNSET, element, "")
+
+
+@pytest.mark.parametrize("element", [*NO_RECORDS, {"key": 1, "value": MESSAGE}, {"key": 1, "value": None}])
+def test_keyed_false_reads_every_element_as_the_message_itself(element: Any) -> None:
+    assert split(0, element, False) == (UNSET, element, "")
+
+
+@pytest.mark.parametrize("element", NO_RECORDS)
+def test_keyed_true_rejects_an_element_of_another_shape(element: Any) -> None:
+    with rejected() as rejection:
+        split(3, element, True)
+    assert rejection.places == [(Code.MALFORMED_MESSAGE, 3, "", None)]
+
+
+TOO_MANY_LISTS = b"[" + b"[]," * (MAX_NESTED_VALUES + 9) + b"[]]"
+LIMITS = InputLimits(messages=1, value_bytes=2**24)
+ARCION = {"tableName": {"namespace": {"catalog": "c", "schema": "s"}, "name": "t"}, "opType": "I", "exists": {"a": "1"}}
+
+
+def message(**members: Any) -> bytes:
+    return json.dumps(ARCION | {"after": {"a": "1"}} | members).encode().replace(b'"many"', TOO_MANY_LISTS)
+
+
+@pytest.mark.parametrize(
+    ("decode", "body"),
+    [
+        (decode_arcion, message(cursor="many")),
+        (decode_arcion, message(operationcount="many")),
+        (decode_arcion, message(after={"a": "many"})),
+        (decode_arcion, message(unknown="many")),
+        (
+            decode_replicate,
+            b'{"data": {"ID": 1}, "headers": {"operation": "INSERT", "timestamp": ' + TOO_MANY_LISTS + b"}}",
+        ),
+    ],
+)
+def test_a_body_of_millions_of_empty_lists_is_rejected(decode: Callable[..., object], body: bytes) -> None:
+    with rejected() as rejection:
+        decode(body, limits=LIMITS)
+    assert rejection.code is Code.TOO_MANY_NESTED_VALUES
+
+
+def test_a_columnar_body_is_not_read_for_a_cursor_or_an_address_of_millions_of_lists() -> None:
+    assert decode_columnar([message(cursor="many")]) == [None]
+    assert decode_columnar([message(cursor={"position": 7})]) != [None]
+    assert decode_columnar([message(tableName=ARCION["tableName"] | {"unknown": "many"})]) == [None]
+
+
+def test_brackets_in_texts_do_not_count() -> None:
+    text = json.dumps({"a": '"[{' * MAX_NESTED_VALUES}).encode()
+    check_nested_values(text, 1)
+
+
+def test_messages_may_have_the_objects_that_they_are_made_of() -> None:
+    own = b"{{{{{{{{}}}}}}}}"
+    check_nested_values(own * MAX_NESTED_VALUES, MAX_NESTED_VALUES)
+    with rejected():
+        check_nested_values(own * MAX_NESTED_VALUES, MAX_NESTED_VALUES // 2)
+
+
+class Message(msgspec.Struct):
+    key: str
+
+
+GOOD_TEXT = ("a", "é", "語", "😀")
+CUT_OR_WRONG = "80 c0 c3 e080 e8aa eda0 eda080 f09f f09f98 f490 f5 ff"
+PIECES = st.sampled_from([*(text.encode() for text in GOOD_TEXT), *map(bytes.fromhex, CUT_OR_WRONG.split())])
+BODIES = st.lists(PIECES | st.binary(max_size=3), max_size=12).map(b"".join)
+
+
+def in_one_piece(body: bytes) -> int | None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
+
+
+@given(BODIES, st.integers(4, 9))
+@example(b"aaa\xe8", 4)
+@example(b"aaa\xf0\x9f\x98\x80\xf0\x9f", 4)
+def test_the_first_wrong_byte_is_that_of_decoding_in_one_piece(body: bytes, size: int) -> None:
+    with patch.object(texts, "SLICE", size):
+        assert first_wrong_byte(body) == in_one_piece(body)
+
+
+@given(BODIES, st.integers(-4, 4))
+def test_slices_of_their_real_length_are_cut_as_well(middle: bytes, shift: int) -> None:
+    body = b"a" * (SLICE + shift) + middle + b"a" * SLICE
+    assert first_wrong_byte(body) == in_one_piece(body)
+
+
+def test_a_large_body_with_one_emoji_is_checked_in_little_memory() -> None:
+    message = b'{"key":"a","skipped":"' + b"a" * 2**16 + b'"}'
+    body = b"\n".join([message] * 64 + [message.replace(b"aa", "😀".encode(), 1)])
+    tracemalloc.start()
+    try:
+        assert first_wrong_byte(body) is None
+        assert MessageDecoder(Message).decode_well_formed(body) == [Message("a")] * 65
+        assert tracemalloc.get_traced_memory()[1] < len(body) // 4  # as one text it would take four times its bytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("escape", "expected"),
+    [
+        (rb"\u0000", True),
+        (rb"\ud83d\ude00", True),
+        (rb"\uDBFF", True),
+        (rb"\\u0000", True),  # may be wrong
+        (rb"\u00e9\u0022\u000a\ud7ff", False),
+        (rb"u0000 ud800", False),
+    ],
+)
+def test_an_escape_of_what_is_no_text_is_suspicious(escape: bytes, *, expected: bool) -> None:
+    assert has_suspicious_escape(b'{"a":"' + escape + b'"}') is expected

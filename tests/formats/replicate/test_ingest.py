@@ -1,22 +1,31 @@
-"""Replicate requests from the decoder into Postgres: stored metadata and staged rows."""
+"""Replicate requests by way of Postgres and in memory: samples, source versions, and any bytes."""
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
-from app.errors import Code
+from app.errors import Code, RejectedInput
+from app.formats.replicate.history import MAX_EARLIER_VERSIONS, SourceHistory, extend, with_external_ids
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.metadata import TableMetadata
 from app.ingest import Ingest, IngestResult, ReplicateJson
 from app.staging.tables.registry import find_table
 from app.staging.tables.replicate_sources import replicate_metadata
 from app.staging.writer.group_commit import GroupCommit
+from tests.formats.replicate.tables_in_memory import Tables
 from tests.support.rejections import rejected
+from tests.support.samples.schemas import schema_of
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "replicate"
 ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))
@@ -144,3 +153,149 @@ def test_metadata_outside_the_callers_tables_is_as_unknown_as_none(ingest: Inges
         with rejected() as rejection:
             post(ingest, messages, stranger)
         assert rejection.code == code
+
+
+def metadata(*versions: tuple[str, int]) -> Sequence[TableMetadata]:
+    """MD messages of one table with these schema ids and table versions."""
+    columns = {"a": {"ordinal": 1, "type": "INT4", "primaryKeyPosition": 1}}
+    messages = [
+        {
+            "schemaId": schema_id,
+            "lineage": {"table": "t", "tableVersion": number},
+            "tableStructure": {"tableColumns": columns},
+        }
+        for schema_id, number in versions
+    ]
+    return decode_replicate(json.dumps(messages).encode()).metadata
+
+
+def ids(history: SourceHistory) -> list[str | None]:
+    return [version.schema_id for version in history.versions]
+
+
+def test_the_same_message_again_changes_nothing() -> None:
+    history = extend(None, metadata(("one", 1)))
+    assert extend(history, metadata(("one", 1), ("one", 1))) == history
+
+
+def test_a_few_earlier_versions_are_kept() -> None:
+    newest = MAX_EARLIER_VERSIONS + 5
+    history = extend(None, metadata(*((str(number), number) for number in range(newest + 1))))
+    assert ids(history) == [str(number) for number in range(newest - MAX_EARLIER_VERSIONS, newest + 1)]
+
+
+def test_a_repeated_request_changes_nothing() -> None:
+    history = extend(extend(None, metadata(("one", 1))), metadata(("two", 2), ("three", 3)))
+    assert extend(history, metadata(("one", 1), ("two", 2), ("three", 3))) == history
+    assert extend(history, metadata(("two", 2), ("three", 3))) == history
+
+
+def test_another_schema_id_of_the_same_table_version_is_a_new_version() -> None:
+    history = extend(extend(None, metadata(("one", 1))), metadata(("other", 1)))
+    assert ids(history) == ["one", "other"]
+
+
+def test_a_version_that_comes_back_keeps_its_external_schema_id() -> None:
+    history = extend(None, metadata(("one", 1), ("other", 1)))
+    history = with_external_ids(history, {("one", 1, None): "77"})
+    again = extend(history, metadata(("one", 1)))
+    assert ids(again) == ["other", "one"]
+    assert again.current.external_schema_id == "77"
+
+
+def test_an_external_schema_id_is_adopted_once() -> None:
+    history = with_external_ids(extend(None, metadata(("one", 1))), {("one", 1, None): "77", ("two", 2, None): "79"})
+    assert with_external_ids(history, {("one", 1, None): "78"}) == history
+    assert history.current == replace(history.current, external_schema_id="77")
+
+
+def test_what_is_stored_is_read_back() -> None:
+    history = with_external_ids(extend(None, metadata(("one", 1), ("two", 2))), {("two", 2, None): "77"})
+    text = msgspec.json.encode(history.to_json())
+    assert SourceHistory.from_json(msgspec.json.decode(text)) == history
+
+
+SAMPLE_FILES = sorted((Path(__file__).parents[2] / "samples" / "replicate").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda path: path.stem)
+def test_messages_give_these_rows_or_this_error(path: Path) -> None:
+    """`declared` tables were registered by PUT; `earlier` are the messages of requests before, one each."""
+    sample: dict[str, Any] = json.loads(path.read_bytes())
+    tables = Tables()
+    for name, declared in sample.get("declared", {}).items():
+        tables.schemas[name.casefold()] = schema_of(declared["columns"], declared.get("keys", []))
+    for message in sample.get("earlier", []):
+        tables.post(json.dumps(message).encode(), sample.get("table"))
+    body = json.dumps(sample["messages"]).encode()
+    if "error" not in sample:
+        rows, ignored = tables.post(body, sample.get("table"))
+        assert (rows, ignored) == (sample["rows"], sample.get("ignored", 0))
+        return
+    with rejected() as rejection:
+        tables.post(body, sample.get("table"))
+    expected = {"index": None, "pointer": None, "column": None} | sample["error"]
+    places = rejection.places or [(rejection.code, None, None, None)]
+    fields = ("code", "index", "pointer", "column")
+    assert dict(zip(fields, places[0], strict=True)) == expected
+    assert len(places) == sample.get("problems", 1)
+
+
+CONVERSATIONS = [
+    json.loads(path.read_bytes())
+    for path in sorted((Path(__file__).parents[2] / "samples" / "replicate").glob("[!t]*.json"))
+]
+TEXTS = st.text(max_size=4) | st.sampled_from(["0F", "10", "00", "one", "two", "UPDATE", "DELETE", "NUMERIC", "UINT8"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the path of every key and element, the outermost first."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for name, inner in members for place in ((*path, name), *places(inner, (*path, name)))]
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[list[Any], bytes]:
+    """Draw earlier messages, and a request with keys or bytes that no tool wrote."""
+    sample = json.loads(json.dumps(draw(st.sampled_from(CONVERSATIONS))))
+    messages = sample["messages"]
+    for _ in range(draw(st.integers(0, 2))):
+        *outer, name = draw(st.sampled_from(places(messages) or [(0,)]))
+        parent = messages
+        for step in outer:
+            parent = parent[step]
+        if len(parent):
+            parent[name] = json.loads(json.dumps(draw(VALUES | st.sampled_from(sample["messages"]))))
+    text = json.dumps(messages).encode()
+    if draw(st.booleans()):
+        start = draw(st.integers(0, len(text)))
+        text = text[:start] + draw(st.binary(max_size=3)) + text[start + draw(st.integers(0, 3)) :]
+    return sample.get("earlier", []), text
+
+
+@given(requests(), st.sampled_from([None, "S.T"]))
+@example(([], b'{"headers":{"operation":"INSERT","columnMask":"' + b"F" * 100_000 + b'"},"data":{}}'), "t")
+@example(
+    ([], b'{"tableStructure":{"tableColumns":{"a":{"ordinal":999999999999,"type":""}}},"lineage":{"table":"t"}}'), "t"
+)
+@example(
+    (
+        [{"tableStructure": {"tableColumns": {"a": {"ordinal": 1, "type": "UINT8"}}}, "lineage": {"table": "t"}}],
+        b'{"headers":{"operation":"INSERT"},"data":{"a":1e-99999999}}',
+    ),
+    "t",
+)
+def test_no_bytes_give_anything_but_rows_or_a_rejection(sent: tuple[list[Any], bytes], table: str | None) -> None:
+    earlier, body = sent
+    tables = Tables()
+    for message in earlier:
+        tables.post(json.dumps(message).encode())
+    try:
+        tables.post(body, table)
+    except RejectedInput as rejection:
+        assert str(rejection.code)
