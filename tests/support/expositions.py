@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from math import nan
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -62,7 +63,8 @@ def check_recorded(process: str, text: str, faults: Mapping[str, str] | None = N
 
     Values are not compared, because they depend on time.
     """
-    changed = {name: _changed(text, other) for name, other in (faults or {}).items()}
+    healthy = series_of(text)
+    changed = {name: _changed(healthy, series_of(other)) for name, other in (faults or {}).items()}
     if os.environ.get("MIRRORGATE_RECORD"):
         _record(process, text, changed)
     recorded, recorded_faults = recording(process), recorded_changes(process)
@@ -103,9 +105,8 @@ def line_of(series: Series) -> str:
     return name + ("{" + ",".join(f'{key}="{value}"' for key, value in labels) + "}" if labels else "")
 
 
-def _changed(text: str, other: str) -> dict[Series, float]:
+def _changed(before: Mapping[Series, float], after: Mapping[Series, float]) -> dict[Series, float]:
     """Return what a fault changes of the series that alerts name, with NaN for a series that is gone."""
-    before, after = series_of(text), series_of(other)
     named = {name for rule in alert_rules() for name in metric_names(rule["expr"])}
     changed = {
         series: after.get(series, nan)
@@ -119,6 +120,7 @@ def _min_change(series: Series) -> float:
     return _MIN_AGE_CHANGE if series[0].endswith("_age_seconds") else _MIN_CHANGE
 
 
+@cache  # YAML in Python takes a third of a second
 def alert_rules() -> list[dict[str, str]]:
     """Return the alerts."""
     groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
