@@ -60,6 +60,7 @@ def wait_for_masks(gateways: tuple[Gateway, Gateway], *states: tuple[int, str]) 
     wait_until(lambda: found() == [*states], within=30, what="/readyz shows the state of the secrets")
 
 
+@pytest.mark.slow
 def test_tables_are_hashed_under_one_secret_until_they_are_dropped(
     gateways: tuple[Gateway, Gateway], engine: sa.Engine, database_url: str, new_drain: NewDrain
 ) -> None:

@@ -63,15 +63,9 @@ def staged_rows(engine: sa.Engine) -> int:
     return int(sql.value(engine, rows))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.usefixtures("settings")
-def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new_and_a_folder_that_is_set_for_counts_stays(
-    engine: sa.Engine, port: int, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(f"{PREFIX}API_PROCESSES", str(processes))
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+def check_a_stop(engine: sa.Engine, process: "subprocess.Popen[str]", port: int, address: str) -> None:
+    """Stop the process while a commit is held, with one request in flight, one half sent and one idle connection."""
     with ExitStack() as stack:
-        process, address = stack.enter_context(running(port))
         idle = stack.enter_context(connected(address))
         idle.send(request("/healthz", ADMIN_KEY, b""))
         assert idle.answer().status in {200, 405}
@@ -91,12 +85,23 @@ def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new_and_a_folder_t
             assert client.is_closed()
         assert process.wait(30) == 0
     assert staged_rows(engine) == 4
+
+
+@pytest.mark.usefixtures("settings")
+@pytest.mark.slow
+def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new_and_a_folder_that_is_set_for_counts_stays(
+    engine: sa.Engine, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    with running(port) as (process, address):
+        check_a_stop(engine, process, port, address)
     assert [*tmp_path.glob("*.db")]
 
 
 @pytest.mark.usefixtures("settings")
-def test_killed_api_processes_give_the_port_back_and_what_they_count_in_goes_with_the_next_start(
-    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+def test_killed_api_processes_give_the_port_back_and_what_they_count_in_goes_with_the_next_start_that_stops_like_one(
+    engine: sa.Engine, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"{PREFIX}API_PROCESSES", "2")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -111,12 +116,12 @@ def test_killed_api_processes_give_the_port_back_and_what_they_count_in_goes_wit
         assert own != left
         metrics = httpx.get(f"{address}/metrics", headers={"Authorization": f"Bearer {ADMIN_KEY}"}, trust_env=False)
         assert "mirrorgate_requests_total" in metrics.text
-        process.terminate()
-        assert process.wait(30) == 0
+        check_a_stop(engine, process, port, address)
     assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.usefixtures("settings")
+@pytest.mark.slow
 def test_a_request_that_a_stopping_api_cannot_wait_for_is_told_that_it_may_be_durable(
     engine: sa.Engine, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

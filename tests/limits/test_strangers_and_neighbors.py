@@ -123,6 +123,7 @@ def check_all_is_forgotten(gateway: Gateway, before: list[float]) -> None:
         pytest.param(2_000, {}, marks=[pytest.mark.thorough, pytest.mark.timeout(1_800)]),
     ],
 )
+@pytest.mark.slow
 def test_heads_without_a_key_stop_nobody_at_any_route(
     serve: Serve, issuer: Issuer, heads: int, limits: dict[str, int]
 ) -> None:
@@ -153,6 +154,7 @@ def batches(routes: list[tuple[str, str]], size: int) -> list[list[tuple[str, st
     return [routes[start : start + size] for start in range(0, len(routes), size)]
 
 
+@pytest.mark.slow
 def test_unverified_signatures_stop_nobody_not_even_senders_that_sign(serve: Serve) -> None:
     gateway = serve(signing_key="a-signing-key-only-for-tests-of-limits")
     before = held(gateway)
@@ -193,6 +195,7 @@ def signed(client: Gateway, key: dict[str, str]) -> int:
     return client.post(CHANGES, content=ROWS, headers=signature(key)).status_code
 
 
+@pytest.mark.slow
 def test_two_keys_with_dripping_bodies_stop_no_other_key(serve: Serve) -> None:
     gateway = serve()
     before = held(gateway)

@@ -166,6 +166,7 @@ def test_promtool_accepts_the_rules_and_the_scrape_configurations(tmp_path: Path
 
 
 @needs_promtool
+@pytest.mark.slow
 def test_each_alert_fires_on_its_fault_and_not_otherwise(tmp_path: Path) -> None:
     shutil.copy(ALERTS, tmp_path)
     tests = [promtools_test(fault) for fault in FAULTS]

@@ -211,6 +211,7 @@ def faults_of_processes(scene: Scene) -> Iterator[tuple[str, str]]:
     budget.change("a", 0, 0, -95, 0)
 
 
+@pytest.mark.slow
 def test_the_api_exposes_what_is_recorded_healthy_and_with_each_fault(gateway: Gateway, engine: sa.Engine) -> None:
     scene = Scene(gateway, engine)
     faults = dict([*faults_of_tables(scene)])

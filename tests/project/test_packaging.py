@@ -99,6 +99,7 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_part_imports_with_the_packages_of_its_own_lock(lock: str, absent: set[str], modules: str) -> None:
     assert absent <= modules_beyond(lock)
     imported = run_with(lock, IMPORT, *modules.split())
@@ -112,6 +113,7 @@ def test_the_client_alone_answers_without_a_gateway(command: str) -> None:
     assert ran.stdout
 
 
+@pytest.mark.slow
 def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str, tmp_path: Path) -> None:
     manifest, changes = tmp_path / "tables.yaml", tmp_path / "changes.json"
     columns = "[{name: id, type: int64, nullable: false}]"

@@ -48,6 +48,7 @@ def staged_once(answers: list[httpx.Response]) -> None:
     assert len({str(answer.json()["receipts"]) for answer in answers}) == 1
 
 
+@pytest.mark.slow
 def test_sixteen_threads_with_the_same_keys_stage_each_request_once(
     gateways: list[Gateway], api_engine: sa.Engine
 ) -> None:
@@ -67,6 +68,7 @@ def test_sixteen_threads_with_the_same_keys_stage_each_request_once(
     assert sql.value(api_engine, STAGED_ROWS) == REQUESTS
 
 
+@pytest.mark.slow
 def test_two_processes_with_the_same_producers_stage_each_number_once(
     gateways: list[Gateway], api_engine: sa.Engine
 ) -> None:

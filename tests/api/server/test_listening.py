@@ -110,6 +110,7 @@ def tls_address(postgres: PrivatePostgres, template_database: str, files: Files)
         yield address
 
 
+@pytest.mark.slow
 def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_one_alone(
     tls_address: str, files: Files, tmp_path: Path
 ) -> None:
@@ -130,6 +131,7 @@ def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_
     assert [*trusted.values()] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_the_health_check_of_the_image_knows_tls(tls_address: str, files: Files) -> None:
     environment = os.environ | {
         "MIRRORGATE_PORT": tls_address.rpartition(":")[2],

@@ -233,6 +233,7 @@ def test_a_page_ends_when_it_is_large(mirrored: Gateway, target: Path, monkeypat
     assert (len(page["rows"]), page["has_more"]) == (1, True)
 
 
+@pytest.mark.slow
 def test_row_values_are_in_no_log_and_in_no_error(database_url: str, target: Path) -> None:
     canary = "canary41x7391"
     path = write(target, pa.table({"id": [1], "note": [canary]}))

@@ -263,7 +263,8 @@ def test_what_is_exported_can_be_applied_through_a_pipe(
 
 
 @given(data=st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
 def test_what_the_gateway_took_is_exported_and_found_unchanged(
     gateway: Gateway, api_address: str, data: st.DataObject, numbers: "count[int]"
 ) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -86,13 +87,17 @@ def test_each_program_ends_with_the_status_of_a_wrong_configuration(database_url
     with pooled(database_url, tmp_path, "transaction", IGNORE_OPTIONS) as url:
         given = {"DATABASE_URL": url, "LANDING_ZONE": str(zone), "ALLOW_UNSAFE": "true", "PORT": "0"}
         environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in given.items()}}
-        for module, *arguments in (["app.main"], ["spark_jobs.drain"], ["app.cli", "migrate"], ["app.cli", "doctor"]):
-            command = [sys.executable, "-m", module, *arguments, *(["--json"] if "doctor" in arguments else [])]
-            ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=90)
-            if "doctor" in arguments:
-                assert ran.returncode == 1
-                unsafe = [found for found in json.loads(ran.stdout) if found["outcome"] == "unsafe"]
-                assert ("postgres", MIXED) in [(found["check"], found["detail"]) for found in unsafe]
-            else:
-                assert f"error pooler_unusable: {MIXED}\nremedy: Set MIRRORGATE_DATABASE_URL" in ran.stderr
-                assert ran.returncode == 78
+
+        def run(*command: str) -> "subprocess.CompletedProcess[str]":
+            program = [sys.executable, "-m", *command]
+            return subprocess.run(program, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=90)
+
+        programs = [["app.main"], ["spark_jobs.drain"], ["app.cli", "migrate"], ["app.cli", "doctor", "--json"]]
+        with ThreadPoolExecutor(len(programs)) as threads:
+            *others, doctor = threads.map(lambda program: run(*program), programs)
+    for ran in others:
+        assert f"error pooler_unusable: {MIXED}\nremedy: Set MIRRORGATE_DATABASE_URL" in ran.stderr
+        assert ran.returncode == 78
+    assert doctor.returncode == 1
+    unsafe = [found for found in json.loads(doctor.stdout) if found["outcome"] == "unsafe"]
+    assert ("postgres", MIXED) in [(found["check"], found["detail"]) for found in unsafe]

@@ -88,7 +88,8 @@ batches = st.lists(st.lists(st.sampled_from(KEYS), min_size=1, max_size=6), max_
     dies_at=st.integers(0, 6),
     keys_per_step=st.integers(1, 4),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
 def test_every_row_has_its_newest_image_after_a_backfill(
     engine: sa.Engine,
     before: list[list[int]],
