@@ -11,7 +11,7 @@ from tests.api.calls import Gateway, insert, problem
 from tests.limits.conftest import Serve
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.waiting import wait_until
 
 
@@ -40,11 +40,6 @@ def owned(engine: sa.Engine, name: str) -> Owned:
     """Claim the table for a drain."""
     table = current(engine, name)
     return Owned(table, *claim_by(engine, table.table_id))
-
-
-def publish_all(engine: sa.Engine, owned: Owned) -> None:
-    for file in plan(engine, owned, limit=1_000):
-        publish(engine, owned, file)
 
 
 def assert_accepts_again(gateway: Gateway, table: str) -> None:

@@ -31,7 +31,7 @@ from tests.support.gateway_parts import current
 from tests.support.http.server import served
 from tests.support.mirror_reports import STOPPED, report_of
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.waiting import wait_until
 
 TABLE: Final = "sales.orders"
@@ -90,8 +90,7 @@ class Scene:
         self.gateway.post(f"/v1/tables/{TABLE}/loads/{load}/complete").raise_for_status()
 
     def publish(self) -> None:
-        for file in plan(self.engine, self.owned, limit=1_000):
-            publish(self.engine, self.owned, file)
+        publish_all(self.engine, self.owned)
 
     def beat(self, *, clock: float | None = None, waits_for: str | None = None) -> None:
         with self.engine.begin() as connection:

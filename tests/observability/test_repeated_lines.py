@@ -6,13 +6,7 @@ import structlog
 
 from app.observability.repeated_lines import RepeatedLines
 from app.observability.telemetry import limited
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.waiting import Clock
 
 
 def written(lines: RepeatedLines, **event: object) -> structlog.types.EventDict | None:

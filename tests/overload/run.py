@@ -23,7 +23,7 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.overload.callers import TABLE_COLUMNS, Journal, Load, body_of, run_for
 from tests.overload.verdict import violations
 from tests.support.gateway_parts import current
-from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, publish_all
 from tests.support.processes import started
 from tests.support.waiting import wait_until
 
@@ -156,8 +156,7 @@ def drained(engine: sa.Engine, name: str) -> Iterator[None]:
 
     def publish_again_and_again() -> None:
         while not done.wait(0.1):
-            for file in plan(engine, owned, ALL_IN_ONE_FILE):
-                publish(engine, owned, file)
+            publish_all(engine, owned, ALL_IN_ONE_FILE)
 
     thread = threading.Thread(target=publish_again_and_again, name="drain")
     thread.start()

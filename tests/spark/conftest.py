@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
+from app.domain.model.table import TableId
 from app.domain.publication import FileLimits
 from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
@@ -17,7 +18,10 @@ from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.spark.session import running_spark
+from tests.support.gateway_parts import registered, stage_keys
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
+from tests.support.processes import Died, die
+from tests.support.samples.schemas import schema_of
 
 __all__ = ["new_onelake", "onelake", "trust"]
 
@@ -79,9 +83,28 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
         worker.context.engine.dispose()
 
 
+@pytest.fixture
+def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
+    """Give the owner of table `t` with the key column `id`, which has published one file."""
+    stage_keys(engine, registered(engine, "t", schema_of({"id": "int64"}, ["id"])), [1], [2])
+    worker = new_worker()
+    drain(worker)
+    return worker
+
+
 def drain(worker: DrainCycle) -> None:
     """Publish until nothing is due."""
     DrainLoop(worker, worker_slots=2).drain_pending()
+
+
+def die_at(step: str, worker: DrainCycle, table_id: TableId) -> None:
+    """Let the worker plan files of a table, and die at a step of publishing."""
+    claimed = worker.prepare(table_id)
+    assert claimed is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"spark_jobs.steps.publishing.{step}", die)
+        with pytest.raises(Died):
+            worker.build_and_publish([claimed])
 
 
 def end_lease(engine: sa.Engine, worker: DrainCycle) -> None:

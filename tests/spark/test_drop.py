@@ -30,15 +30,6 @@ def begin(engine: sa.Engine, action: DropAction, new_name: str | None = None) ->
         begin_drop(connection, T, ONE, plan, "operator")
 
 
-@pytest.fixture
-def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
-    """Give the owner of table `t`, which has published one file."""
-    stage_keys(engine, registered(engine, "t", ID), [1], [2])
-    worker = new_worker()
-    drain(worker)
-    return worker
-
-
 def test_a_dropped_tables_folder_is_gone_and_others_stay(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle
 ) -> None:

@@ -16,7 +16,7 @@ from spark_jobs import drain_loop
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import maintenance_running, run_maintenance, try_maintenance
 from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
+from tests.support.gateway_parts import current, dropping, landed_keys, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.retention import AT_ONCE, count
 from tests.support.rejections import rejected
@@ -26,15 +26,6 @@ from tests.support.waiting import wait_until
 ID = schema_of({"id": "int64"}, ["id"])
 T = TableName.parse("t")
 ONE = Generation(1)
-
-
-@pytest.fixture
-def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
-    """Give the owner of table `t`, which has published one file."""
-    stage_keys(engine, registered(engine, "t", ID), [1], [2])
-    worker = new_worker()
-    drain(worker)
-    return worker
 
 
 def now() -> datetime:

@@ -1,4 +1,4 @@
-"""Wait in tests for a condition with a deadline, never for a fixed time."""
+"""Wait in tests for a condition with a deadline, never for a fixed time; clocks that tests move."""
 
 import time
 from collections.abc import Callable
@@ -19,3 +19,13 @@ def wait_until(condition: Callable[[], Value], *, within: float, what: str) -> V
             raise AssertionError(f"did not happen within {within} s: {what}")
         time.sleep(max(0.01, (time.monotonic() - started) / 20))
     return value
+
+
+class Clock:
+    """Seconds that pass only when a test moves them."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now

@@ -26,7 +26,7 @@ from tests.api.commands import Terminal
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
-from tests.support.waiting import wait_until
+from tests.support.waiting import Clock, wait_until
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 SECRET = "x" * 43
@@ -261,15 +261,6 @@ def test_a_name_can_be_changed_and_taken_away_and_other_changes_keep_it(gateway:
     problem(gateway.patch(path, json={"name": ""}), 400, "bad_request")
     assert gateway.patch(path, json={"name": None}).json()["name"] is None
     problem(gateway.patch("/v1/keys/none", json={"name": "x"}), 404, "unknown_key")
-
-
-class Clock:
-    """Seconds that pass only when a test says so."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.http.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer, issuing
 from tests.support.http.server import served
 from tests.support.rejections import rejected
-from tests.support.waiting import wait_until
+from tests.support.waiting import Clock, wait_until
 
 RIGHTS = {
     "sender": {"rights": ["ingest"], "tables": ["*"]},
@@ -99,13 +99,6 @@ def test_keys_go_on_beside_tokens_and_without_an_issuer_a_token_is_no_key(
     token = issuer.token("one", ["operator"])
     problem(gateway.get("/v1/tables", headers={"Authorization": f"Bearer {token}"}), 401, "unauthenticated")
     problem(gateway.get("/v1/tables", headers={"Authorization": "Bearer a.b.c"}), 401, "unauthenticated")
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current
 from tests.support.mirror_reports import NOON, NOTHING_APPLIED, STOPPED, report_of
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.waiting import wait_until
 
 
@@ -24,8 +24,7 @@ def published(gateway: Gateway, engine: sa.Engine, name: str, files: int) -> Tab
         gateway.arcion(insert(name, id=str(key))).raise_for_status()
     table = current(engine, name)
     owned = Owned(table, *claim_by(engine, table.table_id))
-    for file in plan(engine, owned):
-        publish(engine, owned, file)
+    publish_all(engine, owned)
     return table
 
 

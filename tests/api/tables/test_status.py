@@ -14,7 +14,7 @@ from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
-from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.postgres.retention import purge
 
 
@@ -88,8 +88,7 @@ def test_what_retention_has_purged_is_still_counted_and_answered(gateway: Gatewa
         gateway.arcion(insert("t", id=key))
     table = current(api_engine, "t")
     owned = Owned(table, *claim_by(api_engine, table.table_id))
-    for file in plan(api_engine, owned):
-        publish(api_engine, owned, file)
+    publish_all(api_engine, owned)
     before = gateway.status("t")
     assert purge(api_engine).purged_files == 1
     assert gateway.status("t") == before

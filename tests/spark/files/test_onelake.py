@@ -8,8 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.table import DropAction, DropPlan, FileNumber, TableState
 from app.staging.ledger.files import list_files
 from app.staging.tables.operations import begin_drop
-from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.spark.recovery.test_recovery import Died, die
+from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.onelake import Effect, Fault, OneLake, Trust
 from tests.support.onelake.clients import onelake_address
@@ -65,12 +64,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_lande
     mirror = Mirror(onelake)
     stage_keys(engine, registered(engine, "t", ID), [1], [2])
     first = new_worker(zone=onelake_address(onelake, trust))
-    claimed = first.prepare(current(engine, "t").table_id)
-    assert claimed is not None
-    with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.steps.publishing.record_published", die)
-        with pytest.raises(Died):
-            first.build_and_publish([claimed])
+    die_at("record_published", first, current(engine, "t").table_id)
     end_lease(engine, first)
     stage_keys(engine, current(engine, "t"), [3])
     drain(new_worker(zone=onelake_address(onelake, trust)))

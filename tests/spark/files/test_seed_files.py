@@ -13,8 +13,7 @@ from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation,
 from app.domain.model.table_options import TableOptions
 from app.staging.tables.operations import begin_drop, request_repair
 from app.staging.tables.registration import register_table
-from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.spark.recovery.test_recovery import Died, die
+from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, inserts, landed_keys, stage, typed
 from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import onelake_address
@@ -87,12 +86,7 @@ def test_a_worker_that_dies_before_the_seed_is_visible_leaves_it_to_the_next(
 ) -> None:
     table = seeded(engine)
     first = new_worker()
-    claimed = first.prepare(table.table_id)
-    assert claimed is not None
-    with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.steps.publishing.make_visible", die)
-        with pytest.raises(Died):
-            first.build_and_publish([claimed])
+    die_at("make_visible", first, table.table_id)
     end_lease(engine, first)
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[]]

@@ -19,7 +19,7 @@ from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.processes import REPOSITORY, is_alive
 from tests.support.samples.schemas import schema_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import Clock, wait_until
 
 HANGS = """
 import threading, time
@@ -29,14 +29,6 @@ with BoundedStop(seconds=0.05) as stop:
     stop.ask()
     threading.Event().wait()
 """
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Watched:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.domain.model.table import TableId, TableState
 from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
-from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.samples.schemas import schema_of
 
@@ -19,14 +19,6 @@ ID = schema_of({"id": "int64"}, ["id"])
 
 
 ONE, TWO = f"{1:020}.parquet", f"{2:020}.parquet"
-
-
-class Died(BaseException):
-    """The process is gone: nothing after this point runs."""
-
-
-def die(*_: object, **__: object) -> None:
-    raise Died
 
 
 def unreadable(*_: object) -> None:
@@ -53,12 +45,7 @@ def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = new_worker()
-    claimed = first.prepare(current(engine, "t").table_id)
-    assert claimed is not None
-    with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.steps.publishing.record_published", die)
-        with pytest.raises(Died):
-            first.build_and_publish([claimed])
+    die_at("record_published", first, current(engine, "t").table_id)
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     end_lease(engine, first)
     stage_keys(engine, current(engine, "t"), [3])
@@ -70,12 +57,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = new_worker()
-    claimed = first.prepare(current(engine, "t").table_id)
-    assert claimed is not None
-    with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.steps.publishing.record_published", die)
-        with pytest.raises(Died):
-            first.build_and_publish([claimed])
+    die_at("record_published", first, current(engine, "t").table_id)
     processed = landing_zone / "t" / "_ProcessedFiles"
     processed.mkdir()
     (landing_zone / "t" / ONE).rename(processed / ONE)
@@ -90,12 +72,7 @@ def test_a_worker_that_dies_between_registration_and_rename_lands_nothing_twice(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = new_worker()
-    claimed = first.prepare(current(engine, "t").table_id)
-    assert claimed is not None
-    with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.steps.publishing.make_visible", die)
-        with pytest.raises(Died):
-            first.build_and_publish([claimed])
+    die_at("make_visible", first, current(engine, "t").table_id)
     end_lease(engine, first)
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[1, 2]]
@@ -145,16 +122,11 @@ def test_a_store_that_fails_while_it_is_looked_at_only_delays(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = new_worker(), new_worker()
-    claimed = first.prepare(current(engine, "t").table_id)
-    assert claimed is not None
-    with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.steps.publishing.record_published", die)
-        with pytest.raises(Died):
-            first.build_and_publish([claimed])
+    die_at("record_published", first, current(engine, "t").table_id)
     end_lease(engine, first)
     with monkeypatch.context() as patch:
         patch.setattr("app.landing.landed_state.read_identity", unreadable)
-        assert second.prepare(claimed.table.table_id) is None
+        assert second.prepare(current(engine, "t").table_id) is None
     stage_keys(engine, current(engine, "t"), [3])
     drain(second)
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]

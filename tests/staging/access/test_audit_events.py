@@ -25,7 +25,7 @@ from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
 from tests.support.postgres.retention import AT_ONCE, purge
 from tests.support.samples.schemas import schema_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import Clock, wait_until
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 T = TableName.parse("Sales.Orders")
@@ -169,13 +169,6 @@ def test_what_was_noted_before_the_end_is_written(engine: sa.Engine) -> None:
     writer.note_rejection(READ)
     writer.close()
     assert [event.times for event in audit(engine)] == [1]
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_the_use_of_a_key_is_written_at_most_once_a_minute(engine: sa.Engine) -> None:

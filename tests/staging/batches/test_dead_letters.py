@@ -18,11 +18,10 @@ from app.staging.batches.dead_letters import (
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.status import TableCounts, count_tables
-from tests.support.gateway_parts import current, registered
+from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import claim_by
 from tests.support.postgres.retention import AT_ONCE, WEEK, count, purge
-from tests.support.samples.schemas import schema_of
 
 INSERT = """
     INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,
@@ -46,11 +45,6 @@ WAITING = {
 }
 DISCARDED = WAITING | {"state": "discarded", "settled_at": "now", "settled_by": "key"}
 REPLAYED = DISCARDED | {"state": "replayed", "replayed_sequence": 1, "corrected": True}
-
-
-@pytest.fixture
-def table(engine: sa.Engine) -> Table:
-    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
 
 
 def store(engine: sa.Engine, table: Table, number: int = 1) -> list[int]:

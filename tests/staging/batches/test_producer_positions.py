@@ -14,9 +14,8 @@ from app.errors import Code, RejectedInput
 from app.staging.batches.batch import AlreadyStaged, StagingRequest
 from app.staging.batches.idempotency import find_producer
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
-from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.gateway_parts import inserts, typed
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
 
 STAGED_ROWS = "SELECT coalesce(sum(row_count), 0) FROM mirrorgate.staged_blocks"
 
@@ -53,11 +52,6 @@ class Model:
         if sent.number > len(self.accepted):
             return Code.PRODUCER_GAP
         return "again" if self.accepted[sent.number - 1] == sent else Code.PRODUCER_SEQUENCE_REUSED
-
-
-@pytest.fixture
-def table(engine: sa.Engine) -> Table:
-    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
 
 
 def stage(engine: sa.Engine, table: Table, producer: str, group: list[Sent], *, dies: bool = False) -> list[object]:

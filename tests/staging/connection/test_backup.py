@@ -17,7 +17,7 @@ from tests.support.gateway_parts import current, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.backup import dump, restore
 from tests.support.postgres.databases import create_database, database_in
-from tests.support.postgres.ledger import Owned, owned_table, plan, publish
+from tests.support.postgres.ledger import Owned, owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import AT_ONCE, kept_keys, partition_states, partitions_of_payloads, purge
 
 
@@ -35,8 +35,7 @@ def owned(engine: sa.Engine) -> Owned:
     publish(engine, owned, plan(engine, owned)[0])
     purge(engine)
     stage_keys(engine, owned.table, [2], [3])
-    for file in plan(engine, owned):
-        publish(engine, owned, file)
+    publish_all(engine, owned)
     stage_keys(engine, owned.table, [4], [5])
     return owned
 
@@ -76,8 +75,7 @@ def test_staging_publishing_and_retention_go_on_in_a_restored_database(restored:
         epoch = claim_table(connection, owned.table.table_id, owned.worker, held=owned.epoch)
     assert epoch == owned.epoch + 1
     owned = replace(owned, epoch=epoch)
-    for file in plan(restored, owned):
-        publish(restored, owned, file)
+    publish_all(restored, owned)
     stage_keys(restored, current(restored, "t"), [7])
     report = purge(restored, AT_ONCE)
     assert (report.dropped_partitions, report.moved_payloads) == (1, 1)

@@ -19,7 +19,7 @@ from app.staging.connection.schema_revision import MIGRATIONS, migrate, program_
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
-from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.postgres.retention import count, purge
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
@@ -89,11 +89,10 @@ def url_of(engine: sa.Engine) -> str:
     return engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def publish_all(engine: sa.Engine) -> None:
+def publish_table(engine: sa.Engine) -> None:
     table = current(engine, "t")
     owned = Owned(table, *claim_by(engine, table.table_id))
-    for file in plan(engine, owned):
-        publish(engine, owned, file)
+    publish_all(engine, owned)
 
 
 def revision_of(engine: sa.Engine) -> object:
@@ -109,7 +108,7 @@ def test_a_database_with_data_is_brought_forward_and_publishes_what_was_staged_b
     assert rejection.value.code is Code.DATABASE_NOT_MIGRATED
     assert migrate(url_of(old)) == (BASELINE, "r0002")
     require_migrated(old)
-    publish_all(old)
+    publish_table(old)
     assert purge(old).dropped_partitions == 1
     assert count(old, "staged_blocks") == 0
 
@@ -121,7 +120,7 @@ def test_a_program_of_the_last_revision_continues_beside_a_new_one(old: sa.Engin
     require_migrated(old)
     assert migrate(url_of(old)) == ("r0002", "r0002")
     stage_keys(old, current(old, "t"), [2], [3])
-    publish_all(old)
+    publish_table(old)
     assert sql.value(old, "SELECT max(last_sequence) FROM mirrorgate.landing_files") == 3
 
 

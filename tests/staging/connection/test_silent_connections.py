@@ -15,25 +15,13 @@ from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.connection import database, raw_sql
 from app.staging.connection.database import KEEPALIVES, answer_within, open_engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
-from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.gateway_parts import inserts, typed
 from tests.support.postgres import sql
-from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
-from tests.support.samples.schemas import schema_of
+from tests.support.postgres.swallowing_proxy import SwallowingProxy
 
 DEADLINE = 1.0
 WITHIN = 25
 """Seconds: far above the deadline, far below what the tests wait for without one."""
-
-
-@pytest.fixture
-def table(engine: sa.Engine) -> Table:
-    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
-
-
-@pytest.fixture
-def proxy(database_url: str) -> Iterator[SwallowingProxy]:
-    with swallowing_proxy(database_url) as proxy:
-        yield proxy
 
 
 @pytest.fixture

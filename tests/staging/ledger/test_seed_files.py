@@ -18,7 +18,16 @@ from app.staging.tables.registration import register_table
 from app.staging.tables.status import count_tables
 from tests.support.gateway_parts import current, stage_keys
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim, claim_by, owned_table, plan, publish
+from tests.support.postgres.ledger import (
+    ALL_IN_ONE_FILE,
+    Owned,
+    claim,
+    claim_by,
+    owned_table,
+    plan,
+    publish,
+    publish_all,
+)
 from tests.support.samples.schemas import schema_of
 
 SEEDED = TableOptions.parse({"seed_file": True})
@@ -97,8 +106,7 @@ def test_a_seed_is_a_file_but_no_batch_change_or_row(engine: sa.Engine) -> None:
 
 def test_the_chain_tells_the_seed_as_data_without_rows(engine: sa.Engine) -> None:
     owned = seeded_table(engine, [1])
-    for file in plan(engine, owned):
-        publish(engine, owned, file)
+    publish_all(engine, owned)
     with engine.begin() as connection:
         blocks = list(read_chain(connection, owned.table.table_id, owned.table.generation))
     assert verify_chain(blocks) == 4

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from app.domain.model.table import TableId
 from app.staging.retention.history import Sample, history, purge_history, take_sample
 from tests.support.gateway_parts import registered, stage_keys
-from tests.support.postgres.ledger import owned_table, plan, publish
+from tests.support.postgres.ledger import owned_table, publish_all
 from tests.support.samples.schemas import schema_of
 
 
@@ -36,8 +36,7 @@ def test_what_is_accepted_and_published_is_counted_once(engine: sa.Engine) -> No
     first = sampled(engine, table_id)
     assert rows(first) == (3, 0, 3)
     assert first.oldest_seconds > 0
-    for file in plan(engine, owned):
-        publish(engine, owned, file)
+    publish_all(engine, owned)
     assert rows(sampled(engine, table_id)) == (0, 3, 0)
     assert rows(sampled(engine, table_id)) == (0, 0, 0)
     with engine.begin() as connection:

@@ -18,7 +18,7 @@ from app.staging.retention.rounds import run_retention
 from tests.staging.connection.test_query_plans import nodes
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, owned_table, plan, publish
+from tests.support.postgres.ledger import owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import (
     AT_ONCE,
     WEEK,
@@ -28,24 +28,12 @@ from tests.support.postgres.retention import (
     partitions_of_payloads,
     purge,
 )
+from tests.support.processes import Died, die
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 DAY = 86_400.0
 NO_PATIENCE = replace(AT_ONCE, detach_seconds=0.1)
-
-
-class Died(BaseException):
-    """The process is gone: nothing after this point runs."""
-
-
-def die(*_: object, **__: object) -> None:
-    raise Died
-
-
-def publish_all(engine: sa.Engine, owned: Owned) -> None:
-    for file in plan(engine, owned):
-        publish(engine, owned, file)
 
 
 def open_since(engine: sa.Engine, days: float) -> None:

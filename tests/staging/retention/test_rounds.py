@@ -16,7 +16,7 @@ from app.staging.tables.operations import begin_drop, request_repair, set_publis
 from app.staging.tables.status import TableCounts, count_tables
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish
+from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import (
     AT_ONCE,
     WEEK,
@@ -29,11 +29,6 @@ from tests.support.postgres.retention import (
 from tests.support.samples.schemas import schema_of
 
 T = TableName.parse("t")
-
-
-def publish_all(engine: sa.Engine, owned: Owned) -> None:
-    for file in plan(engine, owned):
-        publish(engine, owned, file)
 
 
 def counts_of(engine: sa.Engine, owned: Owned) -> TableCounts:

@@ -20,14 +20,8 @@ from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
 
 HOLD_COUNTERS = "SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE"
-
-
-@pytest.fixture
-def table(engine: sa.Engine) -> Table:
-    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from app.staging.connection.database import open_engine
 from app.staging.writer import writer_probe
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.writer_probe import WriterProbe
-from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.gateway_parts import inserts, typed
 from tests.support.postgres import sql
-from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
-from tests.support.samples.schemas import schema_of
+from tests.support.postgres.swallowing_proxy import SwallowingProxy
 
 NO_SPACE = """
     CREATE FUNCTION public.no_space() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -27,17 +26,6 @@ NO_SPACE = """
 @pytest.fixture(autouse=True)
 def _always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_probe, "FRESH_SECONDS", -1.0)
-
-
-@pytest.fixture
-def table(engine: sa.Engine) -> Table:
-    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
-
-
-@pytest.fixture
-def proxy(database_url: str) -> Iterator[SwallowingProxy]:
-    with swallowing_proxy(database_url) as proxy:
-        yield proxy
 
 
 @pytest.fixture

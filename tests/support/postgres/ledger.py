@@ -80,6 +80,12 @@ def record(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
         record_published(connection, {planned: owned.epoch})
 
 
+def publish_all(engine: sa.Engine, owned: Owned, limits: FileLimits = ONE_BLOCK_A_FILE) -> None:
+    """Publish in the ledger whatever a table has."""
+    for file in plan(engine, owned, limits, limit=1_000):
+        publish(engine, owned, file)
+
+
 def publish(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
     """Nominate and record, as if the file had become visible in between."""
     assert build_registered(engine, built(owned, planned))

@@ -16,7 +16,7 @@ from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, publish_all
 
 ORDERS: Final = {"order_id": "int64", "customer": "string", "placed_at": "timestamp", "total": "decimal(12,2)"}
 HOUR: Final = """
@@ -95,8 +95,7 @@ class Stock:
         owned = Owned(found, *claim_by(self.engine, found.table_id))
         with self.engine.begin() as connection:
             renew_lease(connection, owned.worker, 3_600)
-        for file in plan(self.engine, owned, ALL_IN_ONE_FILE):
-            publish(self.engine, owned, file)
+        publish_all(self.engine, owned, ALL_IN_ONE_FILE)
 
     def fail(self, table: str) -> None:
         failure = Failure(Code.STORAGE_FAILED, self.texts.failure, "Free space on the volume of the landing zone.")
