@@ -24,13 +24,15 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from app.domain.model.change import Operation
+from app.domain.model.expressions import renamed_expression
 from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import check_new_column_name
-from app.domain.model.projection import History, RowFilter
+from app.domain.model.projection import History, RowFilter, parsed_derive
 from app.domain.model.table import Table
 from app.domain.model.table_options import ColumnOverride, InsertMarker, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.derived_columns import with_derived
 from app.domain.rows.projection.landing_projection import Acceptance, check_values, landed
 from app.domain.rows.projection.row_facts import operation_column, with_deleted, with_operations
 from app.domain.rows.row_image import (
@@ -278,7 +280,21 @@ def _renamed(table: Table, columns: Sequence[Column], chosen: Sequence[RebuiltCo
     masks = {new_names[name]: mask for name, mask in options.masks.items() if name in new_names}
     given = {name: override for name, override in overrides.items() if override is not None}
     kept = _renamed_filter(options.filter, new_names)
-    return replace(options, columns=given, exclude=exclude, rename=rename, masks=masks, filter=kept)
+    derive = _renamed_derive(table, new_names)
+    return replace(options, columns=given, exclude=exclude, rename=rename, masks=masks, filter=kept, derive=derive)
+
+
+def _renamed_derive(table: Table, new_names: Mapping[str, str]) -> dict[str, str]:
+    """Return the derived columns by the new names; those that are replaced leave with the column that they replace."""
+    found: dict[str, str] = {}
+    for name, expression in parsed_derive(table.options.derive, table.schema).items():
+        if name in table.schema.names and name not in new_names:
+            continue
+        if missing := sorted(expression.columns - new_names.keys()):
+            raise RejectedInput(Code.BAD_OPTION, f"the derived column {name!r} needs the column {missing[0]!r}")
+        text = renamed_expression(table.options.derive[name], expression, new_names)
+        found[new_names.get(name, name)] = text
+    return found
 
 
 def _renamed_filter(found: RowFilter | None, new_names: Mapping[str, str]) -> RowFilter | None:
@@ -429,11 +445,12 @@ def projected_batch(
 ) -> pa.RecordBatch:
     """Return rows of the next generation as its files have them, if it `is_projected`.
 
-    Of a table with a filter the rows can be fewer, but at least one.
+    Of a table with a filter the rows can be fewer, but at least one. A derived value that cannot be computed is NULL.
     """
     typed = with_operations(batch, operation_column(audited.operations), RowRules.of(rebuilt))
     if rebuilt.options.flags_deletes:
         typed = with_deleted(typed, audited.deleted)
+    typed, _ = with_derived(typed, RowRules.of(rebuilt))
     return landed(LandingRows(typed, typed.num_rows), rebuilt, acceptance).batch
 
 

@@ -55,7 +55,7 @@ def compared_columns(
             )
         if column.name in masked and column.name in explicit:
             raise RejectedInput(
-                Code.NOT_COMPARABLE, f"column {column.name!r} is masked, so the source has other values"
+                Code.NOT_COMPARABLE, f"column {column.name!r} is masked or derived, so the source has other values"
             )
         if column.name in left and column.name in explicit:
             detail = f"column {column.name!r} has left the source or is excluded, so rows do not have its values"

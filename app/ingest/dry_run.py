@@ -18,6 +18,8 @@ from msgspec import UNSET, UnsetType
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
+from app.domain.model.projection import parsed_derive
+from app.domain.model.table import Table
 from app.domain.rows.projection.landing_projection import landed_columns
 from app.errors import RejectedInput, TemporarilyUnavailable
 from app.ingest.loads import ArrowLoad
@@ -204,8 +206,22 @@ def _stored(batch: Batch, names: Sequence[str]) -> Callable[[int], Collection[st
     if options.flags_deletes:
         values = tuple(at for at, name in enumerate(schema.names) if name not in schema.key_set)
         missing |= dict.fromkeys(images.deletes, values)
+    derived = _derived_from(batch.table)
+
+    def of(ordinals: Collection[int]) -> set[str]:
+        sources = {schema.names[at] for at in ordinals}
+        return {names[at] for at in ordinals} | {name for name, read in derived.items() if read & sources}
+
     if options.filter is not None or images.key_changes:
         # Rows are left out or land in another order, so that every row hides what one of them lacks.
-        in_any = {names[at] for at in {at for ordinals in missing.values() for at in ordinals}}
+        in_any = of({at for ordinals in missing.values() for at in ordinals})
         return lambda _: in_any
-    return lambda row: [names[at] for at in missing.get(row, ())]
+    return lambda row: of(missing.get(row, ()))
+
+
+def _derived_from(table: Table) -> dict[str, frozenset[str]]:
+    """Return the columns that each derived column reads, by its name in the files."""
+    options = table.options
+    return {
+        options.rename.get(name, name): one.columns for name, one in parsed_derive(options.derive, table.schema).items()
+    }

@@ -41,7 +41,9 @@ def check_source(gateway: Gateway, name: str, principal: Principal, wanted: Sour
     _check(wanted)
     with translated_errors(), gateway.engine.begin() as connection:
         table = visible_table(connection, name, principal)
-    columns = compared_columns(table.schema, wanted.columns, table.options.masks, table.left_columns)
+    columns = compared_columns(
+        table.schema, wanted.columns, {*table.options.masks, *table.replaced}, table.left_columns
+    )
     collector = BucketDigests(wanted.digits) if wanted.rows is None else _bucket_rows(wanted.rows)
     with _rows(gateway, table, columns, wanted.against) as rows:
         for arrays in rows.batches:

@@ -6,9 +6,9 @@ becomes required, whatever the options say later; one that nothing fills any mor
 
 from dataclasses import replace
 
-from app.domain.model.projection import History, bad_option
+from app.domain.model.projection import History, bad_option, parsed_derive
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import TableSchema, evolve
+from app.domain.model.table_schema import Column, TableSchema, evolve
 from app.errors import RejectedInput
 
 
@@ -27,15 +27,20 @@ def with_landing(schema: TableSchema, options: TableOptions, present: TableSchem
                 raise
             detail = f"the files of this generation cannot have the columns that the options ask for: {error.detail}"
             raise bad_option(detail) from None
-    return plain if wanted == plain else replace(plain, lands_as=wanted)
+    return plain if wanted == plain and not options.derive else replace(plain, lands_as=wanted)
 
 
 def _wanted(schema: TableSchema, options: TableOptions) -> TableSchema:
     """Return the schema that files of a new generation would have."""
     names = options.rename
+    types = {name: one.tree.type for name, one in parsed_derive(options.derive, schema).items()}
+    replaced = [
+        Column(column.name, types.pop(column.name)) if column.name in types else column for column in schema.columns
+    ]
     columns = (
-        *(replace(column, name=names.get(column.name, column.name)) for column in schema.columns),
+        *(replace(column, name=names.get(column.name, column.name)) for column in replaced),
         *(constant.column(name) for name, constant in options.constants.items()),
+        *(Column(name, of_type) for name, of_type in types.items()),
         *options.audit_columns.columns,
     )
     if options.history is History.APPEND_ONLY:

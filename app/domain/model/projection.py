@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from app.domain.model.expressions import ExpressionError, ParsedExpression, parse_expression
 from app.domain.model.names import check_new_column_name
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, Problem, RejectedInput
@@ -323,6 +324,49 @@ class Constant:
     def column(self, name: str) -> Column:
         """Return the column with this name. Raises RejectedInput `bad_type`."""
         return Column(name, ColumnType.parse(self.type))
+
+
+MAX_DERIVED_COLUMNS: Final = 50
+
+
+def check_derive(derive: Mapping[str, str], unreadable: Collection[str], schema: TableSchema, taken: set[str]) -> None:
+    """Check the names of derived columns, and add those of new ones to the folded names that are taken.
+
+    A derived column with the name of a column of the source lands instead of it. Raises RejectedInput `bad_option`.
+    `parsed_derive` checks the expressions.
+    """
+    if len(derive) > MAX_DERIVED_COLUMNS:
+        raise bad_option(f"a table has at most {MAX_DERIVED_COLUMNS} derived columns", "derive")
+    for name in derive:
+        if name in schema.key_set:
+            raise bad_option(f"the key column {name!r} cannot be derived", "derive", name)
+        if name in unreadable:
+            raise bad_option(f"the column {name!r} is excluded or masked, and cannot be derived too", "derive", name)
+        if name in schema.names:
+            continue
+        with named("derive", name):
+            check_new_column_name(name)
+        if name.casefold() in taken:
+            raise bad_option(f"another column lands as {name!r} (letter case does not count)", "derive", name)
+        taken.add(name.casefold())
+
+
+def parsed_derive(
+    derive: Mapping[str, str], schema: TableSchema, unreadable: Collection[str] = ()
+) -> dict[str, ParsedExpression]:
+    """Return the expressions by the name of their column; `unreadable` columns are excluded or masked.
+
+    Raises RejectedInput `bad_option` that says where an expression is wrong.
+    """
+    found: dict[str, ParsedExpression] = {}
+    for name, text in derive.items():
+        try:
+            found[name] = parse_expression(text, schema.columns)
+        except ExpressionError as error:
+            raise bad_option(str(error), "derive", name) from None
+        if read := sorted(found[name].columns.intersection(unreadable)):
+            raise bad_option(f"the values of {read[0]!r} are excluded or masked", "derive", name)
+    return found
 
 
 def check_transforms(

@@ -154,6 +154,11 @@ class Table:
         return self.schema.lands_as is not None or self.options.filter is not None
 
     @property
+    def replaced(self) -> Mapping[str, str]:
+        """The expressions that land instead of columns of the source, by column."""
+        return {name: text for name, text in self.options.derive.items() if name in self.schema.names}
+
+    @property
     def has_images(self) -> bool:
         """True if every row of the table has a row image."""
         return self.options.keeps_images and self.images_complete

@@ -25,6 +25,7 @@ from app.domain.model.projection import (
     RowFilter,
     bad_option,
     check_audit_columns,
+    check_derive,
     check_filter,
     check_filter_members,
     check_members,
@@ -194,6 +195,9 @@ class TableOptions:
     """Columns with the same value in every row, by name."""
     masks: Mapping[str, Mask] = field(default_factory=dict)
     """Columns whose values are masked, by name in the source."""
+    derive: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are computed from others, by name: SQL expressions. One named like a column of the source lands
+    instead of it."""
     filter: RowFilter | None = None
     """Which rows are mirrored; without it, all are."""
 
@@ -325,6 +329,7 @@ class TableOptions:
             detail = "dead_letters=accept sets changes aside, and source_order=enforce would count them as accepted"
             raise bad_option(detail, "dead_letters")
         taken = check_transforms(self.rename, self.constants, self.masks, schema)
+        check_derive(self.derive, {*self.exclude, *self.masks}, schema, taken)
         check_audit_columns(self.audit_columns, self.history, self.deletes, taken)
         if self.flags_deletes:
             self._check_flagged_deletes()

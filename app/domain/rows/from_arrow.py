@@ -7,7 +7,7 @@ updates and deletes ("Plain rows"). All rows of a stream have the same columns, 
 
 import binascii
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
@@ -28,6 +28,7 @@ from app.domain.rows.conversion import (
     reading_of,
 )
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.derived_columns import check_text_bytes, with_derived
 from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
@@ -123,6 +124,16 @@ def rejected_rows(code: Code, detail: str, column: Column, wrong: pa.BooleanArra
     """Return the rejection of the rows in which `wrong` is true."""
     rows = pc.indices_nonzero(wrong).slice(0, MAX_ROWS_NAMED).to_pylist()
     return RejectedInput.of(tuple(column_problem(code, detail, column, row) for row in rows))
+
+
+def _with_derived(typed: pa.RecordBatch, rules: RowRules, incomplete: Collection[int] = ()) -> pa.RecordBatch:
+    """Return the rows with their derived columns. Raises RejectedInput `bad_value` or `body_too_large`."""
+    check_text_bytes(typed, rules)
+    typed, wrong = with_derived(typed, rules)
+    found = [one for one in wrong if one.row not in incomplete][:MAX_ROWS_NAMED]
+    if found:
+        raise RejectedInput.of(tuple(Problem(Code.BAD_VALUE, one.detail, one.row, _AT, one.column) for one in found))
+    return typed
 
 
 def _check_lengths(array: pa.Array, column: Column, max_bytes: int) -> None:
@@ -232,6 +243,7 @@ def changed_rows(
     if needed_facts(rules):
         by_kind = operation_column([layout.operation for layout in layouts])
         typed = with_operations(typed, by_kind.take(operations.codes), rules)
+    typed = _with_derived(typed, rules, () if images is None else images.incomplete)
     return LandingRows(typed, typed.num_rows, starts_cdc=True, images=images)
 
 
@@ -376,6 +388,7 @@ def snapshot_rows(
     images = _images_of_snapshot(typed, marker, rules) if rules.options.keeps_images else None
     if needed_facts(rules):
         typed = with_operations(typed, operation_column([Operation.SNAPSHOT] * typed.num_rows), rules)
+    typed = _with_derived(typed, rules)
     return LandingRows(typed, typed.num_rows, has_snapshots=True, images=images)
 
 

@@ -14,6 +14,7 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table import BatchSequence, Table
 from app.domain.rows.key_changes import KeyChanges
 from app.domain.rows.landing_rows import LandingRows, in_order
+from app.domain.rows.projection.derived_columns import with_derived
 from app.domain.rows.row_image import (
     CompletedBytes,
     ImageRows,
@@ -31,6 +32,7 @@ from app.domain.rows.row_image import (
     missing_of,
     value_in,
 )
+from app.domain.rows.row_layout import MAX_PROBLEMS
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.typed_columns import chosen_rows, converted
 from app.errors import Code, Problem, RejectedInput
@@ -144,6 +146,8 @@ class ImageOverlay:
             names, keys = self.table.schema.names, self.table.schema.key_set
             batch = self._filled(batch, walk.flagged, [at for at, name in enumerate(names) if name not in keys])
             batch = _marked(batch, walk.flagged, RowMarker.UPDATE)
+        if (walk.filled or walk.flagged) and self.table.options.derive:
+            batch = self._derived(batch, images, walk.filled)
         if walk.repeated:
             batch = _marked(batch, walk.repeated, RowMarker.UPSERT)
         batch = in_order(batch, walk.order)
@@ -159,6 +163,21 @@ class ImageOverlay:
         for ordinal, array in arrays.items():
             columns[ordinal] = array
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    def _derived(self, batch: pa.RecordBatch, images: ImageRows, filled: Filled) -> pa.RecordBatch:
+        """Return the completed rows with their derived columns.
+
+        Raises RejectedInput `bad_value` for a change that gives such a column no value. A deleted row stays without it.
+        """
+        batch, wrong = with_derived(batch, RowRules.of(self.table))
+        problems = []
+        for row, column, detail in wrong:
+            if row in filled:
+                entry = images.incomplete[row]
+                problems.append(Problem(Code.BAD_VALUE, detail, entry.message, entry.pointer, column))
+        if problems:
+            raise RejectedInput.of(tuple(problems[:MAX_PROBLEMS]))
+        return batch
 
 
 def _marked(batch: pa.RecordBatch, rows: Collection[int], marker: RowMarker) -> pa.RecordBatch:

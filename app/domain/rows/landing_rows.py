@@ -10,13 +10,19 @@ import pyarrow as pa
 from app.domain.model.change import MAX_CELLS, Change, SourceValue, check_cells
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
+from app.domain.rows.projection.derived_columns import (
+    MAX_DERIVED_TEXT_BYTES,
+    check_text_bytes,
+    text_bytes,
+    with_derived,
+)
 from app.domain.rows.projection.row_facts import needed_facts, with_facts_of_changes, with_facts_of_shaped
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
-from app.domain.rows.row_layout import RowBuilder
+from app.domain.rows.row_layout import MAX_PROBLEMS, RowBuilder
 from app.domain.rows.row_rules import RowMarker, RowRules, ShapedChanges
 from app.domain.rows.shaped_rows import POINTER, ShapedRows, shaped_rows
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
-from app.errors import RejectedInput
+from app.errors import Code, Problem, RejectedInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,27 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
             builder.rows = [*rules.masking.rows(builder.rows, arrays, schema.names)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
     batch = with_facts_of_changes(batch, builder.operations, builder.changes, rules)
+    batch = _with_derived(batch, builder, rules)
     images = _images(builder, batch, rules) if options.keeps_images else None
     batch, images = _in_landing_order(batch, images, builder.key_changes, rules)
     return _landing_rows(changes, batch, images, builder)
+
+
+def _with_derived(batch: pa.RecordBatch, builder: RowBuilder, rules: RowRules) -> pa.RecordBatch:
+    """Return the rows with their derived columns; those that row images complete are computed again then.
+
+    Raises RejectedInput `bad_value`, or `body_too_large` for longer texts than one request can derive columns from.
+    """
+    check_text_bytes(batch, rules)
+    batch, wrong = with_derived(batch, rules)
+    problems = []
+    for row, column, detail in () if rules.from_images else wrong:
+        if row not in builder.missing:
+            index, pointer = builder.origins[row]
+            problems.append(Problem(Code.BAD_VALUE, detail, index, pointer, column))
+    if problems:
+        raise RejectedInput.of(tuple(sorted(problems[:MAX_PROBLEMS], key=lambda problem: problem.index or 0)))
+    return batch
 
 
 def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -> list[LandingRows] | None:
@@ -109,6 +133,12 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
         operations = [layout.operation for layout in rows.layouts]
         batch = with_facts_of_shaped(batch, operations, rows.messages, requests, rules)
         if batch is None:
+            return None
+    if rules.options.derive:
+        if text_bytes(batch, rules) > MAX_DERIVED_TEXT_BYTES:
+            return None
+        batch, wrong = with_derived(batch, rules)
+        if any(one.row not in rows.missing for one in wrong):
             return None
     try:
         return [*_each(requests, rows, batch, rules)]

@@ -202,6 +202,8 @@ class RowRules:
     """True if every row of the table has a row image, so that a key without one is new."""
     in_load: bool = False
     """True for the rows of a load session (decision 0069)."""
+    from_images: bool = False
+    """True for rows of row images: they were accepted, so a derived value that cannot be computed is NULL."""
     masking: Masking | None = None
     """Masks the values of a source; None if there is nothing to mask, and for values of row images."""
 

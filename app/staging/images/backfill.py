@@ -200,7 +200,7 @@ def end_backfill(connection: sa.Connection, table: Table, state: BackfillState, 
 SELECT_RULES_CHANGED = sa.text("""
     SELECT EXISTS (SELECT FROM mirrorgate.table_events
         WHERE folded_name = :folded_name AND table_id = :table_id AND generation = :generation AND action = :action)""")
-"""Tell whether the masks, the filter or the names of a table's columns in files have changed in this generation."""
+"""Tell whether masks, filter, replaced columns or names of a table have changed in this generation."""
 
 SELECT_LEFT = sa.text("""
     SELECT c.last_sequence, coalesce(sum(b.row_count), 0)::bigint AS rows,
@@ -296,11 +296,11 @@ def _lost(connection: sa.Connection, table: Table) -> str | None:
     """Return why the staged rows of a table do not tell those of its source; None if they do."""
     if table.options.history is not History.OFF:
         return "its files have every version of a row (history=append_only)"
-    if table.options.masks or table.options.filter is not None:
-        return "masks or a filter apply to it"
+    if table.options.masks or table.options.filter is not None or table.replaced:
+        return "masks, a filter or replaced columns apply to it"
     life = {"folded_name": table.name.folded, "table_id": table.table_id, "generation": table.generation}
     if connection.execute(SELECT_RULES_CHANGED, {**life, "action": ROW_RULES_CHANGED}).scalar_one():
-        return "its masks, its filter or its `rename` have changed since its generation began"
+        return "its masks, its filter, its `rename` or its replaced columns have changed since its generation began"
     return None
 
 

@@ -166,7 +166,7 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
 def _stage_from_images(connection: sa.Connection, old: Generation, table: Table) -> int:
     """Stage the rows of the old generation's images as snapshot rows, and keep the images; return how many."""
     total = 0
-    rules, staged_at = RowRules(table.schema, table.options), datetime.now(UTC)
+    rules, staged_at = RowRules(table.schema, table.options, from_images=True), datetime.now(UTC)
     limit = rows_of_block(rules, ROWS_PER_BLOCK)
     for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, limit), start=1):
         first = BatchSequence(sequence)

@@ -3,7 +3,8 @@
 A batch is typed under a table's schema, options and routes. All of them change only under the sequence lock, so that no
 batch is staged under old rules beside the change.
 
-Records registrations: events of the table for its columns, masks, filter and names, audit events for the rest.
+Records registrations: events of the table for its columns, masks, filter, names and replaced columns, audit events for
+the rest.
 """
 
 import json
@@ -369,7 +370,7 @@ def record_registration(
     """
     told = {} if by is None else {"by": by}
     table, before = registration.table, registration.before
-    rules = [] if before is None else _changed_rules(before.options, table.options)
+    rules = [] if before is None else _changed_rules(before, table)
     if rules:
         record_event(connection, table, actor, ROW_RULES_CHANGED, details={"options": rules, **told})
     if before is not None and (changed := schema_change(before, table)):
@@ -378,5 +379,7 @@ def record_registration(
         record_operation(connection, actor, "register_table", table.name, {"outcome": registration.outcome, **told})
 
 
-def _changed_rules(before: TableOptions, after: TableOptions) -> list[str]:
-    return [name for name in ("masks", "filter", "rename") if getattr(before, name) != getattr(after, name)]
+def _changed_rules(before: Table, after: Table) -> list[str]:
+    names = ("masks", "filter", "rename")
+    changed = [name for name in names if getattr(before.options, name) != getattr(after.options, name)]
+    return changed if before.replaced == after.replaced else [*changed, "derive"]

@@ -31,12 +31,21 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.model.projection import AuditValue, Comparison, Constant, History, MaskMethod, RowFilter, bad_option
+from app.domain.model.projection import (
+    AuditValue,
+    Comparison,
+    Constant,
+    History,
+    MaskMethod,
+    RowFilter,
+    bad_option,
+)
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName, row_marker_field
 from app.domain.rows.conversion import scalar
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.projection.derived_columns import carried_column, check_derived, is_carried_column
 from app.domain.rows.projection.row_facts import carried
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 
@@ -77,7 +86,8 @@ def filtered(typed: pa.RecordBatch, found: RowFilter, schema: TableSchema) -> pa
 def _with_deletes(rows: pa.RecordBatch, lands: pa.BooleanArray, schema: TableSchema) -> pa.RecordBatch:
     """Return the rows with a delete of the key for each that does not land."""
     kept = {at for at, column in enumerate(schema.columns) if column.name in schema.key_set}
-    kept.update(range(len(schema.columns), rows.num_columns))
+    carried_facts = range(len(schema.columns), rows.num_columns)
+    kept.update(at for at in carried_facts if not is_carried_column(rows.schema.names[at]))
     columns = [array if at in kept else pc.if_else(lands, array, None) for at, array in enumerate(rows.columns)]
     deletes = pa.scalar(int(RowMarker.DELETE), columns[-1].type)
     columns[-1] = pc.if_else(lands, columns[-1], deletes)
@@ -163,9 +173,11 @@ def _row_bytes(schema: TableSchema, options: TableOptions) -> int:
     landed = sum(_value_bytes(column.type) for column in schema.landing.columns)
     constants = sum(len(constant.value.encode()) for constant in options.constants.values())
     hashed = sum(mask.method is MaskMethod.HASH for mask in options.masks.values())
+    literals = sum(len(text.encode()) for text in options.derive.values())
     operation = _OPERATION_BYTES if AuditValue.OPERATION in options.audit_columns.named else 0
     images = sum(_WRITTEN.get(column.type.name, _NULL_WRITTEN) for column in schema.columns)
-    return ROW_BYTES + landed + constants + hashed * _HASH_BYTES + operation + (images if options.keeps_images else 0)
+    written = images if options.keeps_images else 0
+    return ROW_BYTES + landed + constants + literals + hashed * _HASH_BYTES + operation + written
 
 
 def _value_bytes(of_type: ColumnType) -> int:
@@ -220,8 +232,12 @@ def landed(rows: LandingRows, table: Table, acceptance: Acceptance | None) -> La
 
 
 def check_values(options: TableOptions, schema: TableSchema) -> None:
-    """Raise RejectedInput `bad_option` for a constant or a literal of a filter that its type cannot hold."""
+    """Raise RejectedInput `bad_option` for a constant or a literal of a filter that its type cannot hold.
+
+    Also for an expression of a derived column that is wrong.
+    """
     check_literals(options.filter, schema)
+    check_derived(options.derive, schema, {*options.exclude, *options.masks})
     _check_constants(options.constants)
 
 
@@ -247,6 +263,7 @@ class _Projection:
         names, self._constants = table.options.rename, table.options.constants
         self._sources = {names.get(name, name): at for at, name in enumerate(table.schema.names)}
         self._audit = {name: value for value, name in table.options.audit_columns.named.items()}
+        self._derived = {names.get(name, name): carried_column(name) for name in table.options.derive}
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows of the landing files."""
@@ -259,6 +276,8 @@ class _Projection:
 
     def _column(self, column: Column) -> pa.Array:
         """Return the values of one column; NULL for one that nothing fills any more."""
+        if column.name in self._derived:
+            return self._typed.column(self._derived[column.name])
         if column.name in self._sources:
             return self._typed.column(self._sources[column.name])
         if column.name in self._constants:
