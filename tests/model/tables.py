@@ -129,6 +129,7 @@ class Spec:
         renamed = self.options.get("rename", {})
         types = {renamed.get(column.name, column.name): column.arrow for column in self.columns}
         types |= {name: ARROW[of["type"]] for name, of in self.options.get("constants", {}).items()}
+        types |= dict.fromkeys(self.options.get("derive", {}), pa.string())
         return types | {name: AUDITS[audit] for audit, name in self.options.get("audit_columns", {}).items()}
 
     def landed_key(self, key: Key) -> Key:
@@ -145,6 +146,9 @@ class Spec:
             made[renamed.get(name, name)] = landed_value(value)
         for name, of in self.options.get("constants", {}).items():
             made[name] = int(of["value"]) if of["type"] == "int32" else of["value"]
+        for name, text in self.options.get("derive", {}).items():
+            value = row.get(text.split('"')[1])
+            made[name] = None if only_key else "none" if value is None else f"<{value}>"
         told = {"operation": facts.operation, "source_timestamp": facts.timestamp, "source_position": facts.position,
                 "accepted_at": ANY, "row_order": ANY, "deleted": is_deleted}  # fmt: skip
         for audit, name in self.options.get("audit_columns", {}).items():
@@ -257,6 +261,9 @@ def _choose_options(rng: Random, spec: Spec) -> None:
         options["masks"] = _masks(rng, spec, marks)
     elif rng.random() < 0.5:
         options["dead_letters"] = "accept"
+        texts = [column.name for column in spec.columns if column.kind == "string"]
+        if texts:
+            options["derive"] = {"marked text": f"coalesce('<' || \"{rng.choice(texts)}\" || '>', 'none')"}
     elif has_keys and kind == "plain" and rng.random() < 0.3:
         options["source_order"] = "enforce"
     if kind == "filter" and (condition := _filter(rng, spec)):

@@ -229,13 +229,16 @@ def test_random_expressions_have_the_values_that_duckdb_computes(text: str, rows
             assert found == expected, (text, row)
 
 
+PARTS = (
+    "a p s ( ) case when then else end and not || + - * / , cast( as int64 in is null ' 1 0.1 1e9 extract( from year ; "
+    'date_trunc( substr( select { } [ -- /* $1 ? @x \\ \0 é interval "'
+)
+
+
 @settings(max_examples=600, deadline=None)
 @given(
     st.lists(
-        st.sampled_from(
-            'a p s ( ) case when then else end and not || + - * / , cast( as int64 in is null " 1 0.1 1e9 extract( from year ; '
-            "date_trunc( substr( select { } [ -- /* $1 ? @x \\ \0 é interval '".split(" ")
-        ),
+        st.sampled_from(PARTS.split(" ")),
         max_size=30,
     ).map(" ".join)
     | st.text(max_size=60)

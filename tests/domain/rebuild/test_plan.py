@@ -206,3 +206,18 @@ def test_a_filter_needs_its_columns_in_types_of_its_literals(columns: list[Rebui
     with rejected() as rejection:
         plan_rebuild(table_with(filter=FILTER), columns)
     assert rejection.code is Code.BAD_OPTION
+
+
+def test_derived_columns_follow_the_names_of_the_columns_that_they_read() -> None:
+    derive = {"label": "name || ' ' || cast(total as string)", "total": "round(total, 1)"}
+    table = table_with(derive=derive)
+    plan = plan_rebuild(
+        table, [column("id", "int64"), column("sum", "decimal(9,2)", "total"), column("title", "string", "name")]
+    )
+    assert plan.options.derive == {"label": '"title" || \' \' || cast("sum" as string)', "sum": 'round("sum", 1)'}
+    assert plan.schema.landing.names == ("id", "sum", "title", "label")
+    with rejected() as rejection:
+        plan_rebuild(table, [column("id", "int64"), column("name", "string")])
+    assert "the derived column 'label' needs the column 'total'" in rejection.text
+    dropped = plan_rebuild(table_with(derive={"total": "round(total, 1)"}), [column("id", "int64")])
+    assert dropped.options.derive == {}

@@ -214,3 +214,8 @@ def test_rows_land_in_the_files_of_the_next_generation_as_its_options_say() -> N
     assert next_files({"filter": only_bob}) == [{"id": 1, "name": None, "__rowMarker__": 2}, BOB]
     flags = {"deletes": "flag", "audit_columns": {"deleted": "gone"}}
     assert next_files(flags, [True, False]) == [{**ADA, "gone": True}, {**BOB, "gone": False}]
+
+
+def test_derived_columns_are_computed_again_for_every_row_and_are_null_where_they_cannot_be() -> None:
+    rows = next_files({"derive": {"share": "1 / (id - 1)", "label": "name || '!'"}})
+    assert [(row["share"], row["label"]) for row in rows] == [(None, "Ada!"), (1.0, "Bob!")]
