@@ -356,6 +356,8 @@ def _rounded(node: Expression, operand: pa.Array) -> Derived:
 def _rescaled(node: Expression, operand: pa.Array, digits: int) -> Derived:
     """Return decimals rounded to these digits after the point, half away from zero, as the type of the node."""
     scale, whole = operand.type.scale, operand.type.precision - operand.type.scale
+    if digits == scale and node.type.scale >= scale and node.type.precision - node.type.scale >= whole:
+        return _none(operand.cast(node.type.arrow))
     wide = operand.cast(pa.decimal256(min(_MAX_WIDE, operand.type.precision + 1), scale))
     if digits < scale:
         wide = pc.round(wide, ndigits=digits, round_mode=_ROUND)
@@ -423,6 +425,8 @@ def _from_exact(node: Expression, operand: pa.Array) -> Derived:
     if not pa.types.is_decimal(operand.type):
         if node.type.name in INTEGER_DIGITS:
             return _in_range(node, operand.cast(pa.int64()))
+        if node.type.precision - node.type.scale >= INTEGER_DIGITS[node.operands[0].type.name]:
+            return _none(operand.cast(node.type.arrow))
         operand = operand.cast(pa.int64()).cast(pa.decimal128(INTEGER_DIGITS[TypeName.INT64], 0))
     if node.type.name is TypeName.DECIMAL:
         return _rescaled(node, operand, min(node.type.scale, operand.type.scale))
