@@ -201,7 +201,8 @@ def query(
     """Run SQL over the mirrored tables. Tables are visible as `schema.table` and `table`.
 
     The SQL is one SELECT, or EXPLAIN, DESCRIBE, SHOW TABLES or SUMMARIZE. It reads mirrored tables only: no file, no
-    address, no extension. --version and --as-of read the tables as they were; a kept generation is `"table@g1"`.
+    address, no extension. `t VERSION AS OF 2`, `t TIMESTAMP AS OF '…'`, `t@v2` and `t@yyyyMMddHHmmssSSS` read a table
+    as it was; --version and --as-of do so for the others. A kept generation is `"table@g1"`.
     --json prints a list of objects: decimals are numbers with all digits, binary values are Base64.
 
     Examples: `mirrorgate mirror query "SELECT status, count(*) FROM sales.orders GROUP BY status"`,

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName
@@ -225,10 +227,9 @@ def _literal(_typing: _Typing, node: "exp.Expr", _depth: int) -> Expression:
         return Expression(Op.LITERAL, _STRING, (), str(node.this), at)
     text = str(node.this)
     if not text.isascii() or not text.replace(".", "", 1).isdigit():
-        try:
-            return Expression(Op.LITERAL, _FLOAT64, (), _finite(float(text)), at)
-        except ValueError:
-            raise ExpressionError("the number is not in the range of float64", at) from None
+        if not isfinite(float(text)):
+            raise ExpressionError("the number is not in the range of float64", at)
+        return Expression(Op.LITERAL, _FLOAT64, (), float(text), at)
     whole, _, fraction = text.partition(".")
     if not fraction and int(text.rstrip(".")) <= _MAX_INT64:
         return Expression(Op.LITERAL, _INT64, (), int(text.rstrip(".")), at)
@@ -238,22 +239,10 @@ def _literal(_typing: _Typing, node: "exp.Expr", _depth: int) -> Expression:
     return Expression(Op.LITERAL, ColumnType(TypeName.DECIMAL, precision, len(fraction)), (), Decimal(text), at)
 
 
-def _finite(number: float) -> float:
-    if number - number != 0:
-        raise ValueError
-    return number
-
-
-def _boolean(_: _Typing, node: "exp.Expr", __: int) -> Expression:
-    return Expression(Op.LITERAL, _BOOLEAN, (), bool(node.this), _start(node))
-
-
-def _null(_: _Typing, node: "exp.Expr", __: int) -> Expression:
-    return Expression(Op.LITERAL, _NULL, (), None, _start(node))
-
-
-def _paren(typing: _Typing, node: "exp.Expr", depth: int) -> Expression:
-    return typing.operand(node, "this", depth)
+def _word(_: _Typing, node: "exp.Expr", __: int) -> Expression:
+    value = node.args.get("this")
+    of_type = _NULL if value is None else _BOOLEAN
+    return Expression(Op.LITERAL, of_type, (), value, _start(node))
 
 
 def converted(node: Expression, of_type: ColumnType) -> Expression:
@@ -314,20 +303,10 @@ def _need(node: Expression, names: Collection[TypeName], what: str, null: Column
     raise ExpressionError(f"{what} is needed here, and this is {node.type}; cast it", node.at)
 
 
-def _number(node: Expression) -> Expression:
-    return _need(node, _NUMBERS, "a number", _INT64)
-
-
-def _text(node: Expression) -> Expression:
-    return _need(node, _TEXTS, "a string", _STRING)
-
-
-def _truth(node: Expression) -> Expression:
-    return _need(node, {TypeName.BOOLEAN}, "a boolean", _BOOLEAN)
-
-
-def _time(node: Expression) -> Expression:
-    return _need(node, _TIMES, "a date or timestamp", _TIMESTAMP)
+_number = partial(_need, names=_NUMBERS, what="a number", null=_INT64)
+_text = partial(_need, names=_TEXTS, what="a string", null=_STRING)
+_truth = partial(_need, names={TypeName.BOOLEAN}, what="a boolean", null=_BOOLEAN)
+_time = partial(_need, names=_TIMES, what="a date or timestamp", null=_TIMESTAMP)
 
 
 def _arithmetic(op: Op) -> "_Rule":
@@ -388,15 +367,11 @@ def _comparison(op: Op) -> "_Rule":
 
 def _logical(op: Op) -> "_Rule":
     def rule(typing: _Typing, node: "exp.Expr", depth: int) -> Expression:
-        sides = tuple(_truth(typing.operand(node, name, depth)) for name in ("this", "expression"))
+        names = ("this",) if op is Op.NOT else ("this", "expression")
+        sides = tuple(_truth(typing.operand(node, name, depth)) for name in names)
         return Expression(op, _BOOLEAN, sides, None, sides[0].at)
 
     return rule
-
-
-def _not(typing: _Typing, node: "exp.Expr", depth: int) -> Expression:
-    operand = _truth(typing.operand(node, "this", depth))
-    return Expression(Op.NOT, _BOOLEAN, (operand,), None, operand.at)
 
 
 def _is(typing: _Typing, node: "exp.Expr", depth: int) -> Expression:
@@ -585,9 +560,9 @@ _Rule = Callable[[_Typing, Any, int], Expression]
 _RULES: Final[Mapping[str, _Rule]] = {
     "Column": _column,
     "Literal": _literal,
-    "Boolean": _boolean,
-    "Null": _null,
-    "Paren": _paren,
+    "Boolean": _word,
+    "Null": _word,
+    "Paren": lambda typing, node, depth: typing.operand(node, "this", depth),
     "Add": _arithmetic(Op.ADD),
     "Sub": _arithmetic(Op.SUBTRACT),
     "Mul": _arithmetic(Op.MULTIPLY),
@@ -602,16 +577,14 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "GTE": _comparison(Op.GREATER_OR_EQUAL),
     "And": _logical(Op.AND),
     "Or": _logical(Op.OR),
-    "Not": _not,
+    "Not": _logical(Op.NOT),
     "Is": _is,
     "In": _in,
     "Between": _between,
     "Case": _case,
     "Coalesce": _coalesce,
     "Nullif": _nullif,
-    "Upper": _of_text(Op.UPPER),
-    "Lower": _of_text(Op.LOWER),
-    "Trim": _of_text(Op.TRIM),
+    **{op.capitalize(): _of_text(op) for op in (Op.UPPER, Op.LOWER, Op.TRIM)},
     "Length": _of_text(Op.LENGTH, _INT64),
     "Substring": _substring,
     "Round": _round,

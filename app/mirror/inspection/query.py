@@ -1,15 +1,20 @@
 """Runs SQL of a user over mirrored tables with DuckDB, read only.
 
-Tables are visible as `schema.table` and as `table`. Only those that the SQL names are opened, as Arrow datasets, so
-DuckDB reads only the columns and row groups that it needs. The SQL has to be one SELECT (or EXPLAIN, DESCRIBE, SHOW,
-SUMMARIZE); the engine is locked before it runs, so it reaches no file, address or extension.
+Tables are visible as `schema.table` and as `table`, at a version or a time with Delta's forms: `t VERSION AS OF 2`,
+`t TIMESTAMP AS OF '…'`, `t@v2` and `t@yyyyMMddHHmmssSSS`. DuckDB does not know these, so each becomes a name of this
+module before DuckDB parses the SQL. sqlglot finds them by tokens, so texts, comments and quoted names stay.
+
+Only tables that the SQL names are opened, as Arrow datasets, so DuckDB reads only the columns and row groups that it
+needs. The SQL has to be one SELECT (or EXPLAIN, DESCRIBE, SHOW, SUMMARIZE); the engine is locked before it runs, so it
+reaches no file, address or extension.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import duckdb
@@ -20,6 +25,7 @@ from app.mirror.inspection.opening import (
     find_table,
     matching_tables,
     open_table,
+    parse_point,
     reading,
     table_names,
     unknown_table,
@@ -27,6 +33,12 @@ from app.mirror.inspection.opening import (
 from app.mirror.inspection.sql_engine import DEFAULT_MEMORY, SqlEngine, identifier, open_engine
 from app.mirror.target import MirrorTarget, arrow_dataset
 
+_AT: Final = "mirrorgate-at-"
+"""Begins the names that stand for tables at a version or time."""
+_VERSION: Final = re.compile(r"[vV](\d{1,18})", re.ASCII)
+_MOMENT: Final = re.compile(r"\d{17}", re.ASCII)
+_NAMES: Final = frozenset({"VAR", "IDENTIFIER"})
+_WORDS: Final = ("VERSION", "TIMESTAMP")
 _EXPLAIN: Final = re.compile(r"\s*explain(\s+analyze)?\b", re.IGNORECASE)
 _MISSED_TABLE: Final = re.compile(r"Table with name (.+) does not exist")
 _READS: Final = frozenset({"SELECT", "EXPLAIN"})
@@ -59,15 +71,18 @@ class _NamedTable:
 def run_query(
     target: MirrorTarget, sql: str, at: PointInTime = None, *, memory: str = DEFAULT_MEMORY
 ) -> Iterator[QueryResult]:
-    """Run one SELECT over the mirrored tables as they were at `at`. A version needs SQL that names one table.
+    """Run one SELECT over the mirrored tables: at a point that the SQL gives for each, else as they were at `at`.
+
+    A version needs SQL that names one table without such a point.
 
     Raises RejectedInput `bad_query`, `unknown_table` or `unknown_version`, also while the batches are read.
     """
     with _explained(), reading("the query"), open_engine(memory) as engine:
+        sql, pinned = with_points_in_time(sql)
         statement = _only_statement(engine, sql)
         names = table_names(target)
         named = _tables_of(engine, statement.query, names)
-        _open_tables(engine, target, named, names, at)
+        _open_tables(engine, target, named, names, _Points(at, pinned))
         engine.lock()
         with _unknown_tables(named, names):
             result = _result(engine, statement)
@@ -121,12 +136,109 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(value)
 
 
+def with_points_in_time(sql: str) -> "tuple[str, dict[str, tuple[str, PointInTime]]]":
+    """Return SQL with a name for each table at a version or time, and the table and the point by these names.
+
+    Raises RejectedInput `bad_query` for a version or time that cannot be read.
+    """
+    from sqlglot import tokenize
+    from sqlglot.errors import TokenError
+
+    try:
+        tokens = tokenize(sql, read="duckdb")
+    except TokenError:
+        return sql, {}  # DuckDB says what is wrong
+    found: dict[str, tuple[str, PointInTime]] = {}
+    parts: list[str] = []
+    copied = at = 0
+    while at < len(tokens):
+        if tokens[at].token_type.name not in _NAMES:
+            at += 1
+            continue
+        end = at + 1
+        while end + 1 < len(tokens) and tokens[end].text == "." and tokens[end + 1].token_type.name in _NAMES:
+            end += 2
+        point, behind = _point_at(tokens, end)
+        if point is not None:
+            name = f"{_AT}{len(found)}"
+            path = [token.text for token in tokens[at:end:2]]
+            found[name] = (".".join(path), point)
+            following = tokens[behind] if behind < len(tokens) else None
+            has_alias = following is not None and (
+                following.token_type.name in _NAMES or following.text.upper() == "AS"
+            )
+            alias = "" if has_alias else f" AS {identifier(path[-1])}"
+            parts += [sql[copied : tokens[at].start], identifier(name), alias]
+            copied, end = tokens[behind - 1].end + 1, behind
+        at = end
+    return "".join([*parts, sql[copied:]]), found
+
+
+def _point_at(tokens: Sequence[Any], at: int) -> tuple[PointInTime, int]:
+    """Return the point in time that begins at a token, and the token behind it; None if none begins there."""
+    texts = [token.text.upper() for token in tokens[at : at + 4]] + [""] * 4
+    if texts[0] == "@" and at + 1 < len(tokens):
+        return _short_point(tokens[at + 1].text), at + 2
+    if texts[0] in _WORDS and texts[1:3] == ["AS", "OF"] and texts[3]:
+        return _long_point(texts[0], tokens[at + 3]), at + 4
+    if texts[:2] == ["AS", "OF"] and texts[2] in _WORDS and texts[3]:
+        return _long_point(texts[2], tokens[at + 3]), at + 4
+    return None, at
+
+
+def _short_point(text: str) -> PointInTime:
+    if version := _VERSION.fullmatch(text):
+        return int(version[1])
+    try:
+        if _MOMENT.fullmatch(text):
+            return datetime.strptime(f"{text}000", "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    raise _bad_query("write t@v2 for a version, or t@20260701100000000 (yyyyMMddHHmmssSSS, in UTC) for a time")
+
+
+def _long_point(word: str, token: Any) -> PointInTime:
+    kind = token.token_type.name
+    try:
+        if word == "VERSION" and kind in {"NUMBER", "STRING"}:
+            return int(token.text)
+        if word == "TIMESTAMP" and kind == "STRING":
+            point = parse_point(token.text)
+            if isinstance(point, datetime):
+                return point
+    except ValueError:
+        pass
+    raise _bad_query("write VERSION AS OF 2, or TIMESTAMP AS OF '2026-07-01T10:00:00Z'")
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """When the tables of a query are read."""
+
+    at: PointInTime
+    """For tables whose place in the SQL gives no point."""
+    pinned: Mapping[str, tuple[str, PointInTime]]
+
+    def table(self, named: _NamedTable) -> str:
+        """Return the table that a name means, as the user wrote it."""
+        return self.pinned[named.name][0] if named.name in self.pinned else str(named)
+
+    def of(self, named: _NamedTable) -> PointInTime:
+        """Return the point in time of a named table."""
+        return self.pinned[named.name][1] if named.name in self.pinned else self.at
+
+
 def _open_tables(
-    engine: SqlEngine, target: MirrorTarget, named: list[_NamedTable], names: list[str], at: PointInTime
+    engine: SqlEngine, target: MirrorTarget, named: list[_NamedTable], names: list[str], points: _Points
 ) -> None:
     """Make the named tables readable. A name that is no table stays unknown: it can be a common table expression."""
-    known = {table: find_table(names, str(table)) for table in named if matching_tables(names, str(table))}
-    if isinstance(at, int) and len(set(known.values())) > 1:
+    for written, _ in points.pinned.values():
+        find_table(names, written)
+    known = {
+        table: find_table(names, points.table(table)) for table in named if matching_tables(names, points.table(table))
+    }
+    unpinned = {found for table, found in known.items() if table.name not in points.pinned}
+    if isinstance(points.at, int) and len(unpinned) > 1:
         raise _bad_query("a version belongs to one table, and the SQL names several; give a time with --as-of")
     views: dict[str, str] = {}
     for table, found in known.items():
@@ -135,7 +247,7 @@ def _open_tables(
                 f"{table} names two tables that differ in letter case only, which DuckDB does not tell apart"
             )
     for table, found in known.items():
-        delta = open_table(target, found, at)
+        delta = open_table(target, found, points.of(table))
         with reading(found):
             source = engine.register(arrow_dataset(delta))
         engine.run(f"CREATE SCHEMA IF NOT EXISTS {identifier(table.schema or 'main')}")

@@ -106,6 +106,55 @@ def test_a_query_travels_by_version_and_by_time(target: MirrorTarget) -> None:
     assert "--as-of" in rejected(target, "SELECT * FROM orders, plain", 0).detail
 
 
+def test_the_sql_forms_of_time_travel_name_a_version_or_a_time_for_each_table(target: MirrorTarget) -> None:
+    """Seed 004: `TIMESTAMP AS OF`, `AS OF VERSION 2`, and the `@` shorthand with a version or yyyyMMddHHmmssSSS."""
+    delta = target.open("sales.orders")
+    assert delta is not None
+    second, first = (datetime.fromtimestamp(entry["timestamp"] / 1_000, UTC) for entry in delta.history())
+    between = first + (second - first) / 2
+    short = f"{between:%Y%m%d%H%M%S}{between.microsecond // 1_000:03}"
+    for form in (
+        "orders VERSION AS OF 0",
+        "orders version as of '0'",
+        "sales.orders AS OF VERSION 0",
+        "sales.orders@v0",
+        '"sales"."orders"@V0',
+        f"orders TIMESTAMP AS OF '{between.isoformat()}'",
+        f"orders AS OF TIMESTAMP '{between.isoformat()}'",
+        f"sales.orders@{short}",
+    ):
+        assert rows(target, f"SELECT max(orders.id) FROM {form}") == [(2,)], form
+    assert rows(target, "SELECT orders.v FROM orders@v1 WHERE id = 3 -- orders@v0") == [("c",)]
+    assert rows(target, "SELECT count(*), 'orders@v0' FROM orders@v1 JOIN plain USING (id)") == [(1, "orders@v0")]
+
+
+def test_one_query_reads_several_versions_of_a_table(target: MirrorTarget) -> None:
+    added = "SELECT n.id FROM orders n ANTI JOIN orders VERSION AS OF 0 AS o USING (id)"
+    assert rows(target, added) == [(3,)]
+    both = "SELECT (SELECT count(*) FROM orders@v0), (SELECT count(*) FROM sales.orders@v1 o), count(*) FROM plain"
+    assert rows(target, both) == [(2, 3, 1)]
+    assert rows(target, "SELECT count(*) FROM orders@v0, orders", 1) == [(6,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "detail"),
+    [
+        ("FROM orders@v7", Code.UNKNOWN_VERSION, "its newest version is 1"),
+        ("FROM orders@latest", Code.BAD_QUERY, "yyyyMMddHHmmssSSS"),
+        ("FROM orders@20261301000000000", Code.BAD_QUERY, "yyyyMMddHHmmssSSS"),
+        ("FROM orders TIMESTAMP AS OF 'yesterday'", Code.BAD_QUERY, "TIMESTAMP AS OF"),
+        ("FROM orders VERSION AS OF x", Code.BAD_QUERY, "VERSION AS OF 2"),
+        ("FROM orderz@v0", Code.UNKNOWN_TABLE, "the nearest: sales.orders"),
+        ("FROM orders TIMESTAMP AS OF '1999-01-01'", Code.UNKNOWN_VERSION, "no version as old as"),
+    ],
+)
+def test_a_wrong_point_in_time_is_answered_with_the_forms(
+    target: MirrorTarget, sql: str, code: Code, detail: str
+) -> None:
+    found = rejected(target, sql)
+    assert (found.code, detail in found.detail) == (code, True), found.detail
+
+
 @pytest.mark.parametrize(
     "sql",
     [
