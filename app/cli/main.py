@@ -122,6 +122,9 @@ mirror.command("query")(mirrored_rows.query)
 mirror.command("health")(inspection.health)
 mirror.command("optimize")(upkeep.optimize)
 mirror.command("vacuum")(upkeep.vacuum)
+mirror.command("pin")(upkeep.pin)
+mirror.command("unpin")(upkeep.unpin)
+mirror.command("pins")(upkeep.pins)
 app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)
 
 fabric_commands = typer.Typer(

@@ -41,7 +41,7 @@ from app.landing.zone import LandingZone, PathKind
 from app.mirror.commit import INSERT, UPSERT, Effect, commit_effect, create_table, fold
 from app.mirror.delta_columns import Column, conform, grown, known_columns
 from app.mirror.object_store import is_store_error, store_error
-from app.mirror.target import MirrorTarget, Position, arrow_dataset, read_position
+from app.mirror.target import MirrorTarget, Position, arrow_dataset, read_pins, read_position
 from app.published.data_file import read_rows, read_schema, without_marker
 from app.published.table_files import SCHEMA_SUFFIX, DataFile, PublishedTable, TableFiles, list_files
 from app.published.table_metadata import TableMetadata, read_metadata
@@ -472,10 +472,16 @@ def _apply(
     if delta is not None:
         commit_effect(delta, effect, batch.columns, position, facts)
     else:
-        is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=limits.replace_old)
+        replace_old = limits.replace_old and not _is_pinned(target, view.table)
+        is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=replace_old)
         uri = target.uri(view.table)
         delta = create_table(uri, effect.rows, position, facts, target.open_options(), replaces=not is_free)
     return replace(view, delta=delta, position=position, ended=None)
+
+
+def _is_pinned(target: MirrorTarget, table: PublishedTable) -> bool:
+    delta = target.open(table)
+    return delta is not None and bool(read_pins(delta))
 
 
 def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, keys: list[str]) -> dict[str, str]:

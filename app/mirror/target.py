@@ -72,6 +72,17 @@ def read_position(table: DeltaTable) -> Position | None:
     return Position(generation, file_number, first_file or 0, last_file or 0)
 
 
+PIN: Final = "mirrorgate.pin."
+"""Begins the names of table properties whose values are pinned versions; a pin that was removed is empty."""
+
+
+def read_pins(table: DeltaTable) -> dict[str, int]:
+    """Return the versions of a table that are kept from every vacuum, by the names of their pins."""
+    properties = table.metadata().configuration
+    pins = {name.removeprefix(PIN): value for name, value in properties.items() if name.startswith(PIN)}
+    return {name: int(version) for name, version in sorted(pins.items()) if version.isdigit()}
+
+
 KEPT: Final = "@g"
 """Separates the name of a table from the number of a kept generation."""
 

@@ -1,4 +1,4 @@
-"""`mirrorgate mirror run`, `optimize` and `vacuum`: Delta tables in step, in few large files, without old ones."""
+"""`mirrorgate mirror run`, `optimize`, `vacuum`, `pin`: Delta tables in step, in few large files, without old ones."""
 
 import json
 import os
@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from app.cli.console import interruptible, print_json, say, working
-from app.cli.mirror.target import MirroredTables, StorageOptions, To, chosen_tables, open_target, parse_storage_options
+from app.cli.mirror.target import (
+    AsOf,
+    AtVersion,
+    MirroredTable,
+    MirroredTables,
+    StorageOptions,
+    To,
+    chosen_tables,
+    open_target,
+    parse_storage_options,
+    point_in_time,
+)
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from app.domain.text import amount
 from app.extras import require_extras
@@ -179,8 +190,9 @@ def vacuum(
 ) -> None:
     """Delete data files that no version within the retention needs. Safe beside a running mirror, and safe to repeat.
 
-    Time travel and `diff` then end at the retention, and so does a Direct Lake model that was framed earlier. Files
-    that a killed mirror left are deleted too, with a retention from 24 to 168 hours.
+    Time travel and `diff` then end at the retention, and so does a Direct Lake model that was framed earlier, unless
+    `mirrorgate mirror pin` keeps its version. Files that a killed mirror left are deleted too, with a retention from 24
+    to 168 hours.
 
     Example: `mirrorgate mirror vacuum --dry-run --to /data/mirror`
     """
@@ -207,6 +219,84 @@ def vacuum(
             print_json(done)
         else:
             _print_vacuumed(done)
+
+
+PinName = Annotated[str, typer.Option("--name", help="Name of the pin, such as that of the semantic model.")]
+
+
+def pin(
+    table: MirroredTable,
+    name: PinName,
+    version: AtVersion = None,
+    as_of: AsOf = None,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Keep a version of a table from vacuum until it is unpinned, such as one that a Direct Lake model is framed on.
+
+    Without --version and --as-of it is the newest version. A pin of the same name moves: pin the new version after each
+    framing. The pin is a property of the Delta table; safe beside a running mirror, and safe to repeat.
+
+    Example: `mirrorgate mirror pin sales.orders --version 42 --name dataset --to /data/mirror`
+    """
+    target = open_target("mirror pin", to, data_dir, storage_options)
+    from app.mirror.inspection.maintenance import pin_version
+
+    [full] = chosen_tables(target, [table])
+    done = interruptible(partial(pin_version, target, full, name, point_in_time(version, as_of)))
+    if as_json:
+        print_json(done)
+    else:
+        say(f"{done.table}: version {done.version} is pinned as {done.name}")
+
+
+def unpin(
+    table: MirroredTable,
+    name: PinName,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Remove a pin. The next vacuum deletes the files of its version that nothing else needs.
+
+    Exit status 1 if there is no such pin.
+
+    Example: `mirrorgate mirror unpin sales.orders --name dataset --to /data/mirror`
+    """
+    target = open_target("mirror unpin", to, data_dir, storage_options)
+    from app.mirror.inspection.maintenance import unpin_version
+
+    [full] = chosen_tables(target, [table])
+    if not interruptible(partial(unpin_version, target, full, name)):
+        say(f"{full} has no pin {name}")
+        raise typer.Exit(1)
+    say(f"{full}: {name} is unpinned")
+
+
+def pins(
+    tables: MirroredTables = None,
+    to: To = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """List the pinned versions of tables, of all without TABLE.
+
+    Example: `mirrorgate mirror pins --to /data/mirror`
+    """
+    target = open_target("mirror pins", to, data_dir, storage_options)
+    from app.mirror.inspection.maintenance import list_pins
+
+    found = [one for name in chosen_tables(target, tables) for one in list_pins(target, name)]
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        say(f"{one.table}: version {one.version} is pinned as {one.name}")
+    if not found:
+        say("no version is pinned")
 
 
 def _print_vacuumed(done: "list[Vacuumed]") -> None:

@@ -43,7 +43,13 @@ OPTIMIZE: Final = "optimize"
 VACUUM: Final = "vacuum"
 _COMMIT: Final = re.compile(r"([0-9]{20})\.json")
 _READERS: Final = 8
-_OPERATIONS: Final = {"VACUUM START": VACUUM, "VACUUM END": VACUUM, "OPTIMIZE": OPTIMIZE}
+PROPERTIES: Final = "properties"
+_OPERATIONS: Final = {
+    "VACUUM START": VACUUM,
+    "VACUUM END": VACUUM,
+    "OPTIMIZE": OPTIMIZE,
+    "SET TBLPROPERTIES": PROPERTIES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class TableVersion:
     version: int
     time: datetime
     operation: str
-    """`mirror`, `optimize`, `vacuum`, `restore`, or another program's operation in lower case."""
+    """`mirror`, `optimize`, `vacuum`, `properties` (a pin), `restore`, or another program's operation in lower case."""
     files: tuple[int, int] | None
     """First and last landing file that the version applied."""
     generation: int | None
@@ -81,7 +87,7 @@ class TableVersion:
     @property
     def keeps_content(self) -> bool:
         """Whether the version has the same rows as the one before it."""
-        return self.operation in (OPTIMIZE, VACUUM)
+        return self.operation in (OPTIMIZE, VACUUM, PROPERTIES)
 
 
 def read_history(target: MirrorTarget, table: DeltaTable, limit: int | None = None) -> list[TableVersion]:

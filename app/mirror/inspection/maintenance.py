@@ -1,4 +1,4 @@
-"""Compacts, clusters and vacuums mirrored tables, beside a running mirror.
+"""Compacts, clusters and vacuums mirrored tables, and pins versions of them, beside a running mirror.
 
 Each operation is a Delta commit that changes no row and no application transaction, so the mirror continues where it
 was. If a commit of the mirror gets in between, the operation starts again with the new version. Repeating an operation
@@ -7,6 +7,7 @@ docs/decisions/0037-delta-mirror.md.
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,12 +16,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError
 
-from app.errors import Code, TemporarilyUnavailable
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.mirror.commit import MAX_ROW_GROUP_ROWS
 from app.mirror.inspection.health import data_files, read_checkpoint
 from app.mirror.inspection.history import CLUSTERED_BY, read_history, read_key_columns
-from app.mirror.inspection.opening import open_table, reading
-from app.mirror.target import MirrorTarget
+from app.mirror.inspection.opening import PointInTime, open_table, reading
+from app.mirror.target import PIN, MirrorTarget, read_pins
 
 TARGET_FILE_BYTES: Final = 1 << 30
 """Direct Lake loads few large files fastest (decision 0037)."""
@@ -31,6 +32,9 @@ MIN_ORPHAN_AGE_HOURS: Final = 24
 _MAX_TRIES: Final = 5
 _MAX_MEMORY: Final = 512 << 20
 _WRITER: Final = WriterProperties(compression="ZSTD", max_row_group_size=MAX_ROW_GROUP_ROWS)
+_PIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_LOG_CLEANUP: Final = "delta.enableExpiredLogCleanup"
+"""While a version is pinned, the log stays: without its entries, no reader finds the version's files."""
 _TOMBSTONE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 
 
@@ -59,6 +63,54 @@ class Vacuumed:
     dry_run: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A version of a table that is kept from every vacuum."""
+
+    table: str
+    name: str
+    version: int
+
+
+def list_pins(target: MirrorTarget, name: str) -> list[Pin]:
+    """Return the pins of a table, by their names."""
+    table = open_table(target, name)
+    with reading(name):
+        return [Pin(name, pin, version) for pin, version in read_pins(table).items()]
+
+
+def pin_version(target: MirrorTarget, name: str, pin: str, at: PointInTime = None) -> Pin:
+    """Keep a version and its log from every vacuum under a name, in place of another version with that name.
+
+    The pin is a property of the table: one commit, which changes no row. A process that dies before it leaves nothing.
+    Raises RejectedInput `bad_name`, or `unknown_version` if a vacuum has removed files of the version.
+    """
+    if _PIN_NAME.fullmatch(pin) is None:
+        raise RejectedInput(Code.BAD_NAME, "the name of a pin has 1 to 100 of a-z, A-Z, 0-9, `.`, `_` and `-`")
+    version = open_table(target, name, at)
+    with reading(name):
+        paths = pa.table(version.get_add_actions(flatten=True)).column("path").to_pylist()
+        if not data_files(target, version).keys() >= {*paths}:
+            raise FileNotFoundError(f"version {version.version()} is no longer whole")
+        _set_properties(target, name, {f"{PIN}{pin}": str(version.version()), _LOG_CLEANUP: "false"})
+    return Pin(name, pin, version.version())
+
+
+def unpin_version(target: MirrorTarget, name: str, pin: str) -> bool:
+    """Remove a pin, and return whether there was one. The next vacuum deletes what nothing else needs."""
+    pins = {one.name for one in list_pins(target, name)}
+    if pin not in pins:
+        return False
+    with reading(name):
+        last = {_LOG_CLEANUP: "true"} if pins == {pin} else {}
+        _set_properties(target, name, {f"{PIN}{pin}": "", **last})
+    return True
+
+
+def _set_properties(target: MirrorTarget, name: str, properties: dict[str, str]) -> None:
+    _repeatedly(target, name, lambda table: table.alter.set_table_properties(properties, raise_if_not_exists=False))
+
+
 def optimize_table(target: MirrorTarget, name: str, *, cluster: bool = False) -> Optimized:
     """Rewrite small files as large ones, sorted by key with `cluster`, and write a checkpoint.
 
@@ -84,7 +136,7 @@ def vacuum_table(
 ) -> Vacuumed:
     """Delete the data files that no version within the retention needs. `names` are all tables of the target.
 
-    A file that was live at any moment within the retention stays.
+    A file that was live at any moment within the retention stays, and so do the files of pinned versions.
     """
     table = open_table(target, name)
     orphans = _deletes_orphans(names, name, table, retention_hours)
@@ -116,6 +168,7 @@ def _file_name(path: str) -> str:
 
 def _vacuum(table: DeltaTable, retention_hours: int, *, orphans: bool, dry_run: bool) -> list[str]:
     return table.vacuum(
+        keep_versions=[*{*read_pins(table).values()}] or None,
         retention_hours=retention_hours,
         dry_run=dry_run,
         enforce_retention_duration=retention_hours >= DEFAULT_RETENTION_HOURS,

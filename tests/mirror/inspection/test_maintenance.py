@@ -11,10 +11,17 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from app.errors import Code, TemporarilyUnavailable
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.mirror.inspection import maintenance
 from app.mirror.inspection.history import read_history
-from app.mirror.inspection.maintenance import optimize_table, vacuum_table
+from app.mirror.inspection.maintenance import (
+    Pin,
+    list_pins,
+    optimize_table,
+    pin_version,
+    unpin_version,
+    vacuum_table,
+)
 from app.mirror.target import MirrorTarget
 from tests.mirror.inspection.mirrored import Mirrored
 
@@ -193,3 +200,58 @@ def test_a_vacuum_leaves_a_table_in_its_folder_alone(tmp_path: Path) -> None:
         age(file, 30)
     assert vacuum_table(outer.target, ["s", "s.t"], "s", retention_hours=168).files == ()
     assert len(content(inner.uri)) == 12
+
+
+def test_the_source_keeps_a_pinned_version_until_framing_of_a_new_version_is_completed(tmp_path: Path) -> None:
+    """Seed 004: "Because a framed semantic model references a particular Delta table version, the source must ensure it
+    keeps that Delta table version until framing of a new version is completed."
+    """
+    table = Mirrored(tmp_path)
+    table.commit([(1, "a")])
+    table.commit([(2, "b")], deleted=[(1,)])
+    framed = content(table.uri, 1)
+    assert pin_version(table.target, "s.t", "dataset", 1) == Pin("s.t", "dataset", 1)
+    table.commit([(3, "c")], deleted=[(2,)])
+    vacuum_table(table.target, ["s.t"], "s.t", retention_hours=0)
+    assert content(table.uri, 1) == framed
+    with pytest.raises(RejectedInput) as gone:
+        pin_version(table.target, "s.t", "dataset", 0)
+    assert gone.value.code is Code.UNKNOWN_VERSION
+    newest = table.delta().version()
+    assert pin_version(table.target, "s.t", "dataset").version == newest
+    assert list_pins(table.target, "s.t") == [Pin("s.t", "dataset", newest)]
+    vacuum_table(table.target, ["s.t"], "s.t", retention_hours=0)
+    assert content(table.uri, newest) == content(table.uri) == [(3, "c")]
+    with pytest.raises(FileNotFoundError):
+        content(table.uri, 1)
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_the_log_of_a_pinned_version_outlives_the_cleanup_of_the_log(tmp_path: Path, is_pinned: bool) -> None:
+    table = filled(tmp_path)
+    short = {"delta.logRetentionDuration": "interval 0 days", "delta.checkpointInterval": "1"}
+    pin_version(table.target, "s.t", "a", 2)
+    pin_version(table.target, "s.t", "b", 3)
+    assert unpin_version(table.target, "s.t", "b")
+    if not is_pinned:
+        assert unpin_version(table.target, "s.t", "a")
+        assert not unpin_version(table.target, "s.t", "a")
+    assert list_pins(table.target, "s.t") == ([Pin("s.t", "a", 2)] if is_pinned else [])
+    table.delta().alter.set_table_properties(short)
+    table.commit([(9, "z")])
+    log = Path(table.uri) / "_delta_log"
+    assert (log / f"{2:020}.json").exists() is is_pinned
+    if is_pinned:
+        assert len(content(table.uri, 2)) == 6
+
+
+def test_a_pin_changes_no_row_and_no_position_and_its_name_is_checked(tmp_path: Path) -> None:
+    table = filled(tmp_path, 2)
+    before = content(table.uri)
+    pin_version(table.target, "s.t", "model-1.v2")
+    assert content(table.uri) == before
+    assert table.delta().transaction_version("mirrorgate") == 2
+    assert read_history(table.target, table.delta())[0].keeps_content
+    with pytest.raises(RejectedInput) as bad:
+        pin_version(table.target, "s.t", "a b")
+    assert bad.value.code is Code.BAD_NAME
