@@ -192,7 +192,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
 
 def configured_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
     """Open the drain's database and landing zone as the settings say."""
-    layout = FileLayout(settings.marker_first, str(settings.compression))
+    layout = FileLayout(settings.marker_first, str(settings.compression), settings.row_group_rows)
     application = f"mirrorgate build {worker_id.hex[:12]}"
     config = BuildConfig(settings.require_database_url(), zone_address(settings), layout, application)
     limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay)

@@ -10,8 +10,33 @@ stored, and the API shows the last one. A report never contains a row value.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, time
 from enum import StrEnum
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """When the mirror itself compacts and vacuums a table. Pickles."""
+
+    small_files: int
+    """Files below 128 MiB from which a table is compacted; 0: never."""
+    retention_hours: int
+    """Hours that readers of old versions have before a daily vacuum; 0: no vacuum."""
+    window: tuple[time, time] | None = None
+    """The time of day, in UTC, in which it does so; over midnight if the end is before the beginning."""
+
+    def is_open(self, now: datetime) -> bool:
+        """Tell whether a time, in UTC, is in the window."""
+        if self.window is None:
+            return True
+        start, end = self.window
+        moment = now.time()
+        return start <= moment < end if start <= end else moment >= start or moment < end
+
+
+NO_UPKEEP: Final = Upkeep(0, 0)
+"""A mirror that neither compacts nor vacuums."""
 
 
 class MirrorState(StrEnum):

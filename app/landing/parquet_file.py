@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table_schema import TableSchema
 
-MAX_ROW_GROUP_ROWS: Final = 1_000_000
+ROW_GROUP_ROWS: Final = 1_048_576
+"""Rows of a row group at most, unless MIRRORGATE_ROW_GROUP_ROWS says otherwise."""
 MAX_ROW_GROUP_BYTES: Final = 64 * 2**20
 """Decoded size at which a row group is closed: with one batch, the most that a writer has in memory."""
 
@@ -36,6 +37,7 @@ class FileLayout:
 
     marker_first: bool
     compression: str
+    row_group_rows: int = ROW_GROUP_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,12 @@ def write_parquet(
     """Write record batches of `schema.arrow` as one Parquet file whose footer states `identity`."""
     sink = _HashingSink(file)
     in_file = schema.file_schema(marker_first=layout.marker_first)
-    groups = row_groups(batches, in_file)
+    groups = row_groups(batches, in_file, layout.row_group_rows)
     group = next(groups, None)
     rows = 0
     with open_writer(sink, in_file.empty_table() if group is None else group, layout.compression) as writer:
         while group is not None:
-            writer.write_table(group, row_group_size=MAX_ROW_GROUP_ROWS)
+            writer.write_table(group, row_group_size=layout.row_group_rows)
             rows += group.num_rows
             group = None  # frees its memory before the next one is decoded
             group = next(groups, None)
@@ -117,14 +119,16 @@ def read_identity(file: BinaryIO) -> FileIdentity | None:
     return identity if identity is not None and identity.rows == metadata.num_rows else None
 
 
-def row_groups(batches: Iterable[pa.RecordBatch], in_file: pa.Schema) -> Iterator[pa.Table]:
+def row_groups(
+    batches: Iterable[pa.RecordBatch], in_file: pa.Schema, row_group_rows: int = ROW_GROUP_ROWS
+) -> Iterator[pa.Table]:
     """Yield the batches as row groups with the columns of a schema in its order."""
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         group.append(batch.select(in_file.names))
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= MAX_ROW_GROUP_ROWS or size >= MAX_ROW_GROUP_BYTES:
+        if rows >= row_group_rows or size >= MAX_ROW_GROUP_BYTES:
             yield pa.Table.from_batches(group, in_file)
             group, rows, size = [], 0, 0
     if group:

@@ -13,6 +13,7 @@ appends after it remain. DuckDB finds them with one window over keys, markers an
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import duckdb
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 
 from app.errors import Code, InvariantBroken
+from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.mirror.delta_columns import Column, known_columns
 from app.mirror.target import Position
 
@@ -94,16 +96,18 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return found
 
 
-MAX_ROW_GROUP_ROWS: Final = 1 << 20
-"""Direct Lake reads row groups of one to sixteen million rows best."""
-
 CHECKPOINT_COMMITS: Final = 25
 """How many commits a checkpoint follows. deltalake's default is 100: opening a table then starts a thread for each of
 up to 100 entries of the log, and a worker under steady load keeps them (70 instead of 29). With Delta's own default of
 10, a table of many small files would write gigabytes of checkpoints a day."""
 
 _KEY: Final = "__mirrorgate_key_"
-_WRITER: Final = WriterProperties(compression="ZSTD", max_row_group_size=MAX_ROW_GROUP_ROWS)
+
+
+@cache
+def delta_writer(row_group_rows: int) -> WriterProperties:
+    """Return how data files are written."""
+    return WriterProperties(compression="ZSTD", max_row_group_size=row_group_rows)
 
 
 def create_table(
@@ -114,6 +118,7 @@ def create_table(
     options: dict[str, str] | None,
     *,
     replaces: bool = False,
+    row_group_rows: int = ROW_GROUP_ROWS,
 ) -> DeltaTable:
     """Create a Delta table with its first rows. Raise deltalake's DeltaError if one is there.
 
@@ -128,36 +133,47 @@ def create_table(
         schema_mode="overwrite" if replaces else None,
         configuration={"delta.checkpointInterval": str(CHECKPOINT_COMMITS)},
         storage_options=options,
-        writer_properties=_WRITER,
+        writer_properties=delta_writer(row_group_rows),
         commit_properties=_properties(position, facts, max_retries=0),
     )
     return DeltaTable(uri, storage_options=options)
 
 
 def commit_effect(
-    table: DeltaTable, effect: Effect, columns: Sequence[Column], position: Position, facts: Mapping[str, str]
+    table: DeltaTable,
+    effect: Effect,
+    columns: Sequence[Column],
+    position: Position,
+    facts: Mapping[str, str],
+    row_group_rows: int = ROW_GROUP_ROWS,
 ) -> None:
     """Apply an effect with `columns` as the table's columns, and move its position.
 
     Raise deltalake's CommitFailedError if another commit got in between, of the mirror or of OPTIMIZE.
     """
     grows = len(columns) > len(known_columns(table))
-    version = table.version()
+    version, writer = table.version(), delta_writer(row_group_rows)
     if effect.deleted_keys is not None:
-        _merge(table, effect.deleted_keys, effect.rows, _properties(position, facts), grows=grows)
+        _merge(table, effect.deleted_keys, effect.rows, _properties(position, facts), writer, grows=grows)
     if table.version() == version:  # a MERGE that changes no row commits nothing
         write_deltalake(
             table,
             effect.rows,
             mode="append",
             schema_mode="merge" if grows else None,
-            writer_properties=_WRITER,
+            writer_properties=writer,
             commit_properties=_properties(position, facts),
         )
 
 
 def _merge(
-    table: DeltaTable, deleted_keys: pa.Table, rows: pa.Table, properties: CommitProperties, *, grows: bool
+    table: DeltaTable,
+    deleted_keys: pa.Table,
+    rows: pa.Table,
+    properties: CommitProperties,
+    writer: WriterProperties,
+    *,
+    grows: bool,
 ) -> None:
     """Delete keys and append rows by one MERGE.
 
@@ -173,7 +189,7 @@ def _merge(
         target_alias="target",
         merge_schema=grows,
         streamed_exec=_has_inexact_statistics(deleted_keys.schema),  # a streamed source has no key range
-        writer_properties=_WRITER,
+        writer_properties=writer,
         commit_properties=properties,
     )
     inserted = {_quoted(name): f"source.{_quoted(name)}" for name in rows.column_names}

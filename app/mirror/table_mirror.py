@@ -37,6 +37,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
 from app.errors import Code, InvariantBroken
 from app.landing.landed_state import FolderMarker, read_marker
+from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.commit import INSERT, UPSERT, Effect, commit_effect, create_table, fold
 from app.mirror.delta_columns import Column, conform, grown, known_columns
@@ -393,6 +394,7 @@ class MirrorLimits:
     """Bytes of decoded rows after which no further file is read."""
     replace_old: bool = False
     """Whether the Delta table of an ended generation is deleted instead of kept."""
+    row_group_rows: int = ROW_GROUP_ROWS
 
 
 def inspect_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> TableReport:
@@ -470,12 +472,20 @@ def _apply(
     pa.default_memory_pool().release_unused()
     delta = view.delta
     if delta is not None:
-        commit_effect(delta, effect, batch.columns, position, facts)
+        commit_effect(delta, effect, batch.columns, position, facts, limits.row_group_rows)
     else:
         replace_old = limits.replace_old and not _is_pinned(target, view.table)
         is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=replace_old)
         uri = target.uri(view.table)
-        delta = create_table(uri, effect.rows, position, facts, target.open_options(), replaces=not is_free)
+        delta = create_table(
+            uri,
+            effect.rows,
+            position,
+            facts,
+            target.open_options(),
+            replaces=not is_free,
+            row_group_rows=limits.row_group_rows,
+        )
     return replace(view, delta=delta, position=position, ended=None)
 
 

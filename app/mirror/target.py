@@ -12,6 +12,7 @@ import glob
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -70,6 +71,16 @@ def read_position(table: DeltaTable) -> Position | None:
         return None
     first_file, last_file = table.transaction_version(FIRST_FILE), table.transaction_version(LAST_FILE)
     return Position(generation, file_number, first_file or 0, last_file or 0)
+
+
+VACUUMED: Final = "mirrorgate.vacuumed"
+"""Application transaction whose number is the time of the last vacuum that deleted files, in seconds."""
+
+
+def vacuum_time(table: DeltaTable) -> datetime | None:
+    """Return when a vacuum of this program last deleted files of a table."""
+    seconds = table.transaction_version(VACUUMED)
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 PIN: Final = "mirrorgate.pin."

@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
+from datetime import time
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.domain.access.api_key import ApiKey
+from app.domain.mirror_report import Upkeep
 from app.errors import Code, Misconfigured, RejectedInput
 from app.settings.api import ApiSettings, BacklogLimits, RequestLimits
 from app.settings.landing_zone import FabricSettings, LandingZoneSettings
@@ -134,6 +136,10 @@ class AccessSettings(BaseModel, use_attribute_docstrings=True):
             raise ValueError("must be a JSON object") from None
 
 
+_MIN_RETENTION_HOURS: Final = 168
+"""Below it, a vacuum can delete files that a Direct Lake model or a slow reader still needs."""
+
+
 class MirrorSettings(BaseModel, use_attribute_docstrings=True):
     """Where the mirror writes its Delta tables, and how often it looks for new landing files."""
 
@@ -149,6 +155,16 @@ class MirrorSettings(BaseModel, use_attribute_docstrings=True):
     mirror_files_per_version: Annotated[int, Field(ge=1)] = 64
     """Largest number of landing files that the mirror applies in one Delta version when it is behind. 1: every file has
     a version, which takes longer."""
+    mirror_compact_files: Annotated[int, Field(ge=0)] = 64
+    """Number of data files below 128 MiB from which the mirror compacts a table, as `mirrorgate mirror optimize` does.
+    0: never."""
+    mirror_retention_hours: Annotated[int, Field(ge=0)] = 168
+    """The mirror vacuums each table once a day, and keeps what versions of so many hours need, and pinned versions. At
+    least 168. 0: it never vacuums."""
+    mirror_upkeep_window: Annotated[str | None, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")] = (
+        None
+    )
+    """The time of day, in UTC, in which the mirror compacts and vacuums: `01:00-04:30`. Unset: any time."""
     mirror_metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """Port where the mirror serves its own `/metrics`, on the address `MIRRORGATE_METRICS_HOST`. 0: any free port,
     which the log names. Unset: none."""
@@ -162,6 +178,22 @@ class MirrorSettings(BaseModel, use_attribute_docstrings=True):
             return json.loads(value or "{}")
         except json.JSONDecodeError:
             raise ValueError('must be a JSON object such as {"aws_region": "eu-west-1"}') from None
+
+    @field_validator("mirror_retention_hours")
+    @classmethod
+    def _safe_retention(cls, value: int) -> int:
+        if 0 < value < _MIN_RETENTION_HOURS:
+            raise ValueError(f"must be 0 or at least {_MIN_RETENTION_HOURS}")
+        return value
+
+    @property
+    def mirror_upkeep(self) -> Upkeep:
+        """When the mirror compacts and vacuums by itself."""
+        window = self.mirror_upkeep_window
+        times = None if window is None else [time.fromisoformat(text) for text in window.split("-")]
+        return Upkeep(
+            self.mirror_compact_files, self.mirror_retention_hours, None if times is None else (times[0], times[1])
+        )
 
     @property
     def mirror_options(self) -> dict[str, str]:

@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Final, TypeAlias
 
 import structlog
 from pyspark.sql import SparkSession
 
-from app.domain.mirror_report import MirrorState, TableReport
+from app.domain.mirror_report import NO_UPKEEP, MirrorState, TableReport, Upkeep
 from app.domain.publication import Failure, described
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZoneAddress, open_zone
@@ -80,13 +81,16 @@ class _Known:
     """Stamp of the folder before the last look; None: look again."""
     relook_at: float = 0.0
     looked_at: float = 0.0
+    upkeep_on: date | None = None
+    """The day, in UTC, of its last daily upkeep in this process."""
     report: TableReport | None = None
 
 
 class TableStates:
     """The tables, what they wait for, and the last report of each. Threads share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, upkeep: Upkeep = NO_UPKEEP) -> None:
+        self._upkeep = upkeep
         self._lock = threading.Lock()
         self._known: dict[PublishedTable, _Known] = {}
         self._busy: dict[PublishedTable, Stamp] = {}
@@ -97,7 +101,7 @@ class TableStates:
 
         `stamps` are of all tables of the zone. A table that is no longer there is due once more, to be reported.
         """
-        now = time.monotonic()
+        now, today = time.monotonic(), self._upkeep_day()
         postponed = self.retries.postponed(now) if retry else self.retries.failed()
         with self._lock:
             gone = [table for table, known in self._known.items() if table not in stamps and not _is_dropped(known)]
@@ -107,19 +111,29 @@ class TableStates:
                 if (known := self._known.setdefault(table, _Known())).stamp is None
                 or known.stamp != stamp
                 or known.relook_at <= now
+                or (today is not None and known.upkeep_on != today)
             ]
             ready = [table for table in (*gone, *due) if table not in self._busy and table not in postponed]
             return sorted(ready, key=lambda table: self._known[table].looked_at)
 
     def start(self, tables: Iterable[PublishedTable], stamps: Mapping[PublishedTable, Stamp]) -> list[DueTable]:
         """Mark tables as being worked on, with the stamps that were taken before."""
+        today = self._upkeep_day()
         with self._lock:
             started = []
             for table in tables:
                 known = self._known[table]
                 self._busy[table] = stamps.get(table)
-                started.append(DueTable(table, None if known.report is None else version_of(known.report)))
+                is_daily = today is not None and known.upkeep_on != today
+                known.upkeep_on = today or known.upkeep_on
+                started.append(DueTable(table, None if known.report is None else version_of(known.report), is_daily))
             return started
+
+    def _upkeep_day(self) -> date | None:
+        """Return the day of the upkeep that is due now; None outside its window, or if there is none."""
+        now = datetime.now(UTC)
+        has_upkeep = self._upkeep.small_files or self._upkeep.retention_hours
+        return now.date() if has_upkeep and self._upkeep.is_open(now) else None
 
     def record(self, outcome: TableOutcome) -> tuple[TableReport | None, TableReport | None]:
         """Keep what a task found, and when to look again. Return the reports before and after."""
@@ -199,7 +213,7 @@ class MirrorLoop:
         self._wake = threading.Event()
         self.stopping = stopping
         self.calls = SparkCalls()
-        self.states = TableStates()
+        self.states = TableStates(job.upkeep)
         self.waits_for: Code | None = None
         """Why the last round could not look at the zone and the target; None if it could."""
 
@@ -313,6 +327,8 @@ def _log_outcome(outcome: TableOutcome, before: TableReport | None, after: Table
     if outcome.commits:
         metrics.LAST_COMMIT.set_to_current_time()
         log.info("table_mirrored", **facts, files=outcome.files, rows=outcome.rows, commits=outcome.commits)
+    if outcome.compacted or outcome.vacuumed:
+        log.info("table_upkeep", **facts, compacted_files=outcome.compacted, deleted_files=outcome.vacuumed or 0)
     failed = outcome.failure is not None or after.state is MirrorState.STOPPED
     if failed:
         metrics.FAILURES.labels(after.code).inc()

@@ -188,9 +188,12 @@ def run_mirror(settings: Settings, options: MirrorOptions) -> int:
             running_spark(settings, "mirror") as spark,
         ):
             _handle_signals(stop.ask)  # after Spark, which sets its own handler of SIGINT
-            job = MirrorJob(
-                address, target, MirrorLimits(settings.mirror_files_per_version, replace_old=options.replace_old)
+            limits = MirrorLimits(
+                settings.mirror_files_per_version,
+                replace_old=options.replace_old,
+                row_group_rows=settings.row_group_rows,
             )
+            job = MirrorJob(address, target, limits, settings.mirror_upkeep)
             status = _mirror(settings, options, job, held, stop, spark)
         if stop.failure is not None:
             raise InvariantBroken(Code.SPARK_FAILED, stop.failure, remedy=SPARK_ENDED)

@@ -8,13 +8,15 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
-from app.domain.mirror_report import MirrorState, TableReport
+from app.domain.mirror_report import NO_UPKEEP, MirrorState, TableReport, Upkeep
 from app.domain.publication import Failure, described
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
 from app.mirror.inspection.history import read_history
+from app.mirror.inspection.maintenance import count_small_files, optimize_table, vacuum_table
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable
@@ -29,6 +31,7 @@ class MirrorJob:
     zone: ZoneAddress
     target: MirrorTarget
     limits: MirrorLimits
+    upkeep: Upkeep = NO_UPKEEP
     seconds: float = 1.0
     """After this time, a task starts no further commit, so that other tables have their turn."""
 
@@ -40,6 +43,8 @@ class DueTable:
     table: PublishedTable
     version: int | None
     """The last version of its Delta table, NO_VERSION without one, None if unknown."""
+    is_daily: bool = False
+    """Whether the table has its daily look for what can be vacuumed and compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,10 @@ class TableOutcome:
     commits: int = 0
     files: int = 0
     rows: int = 0
+    compacted: int = 0
+    """Data files that were rewritten as larger ones."""
+    vacuumed: int | None = None
+    """Data files that the daily vacuum deleted; None if it was not due."""
 
     @property
     def is_due_again(self) -> bool:
@@ -94,11 +103,40 @@ def _advance(job: MirrorJob, zone: LandingZone, entry: DueTable, before: TableOu
         known = _newest_version(job.target, entry.table) if entry.version is None else entry.version
         report = advance_table(zone, job.target, entry.table, job.limits)
         files, rows = (0, 0) if version_of(report) == known else _applied(job.target, entry.table, report)
+        compacted, vacuumed = _kept_up(job, entry, report, has_committed=files > 0)
+        if compacted or vacuumed:
+            report = replace(report, version=_newest_version(job.target, entry.table))
     except Exception as error:  # noqa: BLE001  # a task returns an outcome for each of its tables
         return replace(before, failure=described(error))
     return TableOutcome(
-        entry.table, report, None, before.commits + (files > 0), before.files + files, before.rows + rows
+        entry.table,
+        report,
+        None,
+        before.commits + (files > 0),
+        before.files + files,
+        before.rows + rows,
+        before.compacted + compacted,
+        before.vacuumed if vacuumed is None else vacuumed + (before.vacuumed or 0),
     )
+
+
+def _kept_up(job: MirrorJob, entry: DueTable, report: TableReport, *, has_committed: bool) -> tuple[int, int | None]:
+    """Compact and vacuum a table if that is due; return how many files were rewritten, and how many deleted.
+
+    Both are Delta commits that change no row, so a task that dies in one leaves the table as it was.
+    """
+    upkeep, name = job.upkeep, str(entry.table)
+    if report.version is None or not upkeep.is_open(datetime.now(UTC)):
+        return 0, None
+    compacted, vacuumed = 0, None
+    can_compact = upkeep.small_files and (has_committed or entry.is_daily)
+    if can_compact and count_small_files(job.target, name) >= max(2, upkeep.small_files):
+        done = optimize_table(job.target, name, row_group_rows=job.limits.row_group_rows)
+        compacted = done.files_before - done.files
+    if upkeep.retention_hours and entry.is_daily:
+        names = job.target.tables()
+        vacuumed = len(vacuum_table(job.target, names, name, retention_hours=upkeep.retention_hours).files)
+    return compacted, vacuumed
 
 
 def _newest_version(target: MirrorTarget, table: PublishedTable) -> int:

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,16 +118,20 @@ def test_timestamps_are_utc_microseconds_and_only_keys_and_the_marker_are_requir
 @pytest.mark.parametrize(
     ("limit", "value", "sizes"),
     [
-        ("MAX_ROW_GROUP_ROWS", 3, [3, 3, 1]),
+        ("row_group_rows", 3, [3, 3, 1]),
         ("MAX_ROW_GROUP_BYTES", 30, [3, 3, 1]),
-        ("MAX_ROW_GROUP_ROWS", 100, [7]),
+        ("row_group_rows", 100, [7]),
     ],
 )
 def test_a_row_group_is_closed_at_its_limit(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(parquet_file, limit, value)
-    content, _ = written([ids(key) for key in range(7)])
+    layout = LAST
+    if limit == "row_group_rows":
+        layout = replace(layout, row_group_rows=value)
+    else:
+        monkeypatch.setattr(parquet_file, limit, value)
+    content, _ = written([ids(key) for key in range(7)], layout=layout)
     metadata = pq.read_metadata(io.BytesIO(content))
     assert [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)] == sizes
     assert table_of(content).column("id").to_pylist() == list(range(7))
@@ -215,8 +220,7 @@ def test_somebody_elses_parquet_has_no_identity(tmp_path: Path) -> None:
         assert read_identity(file) is None
 
 
-def test_a_row_group_is_written_before_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_file, "MAX_ROW_GROUP_ROWS", 1)
+def test_a_row_group_is_written_before_the_next_one_is_read() -> None:
     sink = io.BytesIO()
     sizes: list[int] = []
 
@@ -225,5 +229,5 @@ def test_a_row_group_is_written_before_the_next_one_is_read(monkeypatch: pytest.
             sizes.append(sink.tell())
             yield ids(key)
 
-    write_parquet(sink, IDS, batches(), identity(3), LAST)
+    write_parquet(sink, IDS, batches(), identity(3), replace(LAST, row_group_rows=1))
     assert sizes == sorted(set(sizes))

@@ -21,10 +21,13 @@ from app.cli.mirror.target import (
 from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from app.domain.mirror_report import TableReport
     from app.landing.open_zone import ZoneAddress
     from app.mirror.inspection.health import HealthFinding, TableHealth
     from app.mirror.inspection.history import TableVersion
+    from app.mirror.inspection.status import LastUpkeep
 
 
 def mirror_status(
@@ -41,7 +44,7 @@ def mirror_status(
     as_json: AsJson = False,
     data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Show how far each table is mirrored: state, Delta version, last landing file, pending files, lag.
+    """Show how far each table is mirrored: state, version, last landing file, pending files, lag, last upkeep in UTC.
 
     Reads the landing zone and the Delta tables; no mirror has to run. `waiting` names a missing file number, `stopped`
     a file that cannot be applied; the reason and the remedy are below the list. Exit 1 if a table waits or is stopped.
@@ -50,7 +53,7 @@ def mirror_status(
     """
     target = open_target("mirror status", to, data_dir, storage_options)
     from app.landing.open_zone import open_zone
-    from app.mirror.inspection.status import FAULTS, inspect_tables, published_tables, report_to_json
+    from app.mirror.inspection.status import FAULTS, inspect_tables, published_tables, read_upkeep, report_to_json
 
     opened = open_zone(_zone_address(zone, data_dir))
     tables = published_tables(opened, target)
@@ -59,10 +62,11 @@ def mirror_status(
         for report in inspect_tables(opened, target, tables):
             reports.append(report)
             advance(report.table, done=1)
+    upkeep = read_upkeep(target, [one.table for one in reports])
     if as_json:
-        print_json([report_to_json(one) for one in reports])
+        print_json([report_to_json(one, upkeep[one.table]) for one in reports])
     else:
-        _print_reports(reports)
+        _print_reports(reports, upkeep)
     if any(one.state in FAULTS for one in reports):
         raise typer.Exit(1)
 
@@ -84,7 +88,11 @@ def _zone_address(zone: str | None, data_dir: Path) -> "ZoneAddress":
     return address
 
 
-def _print_reports(reports: "list[TableReport]") -> None:
+def _moment(at: "datetime | None") -> str:
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"
+
+
+def _print_reports(reports: "list[TableReport]", upkeep: "dict[str, LastUpkeep]") -> None:
     from app.cli.output import Grid
     from app.mirror.inspection.status import FAULTS, lag_seconds
 
@@ -92,7 +100,7 @@ def _print_reports(reports: "list[TableReport]") -> None:
         say("the landing zone and the target have no tables")
         return
     numbers = ("version", "file", "of", "pending", "lag")
-    grid = Grid(("table", "gen", "state", *numbers), right=("gen", *numbers))
+    grid = Grid(("table", "gen", "state", *numbers, "compacted", "vacuumed"), right=("gen", *numbers))
     for one in reports:
         grid.add(
             one.table,
@@ -103,6 +111,8 @@ def _print_reports(reports: "list[TableReport]") -> None:
             f"{one.last_file:,}",
             f"{one.pending_files:,}",
             f"{lag_seconds(one):,.1f} s",
+            _moment(upkeep[one.table].compacted_at),
+            _moment(upkeep[one.table].vacuumed_at),
             style="red" if one.state in FAULTS else "",
         )
     grid.print()

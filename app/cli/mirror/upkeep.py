@@ -143,7 +143,7 @@ def optimize(
     as_json: AsJson = False,
     data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Rewrite small files as files of up to 1 GiB with row groups of up to 1,048,576 rows, and write a checkpoint.
+    """Rewrite small files as large ones, with row groups of MIRRORGATE_ROW_GROUP_ROWS, and write a checkpoint.
 
     Safe beside a running mirror, and safe to repeat: a table without small files is left as it is. The replaced files
     remain for readers of older versions until `mirrorgate mirror vacuum` deletes them.
@@ -152,6 +152,9 @@ def optimize(
     """
     target = open_target("mirror optimize", to, data_dir, storage_options)
     from app.mirror.inspection.maintenance import Optimized, optimize_table
+    from app.settings import Settings
+
+    row_group_rows = Settings.from_environment().row_group_rows
 
     def line(one: Optimized) -> str:
         if one.version == one.version_before:
@@ -166,7 +169,8 @@ def optimize(
         with working("optimizing", steps=len(chosen), quiet=as_json) as advance:
             for name in chosen:
                 advance(name)
-                done.append(interruptible(partial(optimize_table, target, name, cluster=cluster)))
+                work = partial(optimize_table, target, name, cluster=cluster, row_group_rows=row_group_rows)
+                done.append(interruptible(work))
                 advance(name, done=1)
     finally:
         if as_json:

@@ -8,20 +8,22 @@ docs/decisions/0037-delta-mirror.md.
 
 import json
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, WriterProperties
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.mirror.commit import MAX_ROW_GROUP_ROWS
-from app.mirror.inspection.health import data_files, read_checkpoint
+from app.landing.parquet_file import ROW_GROUP_ROWS
+from app.mirror.commit import delta_writer
+from app.mirror.inspection.health import MIN_FILE_BYTES, data_files, read_checkpoint
 from app.mirror.inspection.history import CLUSTERED_BY, read_history, read_key_columns
 from app.mirror.inspection.opening import PointInTime, open_table, reading
-from app.mirror.target import PIN, MirrorTarget, read_pins
+from app.mirror.target import PIN, VACUUMED, MirrorTarget, read_pins
 
 TARGET_FILE_BYTES: Final = 1 << 30
 """Direct Lake loads few large files fastest (decision 0037)."""
@@ -31,7 +33,6 @@ MIN_ORPHAN_AGE_HOURS: Final = 24
 
 _MAX_TRIES: Final = 5
 _MAX_MEMORY: Final = 512 << 20
-_WRITER: Final = WriterProperties(compression="ZSTD", max_row_group_size=MAX_ROW_GROUP_ROWS)
 _PIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _LOG_CLEANUP: Final = "delta.enableExpiredLogCleanup"
 """While a version is pinned, the log stays: without its entries, no reader finds the version's files."""
@@ -111,7 +112,16 @@ def _set_properties(target: MirrorTarget, name: str, properties: dict[str, str])
     _repeatedly(target, name, lambda table: table.alter.set_table_properties(properties, raise_if_not_exists=False))
 
 
-def optimize_table(target: MirrorTarget, name: str, *, cluster: bool = False) -> Optimized:
+def count_small_files(target: MirrorTarget, name: str) -> int:
+    """Return how many data files of a table's newest version are below MIN_FILE_BYTES."""
+    with reading(name):
+        sizes = pa.table(open_table(target, name).get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+    return sum(size < MIN_FILE_BYTES for size in sizes)
+
+
+def optimize_table(
+    target: MirrorTarget, name: str, *, cluster: bool = False, row_group_rows: int = ROW_GROUP_ROWS
+) -> Optimized:
     """Rewrite small files as large ones, sorted by key with `cluster`, and write a checkpoint.
 
     Raises TemporarilyUnavailable `mirror_away` if the mirror changes the same files again and again.
@@ -121,9 +131,9 @@ def optimize_table(target: MirrorTarget, name: str, *, cluster: bool = False) ->
         files, size = _live(before)
         keys = read_key_columns(read_history(target, before)) if cluster else ()
         if keys:
-            _repeatedly(target, name, lambda table: _cluster(target, table, keys))
+            _repeatedly(target, name, lambda table: _cluster(target, table, keys, row_group_rows))
         else:
-            _repeatedly(target, name, _compact)
+            _repeatedly(target, name, lambda table: _compact(table, row_group_rows))
         after = open_table(target, name)
         checkpoint = read_checkpoint(target, after)
         if checkpoint is None or checkpoint.version < after.version():
@@ -173,6 +183,7 @@ def _vacuum(table: DeltaTable, retention_hours: int, *, orphans: bool, dry_run: 
         dry_run=dry_run,
         enforce_retention_duration=retention_hours >= DEFAULT_RETENTION_HOURS,
         full=orphans,
+        commit_properties=CommitProperties(app_transactions=[Transaction(VACUUMED, int(time.time()))]),
     )
 
 
@@ -197,11 +208,15 @@ def _live(table: DeltaTable) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def _compact(table: DeltaTable) -> None:
-    table.optimize.compact(target_size=TARGET_FILE_BYTES, max_concurrent_tasks=1, writer_properties=_WRITER)
+def _compact(table: DeltaTable, row_group_rows: int) -> None:
+    table.optimize.compact(
+        target_size=TARGET_FILE_BYTES,
+        max_concurrent_tasks=1,
+        writer_properties=delta_writer(row_group_rows),
+    )
 
 
-def _cluster(target: MirrorTarget, table: DeltaTable, keys: tuple[str, ...]) -> None:
+def _cluster(target: MirrorTarget, table: DeltaTable, keys: tuple[str, ...], row_group_rows: int) -> None:
     """Sort the whole table by its key, unless nothing has changed since that was done."""
     for entry in read_history(target, table):
         if entry.clustered_by == keys:
@@ -213,6 +228,6 @@ def _cluster(target: MirrorTarget, table: DeltaTable, keys: tuple[str, ...]) -> 
         target_size=TARGET_FILE_BYTES,
         max_concurrent_tasks=1,
         max_spill_size=_MAX_MEMORY,
-        writer_properties=_WRITER,
+        writer_properties=delta_writer(row_group_rows),
         commit_properties=CommitProperties(custom_metadata={CLUSTERED_BY: json.dumps(keys)}),
     )

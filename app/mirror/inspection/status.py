@@ -1,8 +1,8 @@
 """How far every table of a landing zone is mirrored: the tables of the zone, and those that only the target has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -13,15 +13,18 @@ from app.domain.model.table import FileNumber
 from app.errors import Code
 from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
+from app.mirror.inspection.history import OPTIMIZE, read_history
 from app.mirror.inspection.opening import reading
 from app.mirror.table_mirror import inspect_table
-from app.mirror.target import KEPT, MirrorTarget
+from app.mirror.target import KEPT, MirrorTarget, vacuum_time
 from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, list_tables
 
 FAULTS: Final = frozenset({MirrorState.WAITING, MirrorState.STOPPED})
 """States that need a person."""
 
 _READERS: Final = 8
+_UPKEEP_VERSIONS: Final = 100
+"""Versions among which the last compaction is looked for: by default, 64 small files cause one."""
 
 
 def published_tables(zone: LandingZone, target: MirrorTarget) -> list[PublishedTable]:
@@ -66,7 +69,29 @@ def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> 
     )
 
 
-def report_to_json(report: TableReport) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class LastUpkeep:
+    """When a table was last compacted, and when a vacuum last deleted files of it; None if its log does not say."""
+
+    compacted_at: datetime | None = None
+    vacuumed_at: datetime | None = None
+
+
+def read_upkeep(target: MirrorTarget, names: Sequence[str]) -> dict[str, LastUpkeep]:
+    """Return the last upkeep of tables, as their newest versions say. Raises TemporarilyUnavailable `mirror_away`."""
+    with reading(target.location), ThreadPoolExecutor(_READERS) as pool:
+        return dict(zip(names, pool.map(partial(_read_upkeep, target), names), strict=True))
+
+
+def _read_upkeep(target: MirrorTarget, name: str) -> LastUpkeep:
+    delta = target.open(name)
+    if delta is None:
+        return LastUpkeep()
+    newest = read_history(target, delta, _UPKEEP_VERSIONS)
+    return LastUpkeep(next((one.time for one in newest if one.operation == OPTIMIZE), None), vacuum_time(delta))
+
+
+def report_to_json(report: TableReport, upkeep: LastUpkeep) -> dict[str, Any]:
     """Return a report as `mirror status --json` prints it, with the names that the API uses."""
     reason = {"code": report.code, "detail": report.detail, "remedy": report.remedy}
     return {
@@ -80,6 +105,8 @@ def report_to_json(report: TableReport) -> dict[str, Any]:
         "lag_seconds": round(lag_seconds(report), 3),
         "reason": None if report.code is None else reason,
         "committed_at": report.committed_at,
+        "compacted_at": upkeep.compacted_at,
+        "vacuumed_at": upkeep.vacuumed_at,
     }
 
 
