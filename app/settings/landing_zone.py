@@ -62,8 +62,8 @@ class LandingZoneSettings(BaseModel, use_attribute_docstrings=True):
     target_file_rows: Annotated[int, Field(ge=1)] = 1_000_000
     """Rows at which the drain closes a landing file."""
     row_group_rows: Annotated[int, Field(ge=1_000, le=2**24)] = 1_048_576
-    """Rows of a row group at most, in landing files and in the tables of the mirror. Direct Lake reads row groups of one
-    million to 16 million rows best. One of a landing file also ends at 64 MiB."""
+    """Rows of a row group at most, in landing files and in the tables of the mirror. Direct Lake reads row groups of
+    one million to 16 million rows best. One of a landing file also ends at 64 MiB."""
     max_delay_seconds: Annotated[float | None, Field(ge=0)] = None
     """Maximum time that a batch waits for its file to fill, in seconds. Unset: 1 for a folder, 30 for OneLake and ADLS
     Gen2."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.console import Advance, print_json, say, working
+from app.cli.mirror.rows import Memory
 from app.cli.mirror.target import (
     AsOf,
     AtVersion,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from app.domain.mirror_report import TableReport
     from app.landing.open_zone import ZoneAddress
+    from app.mirror.inspection.columns import ColumnCost
     from app.mirror.inspection.health import HealthFinding, TableHealth
     from app.mirror.inspection.history import TableVersion
     from app.mirror.inspection.status import LastUpkeep
@@ -190,6 +192,11 @@ def health(
     sku: Annotated[
         str, typer.Option(help="Fabric capacity whose guard rails apply, from F2 to F2048. F64 is also FT1 and P1.")
     ] = "F2",
+    columns: Annotated[
+        bool,
+        typer.Option("--columns", help="Also list what the columns cost in a model. Reads all rows of the tables."),
+    ] = False,
+    memory: Memory = "1GB",
     as_json: AsJson = False,
     data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
@@ -198,7 +205,10 @@ def health(
     `fits` is the smallest capacity whose guard rails a table keeps. `old` is what files of older versions take.
     Advice on small files, small row groups, deleted rows and a long log does not change the exit status.
 
-    Example: `mirrorgate mirror health --sku F64 --to /data/mirror`
+    --columns lists of each table the columns that cost most in a Direct Lake model: distinct values, the estimated
+    bytes of their dictionary and of a reference in each row, and the bytes in files.
+
+    Examples: `mirrorgate mirror health --sku F64 --to /data/mirror`, `mirrorgate mirror health sales.orders --columns`
     """
     target = open_target("mirror health", to, data_dir, storage_options)
     from app.mirror.inspection.health import GUARD_RAILS, examine_table, find_problems
@@ -211,13 +221,57 @@ def health(
             examined.append(examine_table(target, name, partial(_show_files, advance, name)))
             advance(name, done=1)
     problems = find_problems(examined, GUARD_RAILS[sku.upper()])
+    costs: dict[str, list[ColumnCost]] = {}
+    if columns:
+        from app.mirror.inspection.columns import measure_columns
+
+        with working("measuring columns", steps=len(chosen), quiet=as_json) as advance:
+            for name in chosen:
+                work = partial(measure_columns, target, name, partial(_show_columns, advance, name), memory=memory)
+                costs[name] = work()
+                advance(name, done=1)
     if as_json:
-        shown = {"sku": sku.upper(), "tables": [one.to_json() for one in examined]}
-        print_json(shown | {"findings": problems})
+        listed = [
+            one.to_json() | ({"columns": [cost.to_json() for cost in costs[one.table]]} if columns else {})
+            for one in examined
+        ]
+        print_json({"sku": sku.upper(), "tables": listed, "findings": problems})
     else:
         _print_health(examined, problems)
+        for name, found in costs.items():
+            _print_columns(name, found)
     if any(one.severity == "error" for one in problems):
         raise typer.Exit(1)
+
+
+_SHOWN_COLUMNS = 20
+
+
+def _print_columns(table: str, costs: "list[ColumnCost]") -> None:
+    from app.cli.output import Grid
+
+    numbers = ("distinct", "nulls", "dictionary MB", "references MB", "file MB")
+    grid = Grid((f"columns of {table}", "type", *numbers), right=numbers)
+    for one in costs[:_SHOWN_COLUMNS]:
+        grid.add(
+            one.column,
+            one.type,
+            f"{one.distinct:,}",
+            f"{one.nulls:,}",
+            f"{one.dictionary_bytes / 1e6:,.1f}",
+            f"{one.reference_bytes / 1e6:,.1f}",
+            f"{one.file_bytes / 1e6:,.1f}",
+        )
+    grid.print()
+    for one in costs[:_SHOWN_COLUMNS]:
+        if one.advice is not None:
+            say(f"advice {table}, {one.column}: {one.advice}", style="yellow")
+    if len(costs) > _SHOWN_COLUMNS:
+        say(f"and {len(costs) - _SHOWN_COLUMNS:,} smaller columns, in --json", style="dim")
+
+
+def _show_columns(advance: Advance, name: str, measured: int, columns: int) -> None:
+    advance(f"{name}: {measured:,}/{columns:,} columns")
 
 
 def _show_files(advance: Advance, name: str, read: int, files: int) -> None:

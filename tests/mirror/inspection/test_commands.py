@@ -202,6 +202,9 @@ def test_health_is_printed_for_people_and_for_scripts(root: str) -> None:
     shown = printed("health", "--to", root, "--json")
     assert (shown["sku"], shown["tables"][0]["files"], shown["findings"]) == ("F2", 1, [])
     assert "sales.orders" in run("health", "orders", "--sku", "f64", "--to", root).stdout
+    [table] = printed("health", "orders", "--columns", "--to", root, "--json")["tables"]
+    assert {column["column"] for column in table["columns"]} >= {"id"}
+    assert "columns of sales.orders" in run("health", "orders", "--columns", "--to", root).stdout
     assert run("health", "--sku", "F3", "--to", root).exit_code == 2
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import WriterProperties, write_deltalake
 
+from app.mirror.inspection.columns import measure_columns
 from app.mirror.inspection.health import GUARD_RAILS, TableHealth, examine_table, find_problems, smallest_sku
 from app.mirror.inspection.maintenance import optimize_table
 from tests.mirror.inspection.mirrored import Mirrored
@@ -112,3 +113,33 @@ def test_the_smallest_capacity_is_found() -> None:
     assert smallest_sku(1, 1, 1, 15 << 30) == "F16"
     assert smallest_sku(1001, 1, 1, 1) == "F64"
     assert smallest_sku(10_001, 1, 1, 1) is None
+
+
+def test_the_columns_that_cost_most_in_a_model_are_listed_with_their_cardinality(tmp_path: Path) -> None:
+    """Seed 004: "Strive to reduce cardinality (the number of unique values) in every column of each Delta table." and
+    "When you use approximate numeric data types (like float and real), consider rounding values".
+    """
+    rows = 20_000
+    schema = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("ratio", pa.float64()), ("paid", pa.bool_())])
+    table = Mirrored(tmp_path, schema=schema)
+    kinds = ["open", "closed", None, "open"]
+    table.commit([(number, kinds[number % 4], number / 7, number % 2 == 0) for number in range(rows)])
+    found = {one.column: one for one in measure_columns(table.target, "s.t")}
+    assert [*found][2:] == ["kind", "paid"]
+    assert {name: (one.distinct, one.nulls) for name, one in found.items()} == {
+        "id": (rows, 0),
+        "ratio": (rows, 0),
+        "kind": (2, rows // 4),
+        "paid": (2, 0),
+    }
+    assert (found["id"].dictionary_bytes, found["kind"].dictionary_bytes) == (8 * rows, len("open") + len("closed"))
+    assert found["kind"].reference_bytes == rows * 2 // 8
+    assert "round it" in str(found["ratio"].advice)
+    assert found["kind"].advice is None
+    assert all(one.file_bytes > 0 for one in found.values())
+
+
+def test_the_columns_of_an_empty_table_cost_nothing(tmp_path: Path) -> None:
+    table = Mirrored(tmp_path)
+    table.commit([])
+    assert [one.model_bytes for one in measure_columns(table.target, "s.t")] == [0, 0]
