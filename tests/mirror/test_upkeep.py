@@ -6,6 +6,7 @@ every day when your ETL process completes." and "Take care to set an appropriate
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, time
 from pathlib import Path
 
@@ -90,6 +91,24 @@ def test_the_daily_vacuum_deletes_what_no_version_of_the_retention_needs(tmp_pat
     done = mirror.look(is_daily=True)
     assert (done.vacuumed, orphan.exists()) == (1, False)
     assert mirror.upkeep().vacuumed_at is not None
+
+
+def test_the_rows_of_a_row_group_are_a_setting(tmp_path: Path) -> None:
+    """Seed 004: "you might consider changing the row group size for large Delta tables"."""
+    assert Settings.from_environment(row_group_rows="2000").row_group_rows == 2_000
+    mirror = Mirror(tmp_path, Upkeep(small_files=2, retention_hours=0))
+    mirror.job = replace(mirror.job, limits=MirrorLimits(max_files=1, row_group_rows=1_000))
+    mirror.land(*((number, 0) for number in range(3_000)))
+    mirror.look()
+    [file] = mirror.data_files()
+    assert pq.read_metadata(file).num_row_groups == 3
+    mirror.land(*((number, 0) for number in range(3_000, 4_500)))
+    assert mirror.look().compacted == 1
+    delta = mirror.target.open(TABLE)
+    assert delta is not None
+    [compacted] = delta.file_uris()
+    metadata = pq.read_metadata(compacted.removeprefix("file://"))
+    assert max(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)) <= 1_000
 
 
 def test_a_closed_window_and_a_mirror_without_upkeep_do_nothing(tmp_path: Path) -> None:

@@ -129,6 +129,16 @@ def test_a_column_of_the_source_can_be_rounded_and_cast_where_it_lands(harness: 
     assert harness.landed("u", "weight") == [[4, 2.3]]
 
 
+def test_columns_that_only_an_expression_needs_can_land_as_null(harness: IngestHarness) -> None:
+    """Seed 004: "it would be more efficient to materialize the sales calculation as a single column than store its
+    component values in separate columns".
+    """
+    hidden = {"quantity": "cast(null as int32)", "price": "cast(null as decimal(8,2))"}
+    harness.put("t", SCHEMA, derive={"revenue": DERIVE["revenue"], **hidden})
+    harness.arcion(arcion("t", None, TEXTS))
+    assert harness.landed("t", "quantity", "price", "revenue") == [[0, None, None, Decimal("3.30")]]
+
+
 def test_a_filter_sees_the_values_of_the_source_and_its_deletes_have_no_derived_values(harness: IngestHarness) -> None:
     found = {"column": "price", "op": ">", "value": "1"}
     harness.put("t", SCHEMA, derive={**DERIVE, "price": "price * 0"} | {"price": "round(price, 0)"}, filter=found)
