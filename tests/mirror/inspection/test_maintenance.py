@@ -93,10 +93,10 @@ def test_optimizing_starts_again_if_the_mirror_commits_in_between(
     table = filled(tmp_path)
     real, commits = maintenance._compact, iter(range(2))
 
-    def slowly(opened: DeltaTable) -> None:
+    def slowly(opened: DeltaTable, row_group_rows: int) -> None:
         if next(commits, None) is not None:
             table.commit([(1, "new")], deleted=[(1,)])
-        real(opened)
+        real(opened, row_group_rows)
 
     monkeypatch.setattr(maintenance, "_compact", slowly)
     done = optimize_table(table.target, "s.t")
@@ -105,7 +105,7 @@ def test_optimizing_starts_again_if_the_mirror_commits_in_between(
 
 
 def test_optimizing_gives_up_beside_a_mirror_that_always_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(opened: DeltaTable) -> None:
+    def fails(opened: DeltaTable, _rows: int) -> None:
         raise CommitFailedError("a concurrent transaction deleted data this operation read")
 
     monkeypatch.setattr(maintenance, "_compact", fails)
