@@ -44,8 +44,7 @@ def to_json(
     error = None
     if isinstance(end, MirrorgateError):
         error = {"code": end.code, "detail": end.detail, "remedy": end.remedy, "errors": getattr(end, "errors", [])}
-    numbers = None if producer is None else producer.numbers
-    named = None if numbers is None else {"producer": numbers.name, "sequence": numbers.sequence}
+    named = None if producer is None else {"producer": producer.name, "sequence": producer.sequence}
     of_load = {} if load is None else {"load": load}
     return {"complete": end is None, **asdict(progress), "producer": named, **of_load, "error": error}
 

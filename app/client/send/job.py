@@ -39,9 +39,7 @@ _FIRST: Final = UUID("6e1ad2e0-8a53-4c60-9a1c-5f5c3b1c7c11")
 
 
 class LoadRun:
-    """The load of one file into one table. As the sender's names, it names the requests of the load."""
-
-    is_numbered = True
+    """The load of one file into one table. It names the requests of the load for the sender."""
 
     def __init__(self, client: GatewayClient, table: str, mode: Mode, patience: Patience) -> None:
         self.status: Mapping[str, Any] = {}
@@ -65,15 +63,19 @@ class LoadRun:
         Load.begin(self._client, self._table, self._mode, load_id=load_id, patience=self._patience)
         return True
 
-    def begin(self, chunk: Chunk, content: str, *, is_last: bool) -> Mapping[str, str]:
-        """Return the headers for the next request, which sends this chunk."""
-        key = uuid5(UUID(self._load.load_id), f"{chunk.first} {sha256(chunk.body).hexdigest()}")
+    def position_of(self, chunk: Chunk, content: str, is_last: bool) -> str:
+        """Return where the request begins in the file, which tells equal chunks apart."""
+        return str(chunk.first)
+
+    def headers(self, request: ChangeRequest) -> Mapping[str, str]:
+        """Return the headers that name the next request."""
+        key = uuid5(UUID(self._load.load_id), f"{request.position} {sha256(request.body).hexdigest()}")
         return {**self._load.headers, "Idempotency-Key": key.hex}
 
-    def accepted(self) -> None:
+    def accepted(self, request: ChangeRequest) -> None:
         """Do nothing: after a crash, all rows are sent again."""
 
-    def meaning_of(self, error: MirrorgateError) -> MirrorgateError:
+    def meaning_of(self, error: RejectedByGateway) -> MirrorgateError:
         """Return the error itself."""
         return error
 
@@ -111,42 +113,34 @@ class GivenFile:
         return mark.is_of(self.found.key)
 
 
-class NumberedFiles:
-    """Names the requests of a producer by its numbers, each with the position in the files that it reaches."""
-
-    is_numbered = True
+class NumberedFiles(NumberedRequests):
+    """Numbers the requests of a producer, each with the position in the files that it reaches."""
 
     def __init__(self, numbers: NumberedRequests) -> None:
-        self.numbers = numbers
+        super().__init__(numbers.name, numbers.sequence, numbers.position)
         self.mark = stored_mark(numbers.name, numbers.sequence, numbers.position)
         """How far the files are durable."""
         self._file = Found("", 0, "", 0)
-        self._reached: tuple[Mark, ChangeRequest] | None = None
+        self._reached: Mark | None = None
 
     def start(self, file: Found) -> None:
         """Note which file the next requests are of."""
         self._file = file
 
-    def begin(self, chunk: Chunk, content: str, *, is_last: bool) -> Mapping[str, str]:
-        """Return the headers for the next request, which sends this chunk."""
+    def position_of(self, chunk: Chunk, content: str, is_last: bool) -> str:
+        """Return the position that a request with this chunk reaches; behind the last one, the file is sent."""
         file = self._file
         newest = max(file.modified, 0 if self.mark is None else self.mark.newest)
         mark = Mark(file.key, digest_of(file.etag), newest)
         if not is_last:
             mark = replace(mark, next_message=chunk.after, end=chunk.end, content=content)
-        request = ChangeRequest("", chunk.body, position=mark.encoded())
-        self._reached = mark, request
-        return self.numbers.headers(request)
+        self._reached = mark
+        return mark.encoded()
 
-    def accepted(self) -> None:
-        """Note that the last request is durable."""
-        assert self._reached is not None
-        self.mark, request = self._reached
-        self.numbers.accepted(request)
-
-    def meaning_of(self, error: MirrorgateError) -> MirrorgateError:
-        """Return a ProducerConflict if only another process can have caused the rejection."""
-        return self.numbers.meaning_of(error) if isinstance(error, RejectedByGateway) else error
+    def accepted(self, request: ChangeRequest) -> None:
+        """Note that the request is durable."""
+        super().accepted(request)
+        self.mark = self._reached
 
 
 @dataclass
@@ -174,7 +168,7 @@ class SendJob:
         if producer is not None:
             with self._gateway_errors():
                 self.producer = NumberedFiles(opened_numbers(client, producer, self._patience))
-            sender.names = self.producer
+            sender.names, sender.position_of = self.producer, self.producer.position_of
         unsent = files_after(files, None if self.producer is None else self.producer.mark)
         if len(unsent) < len(files):
             skipped = f"{len(files) - len(unsent):,} files were" if len(files) > 1 else f"{files[0].path} was"
@@ -199,7 +193,8 @@ class SendJob:
         assert self.source.table is not None
         (file,) = given_files([path])
         sender = self._sender(client)
-        sender.names = self.loaded = run = LoadRun(client, self.source.table, mode, self._patience)
+        self.loaded = run = LoadRun(client, self.source.table, mode, self._patience)
+        sender.names, sender.position_of = run, run.position_of
         with self._gateway_errors():
             takes_rows = run.start(None if file.is_stream else file.found)
         try:

@@ -7,12 +7,13 @@ and lands once.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import uuid4
 
 from app.client.chunking.chunks import Chunk, Limits, Splitter, positions_of
 from app.client.file_content import Mark, hashed_chunks, with_lookahead
-from app.client.producer import ProducerConflict
+from app.client.http import RejectedByGateway
+from app.client.producer import ChangeRequest, KeyedRequests, ProducerConflict, RequestNames
 from app.client.retrying import OnWait, Pause, call_with_retries, is_final, may_have_been_accepted
 from app.client.send.progress import Post, Progress
 from app.errors import Code, MirrorgateError, RejectedInput
@@ -51,42 +52,6 @@ class SendFailed(MirrorgateError):
         return 3 if self.gave_up else 1
 
 
-class ChunkNames(Protocol):
-    """Names each request, so that the gateway recognizes a repetition."""
-
-    is_numbered: bool
-    """True if the same command continues by itself where it ended."""
-
-    def begin(self, chunk: Chunk, content: str, *, is_last: bool) -> Mapping[str, str]:
-        """Return the headers for the next request, which sends this chunk.
-
-        `content` is the hash of the file before the end of the chunk. `is_last` is only true if `is_numbered`.
-        """
-
-    def accepted(self) -> None:
-        """Note that the last request is durable."""
-
-    def meaning_of(self, error: MirrorgateError) -> MirrorgateError:
-        """Return the error that a rejection of the last request means to the caller."""
-
-
-class RandomKeys:
-    """Gives each request a random idempotency key, which no later run knows."""
-
-    is_numbered = False
-
-    def begin(self, chunk: Chunk, content: str, *, is_last: bool) -> Mapping[str, str]:
-        """Return the headers for the next request, which sends this chunk."""
-        return {"Idempotency-Key": uuid4().hex}
-
-    def accepted(self) -> None:
-        """Do nothing: nothing is remembered."""
-
-    def meaning_of(self, error: MirrorgateError) -> MirrorgateError:
-        """Return the error itself."""
-        return error
-
-
 @dataclass
 class Sender:
     """Sends files one after the other. `post` sends a body with the headers that name the request."""
@@ -98,7 +63,10 @@ class Sender:
     pause: Pause
     on_accepted: Callable[[Progress], None] = lambda _: None
     on_retry: OnWait = lambda _, __: None
-    names: ChunkNames = field(default_factory=RandomKeys)
+    names: RequestNames = field(default_factory=lambda: KeyedRequests(lambda: uuid4().hex))
+    position_of: Callable[[Chunk, str, bool], str] | None = None
+    """Returns the position of a request by its chunk, the hash of the file before the chunk's end, and whether it is
+    the last one of the file. With it, the same command continues by itself where it ended."""
     progress: Progress = field(default_factory=Progress)
     """What was sent so far; up to date at any time."""
 
@@ -119,7 +87,7 @@ class Sender:
         chunks = hashed_chunks(self.split, blocks, limits, skip, mark)
         try:
             for (chunk, content), is_last in (
-                with_lookahead(chunks) if self.names.is_numbered else ((chunk, False) for chunk in chunks)
+                with_lookahead(chunks) if self.position_of is not None else ((chunk, False) for chunk in chunks)
             ):
                 self._send(chunk, content, is_last=is_last)
             if not self.progress.next_message and not may_be_empty:
@@ -129,7 +97,9 @@ class Sender:
         self.progress.files += 1
 
     def _send(self, chunk: Chunk, content: str, *, is_last: bool) -> None:
-        headers = self.names.begin(chunk, content, is_last=is_last)
+        position = None if self.position_of is None else self.position_of(chunk, content, is_last)
+        request = ChangeRequest("", chunk.body, position=position)
+        headers = self.names.headers(request)
         tries = 0
 
         def post() -> Mapping[str, Any]:
@@ -141,7 +111,7 @@ class Sender:
             answer = call_with_retries(post, self.give_up_after, self.pause, self.on_retry)
         except MirrorgateError as error:
             raise (self._unanswered if self.progress.in_doubt else self._rejected)(error, chunk) from error
-        self.names.accepted()
+        self.names.accepted(request)
         self.progress.record(chunk, answer, is_earlier=answer["replayed"] and tries == 1)
         self.on_accepted(self.progress)
 
@@ -157,7 +127,7 @@ class Sender:
             raise
 
     def _rejected(self, error: MirrorgateError, chunk: Chunk) -> SendFailed:
-        meaning = self.names.meaning_of(error)
+        meaning = self.names.meaning_of(error) if isinstance(error, RejectedByGateway) else error
         if isinstance(meaning, ProducerConflict):
             return SendFailed(error, meaning.detail, remedy=_ONE_PROCESS, errors=[])
         problems = getattr(error, "errors", [])
@@ -174,7 +144,7 @@ class Sender:
 
     def _and_resume(self, remedy: str) -> str:
         start = self.progress.next_message
-        if self.names.is_numbered:
+        if self.position_of is not None:
             return f"{remedy} The same command then continues with message {start}."
         return f"{remedy} Then send the rest with --from-message {start}." if start else remedy
 
@@ -182,7 +152,7 @@ class Sender:
         detail = f"{error.detail}; messages {chunk.first} to {chunk.after - 1} may have been accepted"
         remedy = (
             "Run the same command again: it finds out whether they were accepted, and continues."
-            if self.names.is_numbered
+            if self.position_of is not None
             else "Compare last_sequence in `mirrorgate status --json` with the last sequence here: if it has grown, "
             f"continue with --from-message {chunk.after}, else with --from-message {chunk.first}."
         )
