@@ -33,11 +33,8 @@ def api_database(postgres: PrivatePostgres, template_database: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def api_address(request: pytest.FixtureRequest, api_database: str) -> Iterator[str]:
-    """Run one app for all tests. Its logs are tested where a separate process writes them.
-
-    Tests of the change endpoints run twice, the second time with `api_address` False: then the framework answers.
-    """
+def api_address(api_database: str) -> Iterator[str]:
+    """Run one app for all tests. Its logs are tested where a separate process writes them."""
     settings = Settings(
         database_url=SecretStr(api_database),
         admin_key=SecretStr(ADMIN_KEY),
@@ -47,7 +44,7 @@ def api_address(request: pytest.FixtureRequest, api_database: str) -> Iterator[s
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(application, "configure_logging", lambda _: None)
-        with served(settings, in_front=getattr(request, "param", True)) as address:
+        with served(settings) as address:
             yield address
 
 

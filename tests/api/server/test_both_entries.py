@@ -72,6 +72,21 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "rows with a parameter of CSV": {"url": ROWS, "content": b"{}", "params": {"table": "t", "delimiter": ";"}},
     "a row with a wrong value": {"url": ROWS, "content": b'{"id": "x"}', "params": {"table": "t"}},
     "rows of another type": {"url": ROWS, "content": b"{}", "headers": {"Content-Type": "text/plain"}},
+    "a row of Replicate": {
+        "url": REPLICATE,
+        "content": b'{"headers": {"operation": "INSERT", "changeSequence": "1"}, "data": {"id": 1}}',
+        "params": {"table": "t"},
+    },
+    "an event of Debezium": {
+        "url": "/v1/changes/debezium",
+        "content": b'{"op": "c", "before": null, "after": {"id": 1}, "source": {"table": "t"}}',
+        "params": {"table": "t"},
+    },
+    "a dead letter that the table rejects": {
+        "url": ROWS,
+        "content": b'{"id": "x"}',
+        "params": {"table": "t", "on_reject": "dead_letter"},
+    },
     "no Arrow": {"url": ARROW, "content": BODY, "params": {"table": "t"}},
     "a URL that is no text": {"url": f"{ARCION}?table=%FF", "content": BODY},
     "a URL with U+0000": {"url": f"{ARCION}?table=%00", "content": BODY},
@@ -119,6 +134,7 @@ def test_a_request_gets_the_same_answer_from_both(entries: list[Gateway], name: 
     front, framework = (comparable(gateway.request(**described)) for gateway in entries)
     assert front == framework
     accepted = {"accepted", "compressed", "a dry run", "csv", "rows", "rows in CSV", "a path with an escape"}
+    accepted |= {"a row of Replicate", "an event of Debezium"}
     assert front[0] >= 400 or name in accepted
 
 
