@@ -31,6 +31,7 @@ from app.formats.arrow import decode_arrow_stream
 from app.formats.csv import CsvDialect, trimmed_columns
 from app.formats.json.decoder import MessageDecoder
 from app.formats.not_columnar import NotColumnar
+from app.formats.replicate.avro_envelope import read_envelopes
 from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
@@ -265,6 +266,13 @@ def replicate(body: bytes) -> None:
         landing_rows(changes[table], entries[-1].schema_after(None))
 
 
+def replicate_avro(body: bytes) -> None:
+    """Decode envelopes whose schemas only the request itself declares."""
+    envelopes = read_envelopes(body)
+    if envelopes:
+        replicate(b"\n".join([one.to_json() for one in envelopes]))
+
+
 def arrow_schema(content: bytes) -> None:
     """Whatever is taken can be registered, stored and served again."""
     schema = TableSchema.declare(columns_of(schema_from_bytes(content)), ())
@@ -364,6 +372,7 @@ DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
             arcion_json,
             arcion_csv,
             replicate,
+            replicate_avro,
             debezium,
             plain_rows,
             plain_rows_csv,

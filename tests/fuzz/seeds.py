@@ -10,9 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from app.domain.arrow import schema_to_flatbuffer
+from app.formats.replicate.avro_envelope import read_envelopes
 from tests.fuzz.arrow_mutants import made
 from tests.fuzz.decoders import LAYOUTS, TYPES
 from tests.support.samples.arrow_streams import hostile_streams
+from tests.support.samples.replicate_avro import data_message, metadata_message
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 _TESTS: Final = Path(__file__).parents[1]
@@ -49,6 +51,12 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         sample = json.loads(path.read_bytes())
         yield "replicate", b"\n".join(map(_compact, [*sample.get("earlier", []), *sample["messages"]]))
         yield "replicate", _compact(sample["messages"])
+    described, changed = (
+        metadata_message("HR.JOBS", "1"),
+        data_message("HR.JOBS", "1", "INSERT", {"ID": 1, "TITLE": "a"}),
+    )
+    yield "replicate_avro", described + changed
+    yield "replicate", b"\n".join([one.to_json() for one in read_envelopes(described + changed)])
     for path in sorted((_TESTS / "samples" / "debezium").glob("*.ndjson")):
         records = [json.loads(line) for line in path.read_bytes().splitlines()]
         yield "debezium", _compact(records[:2])

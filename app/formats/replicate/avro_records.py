@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
+from types import NoneType
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -20,10 +21,12 @@ from msgspec import UNSET, UnsetType
 from app.domain.model.change import InputLimits
 from app.errors import Code, RejectedInput
 from app.formats.avro import DecodePlan, Style, read_schema, unsupported
+from app.formats.avro.flat import Column, FlatReader, Record, is_flat
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.avro_envelope import AvroEnvelope
-from app.formats.replicate.forms.standard_form import rejection
+from app.formats.replicate.columnar import DataBody, DataColumns, by_address
+from app.formats.replicate.forms.standard_form import Headers, rejection
 
 MAX_SCHEMA_BYTES: Final = 2**20
 """Bytes of a `dataSchema` that is kept: three thousand columns."""
@@ -123,6 +126,66 @@ _ENVELOPES: Final = MessageDecoder(_Envelope)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
+_HEADERS: Final = Headers.__struct_fields__
+_READ_HEADERS: Final = (
+    "operation",
+    "columnMask",
+    "changeMask",
+    "externalSchemaId",
+    "changeSequence",
+    "timestamp",
+    "transactionLastEvent",
+)
+"""In the order of `DataColumns`."""
+_IMAGES: Final = ("data", "beforeData")
+_MIN_COLUMNAR: Final = 32
+_TEXT_PER_BYTE: Final = 2
+"""Bytes of a value's text for each byte in Avro, or fewer: binary values are hexadecimal digits."""
+_VALUE_BYTES: Final = 16
+
+
+@lru_cache(_MAX_CACHED)
+def _flat_reader(schema: str, names: tuple[str, ...]) -> FlatReader | None:
+    """Return the reader of messages whose images have exactly these columns, None if their schema has another form.
+
+    Raises RejectedInput `malformed_avro`.
+    """
+    root = read_schema(schema)
+    types = {field.name: field.type for field in root.fields}
+    if not is_flat(root) or not {"data", "headers"} <= types.keys() <= {*_IMAGES, "headers", "schema", "table"}:
+        return None
+    headers = [field.name for field in types["headers"].fields]
+    if types["headers"].kind != "record" or "operation" not in headers or not {*headers} <= {*_HEADERS}:
+        return None
+    for name in _IMAGES:
+        for record in types[name].not_null if name in types else ():
+            kinds = {branch.kind for field in record.fields for branch in field.type.not_null}
+            if record.kind != "record" or {field.name for field in record.fields} != {*names} or "record" in kinds:
+                return None
+    return FlatReader(root)
+
+
+def _images(found: Column | None, image: type[msgspec.Struct], count: int) -> list[Any]:
+    if not isinstance(found, Record):
+        return [UNSET] * count
+    columns: list[Any] = [found.columns[name] for name in image.__struct_encode_fields__]
+    made = [*map(image, *columns)]
+    if found.present is None:
+        return made
+    images: list[Any] = [None] * count
+    for place, one in zip(found.present, made, strict=True):
+        images[place] = one
+    return images
+
+
+def _has_only_texts(found: Column) -> bool:
+    return isinstance(found, list) and {*map(type, found)} <= {str, NoneType, UnsetType}
+
+
+def _lacks_one(found: Column) -> bool:
+    return not isinstance(found, list) or None in found
+
+
 class AvroBody:
     """The data messages of a body, for the columnar path."""
 
@@ -147,6 +210,34 @@ class AvroBody:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    @property
+    def is_for_columns(self) -> bool:
+        """True if the messages are of one schema, and so many that reading them by column is faster."""
+        return len(self.schema_ids) == 1 and len(self) >= _MIN_COLUMNAR
+
+    def as_columns(self, schema: str, image: type[msgspec.Struct], limits: InputLimits) -> DataBody | None:
+        """Return the messages as `decode_data_messages` does, with images of this type; None if that has to do it.
+
+        Raises what `limits.reserve` raises.
+        """
+        reader = _flat_reader(schema, image.__struct_encode_fields__)
+        if reader is None or sum(map(len, self._records)) > limits.value_bytes // _TEXT_PER_BYTE:
+            return None
+        limits.reserve(len(self) * (2 * len(image.__struct_fields__) + len(_HEADERS)) * _VALUE_BYTES)
+        found = reader.read(self._records)
+        headers = found.columns["headers"] if found else None
+        if found is None or not isinstance(headers, Record) or headers.present is not None:
+            return None
+        nothing: Column = [UNSET] * len(self)
+        parts = [headers.columns.get(name, nothing) for name in _READ_HEADERS]
+        address = [found.columns.get(name, nothing) for name in ("schema", "table")]
+        if not all(map(_has_only_texts, (*parts[:3], parts[4], *address))) or _lacks_one(parts[0]):
+            return None
+        images = [_images(found.columns.get(name), image, len(self)) for name in _IMAGES]
+        columns: list[Any] = [*parts, *images]
+        texts: list[Any] = [self._ids, *address]
+        return DataBody(DataColumns._make(columns), by_address(texts))
 
     def as_json(self, plans: Mapping[str, DecodePlan], limits: InputLimits) -> bytes:
         """Return the messages as a body in JSON, with the plans of their schema ids.

@@ -154,7 +154,7 @@ def decode_data_messages(bodies: Sequence[bytes], image_types: Sequence[Any] = (
             found.append(None)
             continue
         own = slice(start, start := start + len(body.bare))
-        addresses = _by_address([body.schema_ids, schemas[own], tables[own]])
+        addresses = by_address([body.schema_ids, schemas[own], tables[own]])
         found.append(DataBody(DataColumns._make(column[own] for column in whole), addresses))
     return found
 
@@ -195,7 +195,8 @@ def _transposed(structs: Sequence[msgspec.Struct]) -> list[tuple[Any, ...]]:
     return [*zip(*map(astuple, structs), strict=True)]
 
 
-def _by_address(columns: Sequence[Sequence[Text]]) -> Mapping[Address, Sequence[int]]:
+def by_address(columns: Sequence[Sequence[Text]]) -> Mapping[Address, Sequence[int]]:
+    """Return the indexes of the messages with each address, from their schema ids, schemas and tables."""
     if is_uniform(columns):
         return {_address(*(column[0] for column in columns)): range(len(columns[0]))}
     indexes: dict[Address, list[int]] = {}

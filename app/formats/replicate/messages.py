@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.domain.model.change import UNLIMITED, InputLimits
 from app.domain.model.dead_letter import is_kept
-from app.errors import Problem, RejectedInput
+from app.errors import Code, Problem, RejectedInput
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.texts import split
 from app.formats.replicate.avro_records import AvroMessages, SchemaLookup, is_avro, kept_schema
@@ -79,6 +79,8 @@ class _Reader:
         try:
             self._read(index, element)
         except RejectedInput as error:
+            if error.code is Code.BODY_TOO_LARGE:
+                raise  # the memory of the request, not a message
             found = error.problems or (Problem(error.code, error.detail, index),)
             if self._address is not None and self._keep_rejected and is_kept(found):
                 self._request.rejected.append(RejectedData(index, *self._address, found))

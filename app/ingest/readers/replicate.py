@@ -83,24 +83,34 @@ class ReplicateJson(BodyReader):
         written = partial(self._written, tables, request, form) if self.keep_rejected else None
         return ParsedRequest(sources, ignored, written=written, max_value_bytes=self.max_value_bytes)
 
-    def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Declined | NotCached":
-        """Return the body with its records in JSON: itself, unless they are in Avro; or why they cannot be decoded."""
+    def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Opened":
+        """Return the body with its records in JSON: itself, unless they are in Avro. Many of one schema are opened."""
         if _HAS_BYTES.search(self.body, 0, _MAX_HEAD) is None or (found := AvroBody.of_json(self.body)) is None:
             return self
         return self._decoded(found, principal, table_cache)
 
-    def _decoded(
-        self, found: AvroBody, principal: Principal, table_cache: TableCache
-    ) -> "ReplicateJson | Declined | NotCached":
+    def _decoded(self, found: AvroBody, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Opened":
         try:
             if len(found) > self.limits.messages:
                 return Declined(Decline.BODY)
+            if found.is_for_columns and (opened := self._by_column(found, principal, table_cache)) is not None:
+                return opened
             plans = {one: self._plan(one, principal, table_cache) for one in found.schema_ids}
             return replace(self, body=found.as_json(plans, self.limits))
         except (Declined, NotCached) as why:
             return why
         except (RejectedInput, TemporarilyUnavailable):  # the exact path meets the same trouble, and tells the caller
             return Declined(Decline.BODY)
+
+    def _by_column(self, found: AvroBody, principal: Principal, table_cache: TableCache) -> OpenedBody | None:
+        """Return the messages of one schema as they were read by column, None if they have to become JSON first."""
+        [schema_id] = found.schema_ids
+        source = self._find(Address(schema_id, None, None), principal, table_cache).source
+        if source.reader is None or source.version is None or source.version.data_schema is None:
+            raise Declined(Decline.TABLE)
+        image, _ = source.reader.image_type.__args__
+        decoded = found.as_columns(source.version.data_schema, image, self.limits)
+        return decoded and self._by_table(principal, {}, decoded, table_cache)
 
     def _plan(self, schema_id: str, principal: Principal, table_cache: TableCache) -> DecodePlan:
         """Return what decodes the records of the current version of a table. Raises Declined or NotCached."""
@@ -195,7 +205,7 @@ class ReplicateAvro(ReplicateJson):
         body = b"\n".join([envelope.to_json() for envelope in self._envelopes()])
         return self._as_json(body).exact(table_cache, principal)
 
-    def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Declined | NotCached":
+    def _in_json(self, principal: Principal, table_cache: TableCache) -> "ReplicateJson | Opened":
         try:
             found = AvroBody.of_envelopes(self._envelopes())
         except RejectedInput:
