@@ -216,11 +216,24 @@ CREATE TABLE mirrorgate.table_counters (
     flush_through bigint DEFAULT 0 NOT NULL,
     -- Load that may be open, read with the sequence lock.
     open_load uuid,
+    -- Time from the commit in the source to the acceptance of the last change that tells it, in seconds.
+    source_lag_seconds double precision,
+    -- When that change was accepted.
+    source_lag_at timestamp with time zone,
+    -- The part of the lag in which the tool had not read the change yet, if it tells.
+    extraction_lag_seconds double precision,
+    -- Highest operation count of Arcion; null before the first.
+    operation_count bigint,
+    -- Changes in a row with consecutive operation counts, up to the number from which a jump counts.
+    counted_changes bigint DEFAULT 0 NOT NULL,
+    -- Changes that are missing by the operation counts.
+    missing_changes bigint DEFAULT 0 NOT NULL,
     CONSTRAINT table_counters_pkey PRIMARY KEY (table_id),
     CONSTRAINT table_counters_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT table_counters_check CHECK ((recorded_file_number < next_file_number)),
     CONSTRAINT table_counters_check1 CHECK ((published_through <= last_sequence)),
-    CONSTRAINT table_counters_last_sequence_check CHECK ((last_sequence >= 0))
+    CONSTRAINT table_counters_last_sequence_check CHECK ((last_sequence >= 0)),
+    CONSTRAINT table_counters_missing_changes_check CHECK (((counted_changes >= 0) AND (missing_changes >= 0)))
 )
 WITH (fillfactor='50');
 
@@ -970,7 +983,7 @@ CREATE TABLE mirrorgate.alerts (
     -- When the present code was first seen.
     code_since timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT alerts_pkey PRIMARY KEY (kind, subject),
-    CONSTRAINT alert_kind_is_known CHECK ((kind = ANY (ARRAY['part'::text, 'table_quarantined'::text, 'table_failing'::text, 'fabric_table'::text, 'dead_letters'::text, 'backlog'::text]))),
+    CONSTRAINT alert_kind_is_known CHECK ((kind = ANY (ARRAY['part'::text, 'table_quarantined'::text, 'table_failing'::text, 'fabric_table'::text, 'changes_missing'::text, 'source_lag'::text, 'dead_letters'::text, 'backlog'::text]))),
     CONSTRAINT alert_severity_is_known CHECK ((severity = ANY (ARRAY['critical'::text, 'warning'::text])))
 );
 

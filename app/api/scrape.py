@@ -36,6 +36,18 @@ _GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "pending_rows": ("mirrorgate_lag_rows", "Staged rows that are not published"),
     "pending_bytes": ("mirrorgate_lag_bytes", "Staged payload bytes that are not published"),
     "oldest_seconds": ("mirrorgate_lag_oldest_seconds", "Age of the oldest unpublished batch"),
+    "source_lag_seconds": (
+        "mirrorgate_source_lag_seconds",
+        "Time from the commit in the source to the acceptance of the last change; none without a recent change",
+    ),
+    "extraction_lag_seconds": (
+        "mirrorgate_source_extraction_lag_seconds",
+        "The part of that time in which the tool had not read the change in the source's log, if it tells",
+    ),
+    "missing_changes": (
+        "mirrorgate_missing_changes",
+        "Changes that are missing by Arcion's counts of operations; starts at 0 in each generation",
+    ),
     "waiting_letters": ("mirrorgate_waiting_dead_letters", "Dead letters that wait for replay or discard"),
     "oldest_letter_seconds": (
         "mirrorgate_waiting_dead_letters_oldest_seconds",

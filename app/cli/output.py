@@ -72,12 +72,13 @@ def status_grid(tables: Sequence[dict[str, Any]], width: int, *, wide: bool = Fa
     more = ("staged", "files") if wide else ()
     mirror = ("mirror",) if any(table.get("mirror") for table in tables) else ()
     numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
-    titles = ["table", "gen", "state", *numbers, *mirror, *(("dead letters",) if letters else ())]
+    lag = ("source lag",) if wide or any(table["source"]["lag_seconds"] is not None for table in tables) else ()
+    titles = ["table", "gen", "state", *numbers, *lag, *mirror, *(("dead letters",) if letters else ())]
     says_nothing = (
         *(["processed"] if all((table["processed"] or {}).get("rows") is None for table in tables) else []),
         *(["gen"] if all(table["generation"] == 1 for table in tables) else []),
     )
-    spare = [] if wide else [*says_nothing, "oldest", "processed", "gen"]
+    spare = [] if wide else [*says_nothing, *lag, "oldest", "processed", "gen"]
     found = _status_table(titles, tables, wide=wide)
     while spare and found.least_width > width:
         left_out = spare.pop(0)
@@ -99,6 +100,7 @@ def _status_table(titles: Sequence[str], tables: Sequence[dict[str, Any]], *, wi
             "files": f"{table['published']['files']:,}",
             "lag": f"{table['lag']['rows']:,}",
             "oldest": f"{table['lag']['oldest_seconds']:.1f} s",
+            "source lag": "-" if (lag := table["source"]["lag_seconds"]) is None else f"{lag:,.1f} s",
             "mirror": _mirror_cell(table.get("mirror"), wide=wide),
             "dead letters": f"{_waiting(table):,}",
         }

@@ -252,7 +252,9 @@ class Ingest:
         load: LoadStep | None = None,
     ) -> ExactPath:
         in_load = load is not None
-        typer = RequestTyper(self.table_cache, principal, self.check_room, in_load, reader.limits.reserve)
+        typer = RequestTyper(
+            self.table_cache, principal, self.check_room, in_load, replay is not None, reader.limits.reserve
+        )
         return ExactPath(typer, self.stage, identity, replay, load)
 
     def _running_bridge(self) -> LoopBridge[UnreadBody]:

@@ -22,11 +22,12 @@ from app.domain.model.names import SourceName
 from app.domain.model.table import Table, TableId, case_detail, is_named
 from app.domain.model.table_options import DeadLetters, SourceOrder
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import OrderedChanges, Reached, in_source_order, position_key, row_identities
+from app.domain.rows.source_progress import counts_of
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.moved_tables import give_marker
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
@@ -164,6 +165,8 @@ class RequestTyper:
     check_backlog: CheckBacklog = lambda _: None
     in_load: bool = False
     """True for the rows of a load session, which no source orders."""
+    replays: bool = False
+    """True for the message of a dead letter."""
     reserve: Callable[[int], None] = UNLIMITED.reserve
     """Reserves memory for the rows, see `InputLimits`."""
     _router: RequestRouter = field(init=False)
@@ -240,7 +243,7 @@ class RequestTyper:
                         needs.append((table, schema))
                     rules = replace(self.table_cache.rules(table, in_load=self.in_load), schema=schema)
                     self.reserve(row_memory + len(changes) * row_bytes(rules))
-                    rows = landing_rows(changes, rules)
+                    rows = self._with_counts(part, landing_rows(changes, rules))
                     row_memory += rows.rows * row_bytes(rules)
                     self.reserve(row_memory)
                     advances = ordered.advances(part.positions, partial(_identities, rules))
@@ -252,6 +255,15 @@ class RequestTyper:
             rejection = parsed.rejection(problems, not_kept, withheld=routed.withheld)
             raise _without_dead_letters(rejection, keeping_none) if not_kept else rejection
         return TypedRequest(batches, duplicates, needs, rejected)
+
+    def _with_counts(self, part: TableChanges, rows: LandingRows) -> LandingRows:
+        """Return the rows with the counts of operations of all messages for the table, also of those that do not land.
+
+        The message of a dead letter was counted when it arrived.
+        """
+        told = _merged([entry.changes for entry in part.parts])
+        counts = None if self.replays else counts_of(told, len(part.rejected))
+        return rows if counts is None else replace(rows, progress=rows.progress._replace(counts=counts))
 
     def _in_order(self, part: TableChanges) -> OrderedChanges:
         """Return the changes to land, without those that were accepted before."""

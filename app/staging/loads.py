@@ -61,13 +61,16 @@ BEGIN_COMPLETION = sa.text("""
 
 END_LOAD = sa.text("""
     WITH cleared AS (
-        UPDATE mirrorgate.table_counters SET open_load = NULL
+        UPDATE mirrorgate.table_counters SET open_load = NULL,
+            missing_changes = CASE WHEN :state = 'completed' AND EXISTS (
+                SELECT FROM mirrorgate.loads WHERE load_id = CAST(:load_id AS uuid) AND mode = 'full')
+            THEN 0 ELSE missing_changes END
         WHERE table_id = :table_id AND open_load = CAST(:load_id AS uuid)),
     batches AS (DELETE FROM mirrorgate.load_batches WHERE load_id = CAST(:load_id AS uuid)),
     deletes AS (DELETE FROM mirrorgate.load_deletes WHERE load_id = CAST(:load_id AS uuid))
     UPDATE mirrorgate.loads SET state = :state, ended_at = clock_timestamp()
     WHERE load_id = CAST(:load_id AS uuid) AND ended_at IS NULL""")
-"""End a load session, and delete what was kept for it."""
+"""End a load session, and delete what was kept for it. After a full load, no change is missing."""
 
 SET_COLUMN_STAYS = sa.text("""
     UPDATE mirrorgate.tables SET column_stays = CAST(:stays AS jsonb), revision = revision + 1

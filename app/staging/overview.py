@@ -31,7 +31,7 @@ from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING, TableFailure,
 from app.staging.loads import open_loads
 from app.staging.mirror import MirrorProgress, mirror_progress
 from app.staging.rebuild.progress import Rebuild, find_rebuilds
-from app.staging.tables.status import TableCounts, count_tables
+from app.staging.tables.status import MISSING_CHANGES, SOURCE_LAG, TableCounts, count_tables
 
 SELECT_ALERTS = sa.text("""
     SELECT kind, subject, severity, code, detail, remedy, since, code_since, told_code FROM mirrorgate.alerts""")
@@ -199,6 +199,8 @@ class TableFacts:
             failure_tries=None if failure is None else failure.tries,
             failing_since=None if failure is None else failure.since,
             quarantined_at=counts.quarantined_at,
+            source_lag_seconds=counts.source_lag_seconds,
+            missing_changes=counts.missing_changes,
             staged_rows=counts.staged_rows,
             mirror_code=None if mirror is None else mirror.code,
             mirror_state="" if mirror is None else mirror.state,
@@ -250,7 +252,7 @@ SELECT_SUMMARIES = sa.text(f"""
         CASE WHEN t.state = 'quarantined' THEN (
             SELECT max(e.happened_at) FROM mirrorgate.table_events e
             WHERE e.folded_name = t.folded_name AND e.table_id = t.table_id AND e.action = 'quarantined')
-        END AS quarantined_at
+        END AS quarantined_at, {SOURCE_LAG}, {MISSING_CHANGES}
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     -- One look-up a table, also without statistics.

@@ -20,6 +20,7 @@ from app.domain.health.troubles import (
     OK,
     Kind,
     Severity,
+    SOURCE_LAG_SECONDS,
     Trouble,
     parts,
     process_parts,
@@ -30,9 +31,9 @@ from app.staging.ledger.failures import FAILING_AFTER
 from tests.support.expositions import alert_rules
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
-PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:19]) | {
+PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:21]) | {
     "table_id": 1, "name": "a.b", "generation": 1, "state": "active", "accepted_rows": 0, "pending_rows": 0,
-    "oldest_seconds": 0.0, "waiting_letters": 0,
+    "oldest_seconds": 0.0, "waiting_letters": 0, "missing_changes": 0,
 }  # fmt: skip
 WELL = GatewayFacts(1, 0, None, {"active": 1}, None, 0, 0, 0, 0.0, 0.0)
 RUNNING = FabricFacts("Running", None, 1.0, None, None, None)
@@ -150,6 +151,8 @@ def test_a_writer_is_judged_by_its_last_transaction_and_its_oldest_request(
         (HealthFacts(total_share=NEAR_LIMIT), "BacklogNearlyFull"),
         (HealthFacts(total_share=1.0), "BacklogFull"),
         (HealthFacts(tables=[summary(waiting_letters=1)]), "DeadLettersWaiting"),
+        (HealthFacts(tables=[summary(missing_changes=1)]), "ChangesMissing"),
+        (HealthFacts(tables=[summary(source_lag_seconds=SOURCE_LAG_SECONDS + 1)]), "SourceLag"),
         (HealthFacts(tables=[summary(fabric_error="it failed")]), "FabricTableFailed"),
         (HealthFacts(tables=[summary(mirror_code="landing_file_gap")]), "MirrorStopped"),
         (HealthFacts(gateway=replace(WELL, stopped_mirrors=1)), "MirrorStopped"),
@@ -174,6 +177,7 @@ def test_prometheus_has_an_alert_of_the_same_severity(facts: HealthFacts, alert:
     ("alert", "pattern", "limit"),
     [
         ("BacklogNearlyFull", r"> ([\d.]+) < 1$", NEAR_LIMIT),
+        ("SourceLag", r"> (\d+)$", SOURCE_LAG_SECONDS),
         ("ClockOff", r"_clock_behind_seconds\) > (\d+)", CLOCKS_APART),
         ("FabricStatusStale", r"> (\d+)$", MAX_STATUS_AGE_SECONDS),
     ],

@@ -204,3 +204,27 @@ def test_what_needs_keys_is_rejected_without_them(harness: IngestHarness, option
     with rejected() as rejection:
         harness.put("t", schema_of({"id": "int64"}), **option)
     assert rejection.places == [(Code.BAD_OPTION, None, f"/options/{next(iter(option))}", None)]
+
+
+@pytest.mark.parametrize("is_columnar", [True, False])
+def test_messages_of_snapshot_mode_are_rows_of_a_snapshot(harness: IngestHarness, is_columnar: bool) -> None:
+    """Seed 001: "In snapshot mode", messages have an `opType` too."""
+    harness.put("t", ID, reload="upsert", source_order="enforce", audit_columns={"operation": "_op"})
+    members = {"cursor": '{"log": "bin.000001", "position": 4}'} | ({} if is_columnar else {"other": 1})
+    rows = [arcion("t", after={"id": str(key)}, **members) for key in (1, 2)]
+    for _ in range(2):
+        assert harness.arcion(*rows, snapshot_rows=True).duplicates == 0
+    harness.arcion(arcion("t", {"id": "1"}, None, **members))
+    harness.arcion(*rows, snapshot_rows=True)
+    assert harness.landed("t", "id", "_op") == [
+        *([0, key, "snapshot"] for key in (1, 2, 1, 2)),
+        [2, 1, "delete"],
+        *([4, key, "snapshot"] for key in (1, 2)),
+    ]
+
+
+def test_inserts_of_native_beside_snapshot_rows_stay_inserts(harness: IngestHarness) -> None:
+    harness.put("t", ID, audit_columns={"operation": "_op"})
+    native = {name: value for name, value in arcion("t", after={"id": "1"}).items() if name != "exists"}
+    harness.arcion({"id": "7"}, native, table="t", snapshot_rows=True)
+    assert harness.landed("t", "id", "_op") == [[0, 7, "snapshot"], [0, 1, "insert"]]

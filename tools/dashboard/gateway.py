@@ -98,6 +98,23 @@ TABLES: Final = Section(
             unit="rowsps",
         ),
         Graph(
+            "Source lag",
+            "From the commit in the source to the acceptance, and its part before the tool read the change.",
+            {
+                "{{table}}": f"topk(10, {of_tables('mirrorgate_source_lag_seconds')})",
+                "{{table}} until read": f"topk(10, {of_tables('mirrorgate_source_extraction_lag_seconds')})",
+            },
+            unit="s",
+            limit=3_600,
+            width=12,
+        ),
+        Graph(
+            "Missing changes",
+            "By Arcion's counts of operations, of each generation of a table.",
+            {"{{table}}": f"topk(10, {of_tables('mirrorgate_missing_changes')})"},
+            width=12,
+        ),
+        Graph(
             "Tables by state",
             "Each table has one state.",
             {"{{state}}": f"sum by (state) (max by (table, state) (mirrorgate_table_state{TABLE}))"},

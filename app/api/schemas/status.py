@@ -171,6 +171,22 @@ class LagModel(Model):
     oldest_seconds: Seconds
 
 
+class SourceModel(Model):
+    """How far the source of a table was ahead of the gateway at the last change that tells its time."""
+
+    lag_seconds: Seconds | None
+    """From the commit in the source to the acceptance; null if the last change is more than 15 minutes old."""
+
+    extraction_lag_seconds: Seconds | None
+    """The part of it in which the tool had not read the change in the log, as Arcion and Debezium tell it."""
+
+    measured_at: datetime | None
+    """When the change was accepted."""
+
+    missing_changes: int
+    """Changes that are missing by Arcion's counts of operations."""
+
+
 class CountsModel(Model):
     """Counts of a table at one stage of publication."""
 
@@ -288,6 +304,7 @@ class TableModel(Model):
     """Columns that were added with a default, or came back: rows of batches up to this sequence are NULL there."""
     options: TableOptions
     lag: LagModel
+    source: SourceModel
     accepted: CountsModel
     staged: CountsModel
     published: PublishedModel
@@ -389,6 +406,12 @@ def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
             rows=counts.pending_rows,
             bytes=counts.pending_bytes,
             oldest_seconds=counts.oldest_seconds,
+        ),
+        source=SourceModel(
+            lag_seconds=counts.source_lag_seconds,
+            extraction_lag_seconds=counts.extraction_lag_seconds,
+            measured_at=counts.source_lag_at,
+            missing_changes=counts.missing_changes,
         ),
         accepted=CountsModel(batches=counts.last_sequence, changes=counts.accepted_changes, rows=counts.accepted_rows),
         staged=CountsModel(batches=counts.staged_batches, changes=counts.staged_changes, rows=counts.staged_rows),

@@ -21,6 +21,8 @@ TOLD: Final = frozenset(
         Kind.TABLE_QUARANTINED,
         Kind.TABLE_FAILING,
         Kind.FABRIC_TABLE,
+        Kind.CHANGES_MISSING,
+        Kind.SOURCE_LAG,
         Kind.DEAD_LETTERS,
         Kind.BACKLOG,
     }

@@ -73,6 +73,10 @@ class TableSummary(NamedTuple):
     failure_tries: int | None
     failing_since: datetime | None
     quarantined_at: datetime | None
+    source_lag_seconds: float | None
+    """From the commit in the source to the acceptance of the last change; None for a table without recent changes."""
+    missing_changes: int
+    """Changes that are missing by Arcion's counts of operations."""
     staged_rows: int | None = None
     """None where only the whole status of the table counts them."""
     mirror_code: str | None = None

@@ -27,6 +27,9 @@ FAILURE_COUNTS_SECONDS: Final = 30.0
 CLOCKS_APART: Final = 5.0
 """Seconds. Decisions use the database's clock only, so a smaller difference does not matter."""
 
+SOURCE_LAG_SECONDS: Final = 3_600.0
+"""Time from a commit in the source to its acceptance that needs attention."""
+
 ALL_TABLES: Final = "all tables"
 """The subject of a backlog of all tables together."""
 
@@ -51,7 +54,9 @@ class Kind(StrEnum):
     BACKLOG = "backlog"
     FABRIC_TABLE = "fabric_table"
     MIRROR = "mirror"
+    CHANGES_MISSING = "changes_missing"
     DEAD_LETTERS = "dead_letters"
+    SOURCE_LAG = "source_lag"
     TABLE_PAUSED = "table_paused"
 
     @property
@@ -90,6 +95,8 @@ _RULES: Final[Mapping[Kind, tuple[Severity, str]]] = {
     Kind.BACKLOG: (_WARNING, "The backlog is nearly full"),
     Kind.FABRIC_TABLE: (_CRITICAL, "Fabric cannot mirror the table"),
     Kind.MIRROR: (_WARNING, "The Delta mirror waits"),
+    Kind.CHANGES_MISSING: (_CRITICAL, "Changes of the source are missing"),
+    Kind.SOURCE_LAG: (_WARNING, "Changes arrive late"),
     Kind.DEAD_LETTERS: (_WARNING, "Rejected messages wait"),
     Kind.TABLE_PAUSED: (_WARNING, "The table is paused"),
 }
@@ -278,6 +285,20 @@ def _of_table(table: TableSummary) -> Iterator[Trouble]:
     if table.mirror_code is not None:
         detail = f"{table.mirror_state} at file {table.mirror_file:,}: {table.mirror_code}: {table.mirror_detail}"
         yield _trouble(Kind.MIRROR, name, table.mirror_code, detail, table.mirror_remedy)
+    if table.missing_changes:
+        detail = f"Arcion counted {table.missing_changes:,} more operations of the table than the gateway received."
+        remedy = (
+            "Load the table again, completely or as a new generation. If the counts are not those of the table alone, "
+            "set its option operation_counts=ignore (docs/formats.md, Operation counts)."
+        )
+        yield _trouble(Kind.CHANGES_MISSING, name, "changes_missing", detail, remedy)
+    if table.source_lag_seconds is not None and table.source_lag_seconds > SOURCE_LAG_SECONDS:
+        detail = f"The last change was accepted {table.source_lag_seconds:,.0f} s after its commit in the source."
+        remedy = (
+            "Find out whether the tool reads the log late or cannot send: `mirrorgate status --json` has both parts of "
+            "the lag where the tool tells them."
+        )
+        yield _trouble(Kind.SOURCE_LAG, name, "source_lag_high", detail, remedy)
     if table.waiting_letters:
         waiting = "1 rejected message waits" if table.waiting_letters == 1 else None
         detail = f"{waiting or f'{table.waiting_letters:,} rejected messages wait'} for a decision."

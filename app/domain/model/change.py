@@ -61,6 +61,13 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     position_at: str | None = None
     """JSON Pointer of the source position, if the format has one."""
     source_time: SourceTime = None
+    extracted_time: SourceTime = None
+    """When the tool read the change in the log of its source."""
+    operation_count: int | None = None
+    """How many operations Arcion has processed with this one."""
+    transaction_id: str | None = None
+    transaction_order: int | None = None
+    """The number of the change in its transaction, from 1 on."""
     log_position: LogPosition | None = None
     """Where the change is in the log of its source, if that can be compared."""
     ends_transaction: bool = True

@@ -68,6 +68,8 @@ class AuditValue(StrEnum):
     OPERATION = "operation"
     SOURCE_TIMESTAMP = "source_timestamp"
     SOURCE_POSITION = "source_position"
+    TRANSACTION_ID = "transaction_id"
+    TRANSACTION_ORDER = "transaction_order"
     ACCEPTED_AT = "accepted_at"
     ROW_ORDER = "row_order"
     DELETED = "deleted"
@@ -77,6 +79,8 @@ _TYPES: Final[Mapping[AuditValue, ColumnType]] = {
     AuditValue.OPERATION: ColumnType(TypeName.STRING),
     AuditValue.SOURCE_TIMESTAMP: ColumnType(TypeName.TIMESTAMP),
     AuditValue.SOURCE_POSITION: ColumnType(TypeName.STRING),
+    AuditValue.TRANSACTION_ID: ColumnType(TypeName.STRING),
+    AuditValue.TRANSACTION_ORDER: ColumnType(TypeName.INT64),
     AuditValue.ACCEPTED_AT: ColumnType(TypeName.TIMESTAMP),
     AuditValue.ROW_ORDER: ColumnType(TypeName.INT64),
     AuditValue.DELETED: ColumnType(TypeName.BOOLEAN),
@@ -93,6 +97,10 @@ class AuditColumns:
     """When the source made the change."""
     source_position: str | None = None
     """The position of the change in the source's log, as the message gives it."""
+    transaction_id: str | None = None
+    """The transaction of the change in its source: Replicate's `transactionId`, or what Debezium tells."""
+    transaction_order: str | None = None
+    """The number of the change in its transaction, from 1 on, if the message gives it."""
     accepted_at: str | None = None
     """When the gateway accepted the change."""
     row_order: str | None = None

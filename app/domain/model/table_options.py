@@ -72,6 +72,13 @@ class SourceOrder(StrEnum):
     ENFORCE = "enforce"
 
 
+class OperationCounting(StrEnum):
+    """Whether a jump in Arcion's counts of operations means that changes are missing."""
+
+    CHECK = "check"
+    IGNORE = "ignore"
+
+
 class Reload(StrEnum):
     """What happens to snapshot rows after other changes: they are rejected, or land as upserts."""
 
@@ -157,6 +164,8 @@ class TableOptions:
     """What happens to columns that the table does not have."""
     source_order: SourceOrder = SourceOrder.ARRIVAL
     """What identifies a duplicate change."""
+    operation_counts: OperationCounting = OperationCounting.CHECK
+    """Whether a jump in Arcion's `operationcount` is reported as missing changes."""
     reload: Reload = Reload.REJECT
     """What happens to snapshot rows after other changes."""
     insert_marker: InsertMarker = InsertMarker.INSERT

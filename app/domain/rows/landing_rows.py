@@ -21,6 +21,7 @@ from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, en
 from app.domain.rows.row_layout import MAX_PROBLEMS, RowBuilder
 from app.domain.rows.row_rules import RowMarker, RowRules, ShapedChanges
 from app.domain.rows.shaped_rows import POINTER, ShapedRows, shaped_rows
+from app.domain.rows.source_progress import NO_PROGRESS, SourceProgress, progress_of
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
 from app.errors import Code, Problem, RejectedInput
 
@@ -41,6 +42,8 @@ class LandingRows:
     """True if a change is not a snapshot row."""
     source_position: str | None = None
     """The source position of the last change that has one, verbatim."""
+    progress: SourceProgress = NO_PROGRESS
+    """What the last change says of how far its source is."""
     images: ImageRows | None = None
     """What the rows mean for row images, if the table keeps them."""
     repeated_inserts: int = 0
@@ -165,6 +168,7 @@ def _each(
             has_snapshots,
             changes > 0 and not has_snapshots,
             request.source_position,
+            request.progress,
             images,
             typed_bytes=size * (end - start) // max(1, batch.num_rows),
         )
@@ -181,6 +185,7 @@ def _landing_rows(
         builder.has_snapshots,
         builder.starts_cdc,
         next((change.source_position for change in reversed(changes) if change.source_position), None),
+        progress_of(changes),
         images,
     )
 

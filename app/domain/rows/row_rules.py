@@ -29,6 +29,7 @@ from app.domain.model.projection import Mask, MaskMethod
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import TableSchema
+from app.domain.rows.source_progress import NO_PROGRESS, SourceProgress
 from app.errors import Code, TemporarilyUnavailable
 
 Values: TypeAlias = tuple[SourceValue, ...]
@@ -58,6 +59,9 @@ class ChangeFacts(NamedTuple):
 
     positions: Sequence[str | None]
     times: Sequence[SourceTime]
+    transactions: Sequence[str | None] = ()
+    """Empty if the format has none, as are the next."""
+    transaction_orders: Sequence[int | None] = ()
 
 
 class LogRun(NamedTuple):
@@ -94,6 +98,8 @@ class ShapedChanges:
 
     Returns None if a change has none or they are of several logs. None if the format has no logs.
     """
+    progress: SourceProgress = field(default=NO_PROGRESS, compare=False)
+    """What the last change says of how far its source is."""
     typed_by: Mapping[int, TypeColumn] = field(default_factory=dict, compare=False)
     """How columns are typed whose values are no source values, by position.
 

@@ -28,6 +28,7 @@ from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
 from app.domain.rows.source_order import run_of
+from app.domain.rows.source_progress import OperationCounts, SourceProgress, progress
 from app.errors import RejectedInput
 from app.formats.arcion.messages import (
     ALL_AFTER,
@@ -36,6 +37,7 @@ from app.formats.arcion.messages import (
     AddressResolver,
     TableAddress,
     facts_of_cursor,
+    operation_count,
     position_of,
 )
 from app.formats.json.decoder import MessageDecoder, exact_fraction
@@ -83,6 +85,8 @@ class MessageLayouts:
     """The layouts of the messages of a table with these columns, by operation and `exists`."""
 
     columns: Sequence[str]
+    is_snapshot: bool = False
+    """True if inserts are rows of a snapshot."""
     _known: dict[tuple[str, bytes], MessageLayout] = field(default_factory=dict)
 
     def look_up(self, operation: str, exists: Raw) -> MessageLayout:
@@ -110,8 +114,9 @@ class MessageLayouts:
         if (forbidden == _BEFORE and before) or (forbidden == _AFTER and after - before):
             raise NotColumnar
         kept = frozenset() if operation is Operation.DELETE else before - after
+        is_row = self.is_snapshot and operation is Operation.INSERT and bool(flags)
         shape = Shape(
-            operation,
+            Operation.SNAPSHOT if is_row else operation,
             None if operation is Operation.INSERT else before,
             None if operation is Operation.DELETE else after | kept,
             kept,
@@ -247,6 +252,7 @@ class ArcionPart(NamedTuple):
     before: Sequence[Given]
     after: Sequence[Given]
     cursors: Sequence[Given]
+    counts: Sequence[Given]
 
 
 class ArcionBody(NamedTuple):
@@ -280,7 +286,7 @@ def decode_columnar(bodies: Sequence[bytes]) -> list[ArcionBody | None]:
 
 def _body(keys: Sequence[Sequence[Any]]) -> ArcionBody | None:
     """Return the messages of a body by source; None if an address is wrong."""
-    addresses, *others, _ = keys
+    addresses, *others = keys
     count, first = len(addresses), addresses[0]
     try:
         if addresses.count(first) == count:
@@ -307,16 +313,16 @@ class ArcionTableReader:
     layouts: MessageLayouts
 
     @classmethod
-    def of(cls, columns: Sequence[str]) -> Self:
+    def of(cls, columns: Sequence[str], *, is_snapshot: bool = False) -> Self:
         """Return the reader of tables with these columns. Raises ValueError for names that msgspec cannot take."""
-        return cls(ImageDecoder(columns, str), MessageLayouts(columns))
+        return cls(ImageDecoder(columns, str), MessageLayouts(columns, is_snapshot))
 
     def read(self, parts: Sequence[ArcionPart]) -> list[ShapedChanges]:
         """Return the changes of each part. Raises NotColumnar, ValueError or RecursionError if one cannot be read.
 
         All images are decoded, also those that do not land: a duplicate key in one rejects its message.
         """
-        operations, exists, before, after, _ = parts[0] if len(parts) == 1 else _together(parts)
+        operations, exists, before, after, *_ = parts[0] if len(parts) == 1 else _together(parts)
         if any(map(is_native, exists)):
             if not all(map(is_native, exists)):
                 raise NotColumnar
@@ -348,6 +354,7 @@ def _by_part(
     changes, start = [], 0
     for part in parts:
         own = slice(start, start := start + len(part.operations))
+        is_snapshot = shapes[own] and shapes[own][0].operation is Operation.SNAPSHOT
         position = next(filter(None, map(_position, reversed(part.cursors))), None)
         changes.append(
             ShapedChanges(
@@ -356,8 +363,9 @@ def _by_part(
                 after[own],
                 null_text=True,
                 source_position=position,
+                progress=_progress(part),
                 origins=partial(_origins, part.cursors),
-                log=partial(_log_run, part.cursors),
+                log=None if is_snapshot else partial(_log_run, part.cursors),
             )
         )
     return changes
@@ -432,6 +440,13 @@ def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
 def _origins(cursors: Sequence[Given]) -> ChangeFacts:
     facts = [facts_of_cursor(cursor) for cursor in map(_cursor, cursors)]
     return ChangeFacts([one.position for one in facts], [one.time for one in facts])
+
+
+def _progress(part: ArcionPart) -> SourceProgress:
+    facts = facts_of_cursor(_cursor(part.cursors[-1]))
+    first, last = operation_count(_cursor(part.counts[0])), operation_count(_cursor(part.counts[-1]))
+    counts = None if first is None or last is None else OperationCounts(first, last, len(part.counts))
+    return progress(facts.time, facts.extracted, counts)
 
 
 def _log_run(cursors: Sequence[Given]) -> LogRun | None:

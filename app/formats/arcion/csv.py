@@ -14,7 +14,7 @@ from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Opera
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
-from app.formats.arcion.messages import OPERATIONS, WrongMessage, facts_of_cursor, images
+from app.formats.arcion.messages import OPERATIONS, WrongMessage, facts_of_cursor, images, operation_count
 from app.formats.csv import CsvRecord, read_records, written_records
 
 _MAX_PROBLEMS: Final = 100
@@ -143,7 +143,9 @@ def _change(index: int, record: CsvRecord, columns: tuple[str, ...], mode: CsvMo
         "/after",
         cursor,
         source_time=facts.time,
+        extracted_time=facts.extracted,
         log_position=facts.log_position,
+        operation_count=operation_count(values[-1]),
     )
 
 

@@ -204,10 +204,12 @@ def decode_arcion(
     *,
     keep_rejected: bool = False,
     rows_of: TableName | None = None,
+    is_snapshot: bool = False,
 ) -> ArcionChanges:
     """Return the changes of a JSON body in order; with `table`, all of them are for that table.
 
-    With `rows_of`, an object that is no message is a snapshot row of that table. Raises RejectedInput naming every
+    With `rows_of`, an object that is no message is a snapshot row of that table. With `is_snapshot`, the body is of a
+    snapshot: an insert with `exists` is a snapshot row. Raises RejectedInput naming every
     wrong message. With `keep_rejected`, wrong messages of a valid address are set aside instead.
     """
     changes = ArcionChanges()
@@ -221,7 +223,7 @@ def decode_arcion(
             continue
         try:
             source = addresses.look_up(message.tableName)
-            changes.append(AddressedChange(source, _change(index, message)))
+            changes.append(AddressedChange(source, _change(index, message, is_snapshot=is_snapshot)))
         except WrongMessage as wrong:
             found = tuple(wrong.at(index))
             if keep_rejected and is_kept(found):
@@ -255,7 +257,7 @@ def _message_at(index: int, written: bytes) -> ArcionMessage:
     return message
 
 
-def _change(index: int, message: ArcionMessage) -> Change:
+def _change(index: int, message: ArcionMessage, *, is_snapshot: bool) -> Change:
     operation = OPERATIONS.get(message.opType)
     if operation is None:
         raise WrongMessage(Code.BAD_OP, "opType must be I, U, D or R", "/opType")
@@ -264,17 +266,20 @@ def _change(index: int, message: ArcionMessage) -> Change:
     else:
         before, after = images(operation, message.before or {}, message.after or {}, message.exists)
     facts = facts_of_cursor(message.cursor)
+    is_row = is_snapshot and operation is Operation.INSERT and bool(message.exists)
     return Change(
         index=index,
-        operation=operation,
+        operation=Operation.SNAPSHOT if is_row else operation,
         before=None if operation is Operation.INSERT else _with_nulls(before),
         after=None if operation is Operation.DELETE else _with_nulls(after),
         before_at="/before",
         after_at="/after",
         source_position=facts.position,
         source_time=facts.time,
-        log_position=facts.log_position,
+        extracted_time=facts.extracted,
+        log_position=None if is_row else facts.log_position,
         position_at="/cursor",
+        operation_count=operation_count(message.operationcount),
     )
 
 
@@ -351,8 +356,10 @@ class CursorFacts(NamedTuple):
 
     position: str | None
     """The cursor as it was written."""
-    time: SourceTime
-    log_position: LogPosition | None
+    time: SourceTime = None
+    extracted: SourceTime = None
+    """When Replicant read the change in the log."""
+    log_position: LogPosition | None = None
 
 
 def facts_of_cursor(cursor: Any) -> CursorFacts:
@@ -362,21 +369,38 @@ def facts_of_cursor(cursor: Any) -> CursorFacts:
         try:
             cursor = _DECODER_OF_CURSORS.decode(cursor)
         except DECODE_ERRORS:
-            return CursorFacts(position, None, None)
+            return CursorFacts(position)
     if not isinstance(cursor, dict):
-        return CursorFacts(position, None, None)
-    time = cursor.get("timestamp")
-    is_time = isinstance(time, str | int) and not isinstance(time, bool)
-    return CursorFacts(position, time if is_time else None, _log_position(cursor))
+        return CursorFacts(position)
+    given = {name.replace(" ", ""): value for name, value in cursor.items()}  # line ends break published names
+    times = (given.get("timestamp"), given.get("extractionTimestamp"))
+    made, read = (time if isinstance(time, str | int) and not isinstance(time, bool) else None for time in times)
+    return CursorFacts(position, made, read, _log_position(given))
 
 
-def _log_position(cursor: Mapping[str, Any]) -> LogPosition | None:
+def operation_count(written: Any) -> int | None:
+    """Return the sum of the counts in an `operationcount`, an object, also in a text; None if it is none."""
+    if isinstance(written, str):
+        try:
+            written = _DECODER_OF_CURSORS.decode(written)
+        except DECODE_ERRORS:
+            return None
+    counts: list[int] = [*written.values()] if isinstance(written, dict) else []
+    if not counts or not all(type(count) is int and 0 <= count < _MAX_COUNT for count in counts):
+        return None
+    return sum(counts)
+
+
+_MAX_COUNT: Final = 2**53
+"""Above it, no operation was counted."""
+
+
+def _log_position(given: Mapping[str, Any]) -> LogPosition | None:
     """Return where the change is in the log of the source; None for a cursor whose order is not known.
 
     Replicant's pages show the cursors of MySQL (`log`, `position`) and Cassandra (`dscId`, `mutId`). Those of other
     databases need the commit beside the change: changes of interleaved transactions do not sort without it.
     """
-    given = {name.replace(" ", ""): value for name, value in cursor.items()}  # line ends break published names
     extractor = given.get("extractorId")
     if (file := sortable_file(given.get("log"))) is not None:
         return log_position(("arcion", extractor, file[0]), file[1], sortable(given.get("position")))

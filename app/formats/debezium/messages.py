@@ -79,6 +79,9 @@ class RecordReader:
             source_columns=self._source_columns(record),
             position_at=record.position_at,
             log_position=record.log_position,
+            extracted_time=record.extracted,
+            transaction_id=record.transaction_id,
+            transaction_order=record.transaction_order,
         )
 
     def _after(self, record: Record, problems: list[Problem]) -> Image | None:

@@ -12,7 +12,7 @@ What the block `source` of an event says: the table that changed, and the positi
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from msgspec import UNSET
 
@@ -149,6 +149,27 @@ def source_time(source: Mapping[str, Any]) -> SourceTime:
     return None
 
 
+class Transaction(TypedDict):
+    """The transaction of a change, and the number of the change in it."""
+
+    transaction_id: str | None
+    transaction_order: int | None
+
+
+def transaction_of(told: Any, source: Mapping[str, Any]) -> Transaction:
+    """Return the transaction as the event tells it with transaction metadata, else the number that its block has."""
+    if isinstance(told, dict) and isinstance(identity := told.get("id"), str) and is_bounded(identity):
+        order = told.get("total_order")
+        return {"transaction_id": identity, "transaction_order": order if _is_number(order) else None}
+    number = source.get("txId")
+    is_told = number not in (None, "") and (_is_number(number) or (isinstance(number, str) and is_bounded(number)))
+    return {"transaction_id": str(number) if is_told else None, "transaction_order": None}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
 def _text(source: Mapping[str, Any], name: str) -> str | None:
     value = source.get(name)
     return value if isinstance(value, str) and value else None
@@ -209,6 +230,10 @@ class Record:
     connector: str | None = None
     """The kind of the connector, if the event tells it."""
     log_position: LogPosition | None = None
+    extracted: SourceTime = None
+    """When the connector read the change."""
+    transaction_id: str | None = None
+    transaction_order: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +348,8 @@ def _enveloped(
         time=source_time(block),
         connector=source_connector(block),
         log_position=None if operation is Operation.SNAPSHOT else source_log_position(block),
+        extracted=source_time(payload),
+        **transaction_of(payload.get("transaction"), block),
     )
 
 
@@ -352,6 +379,7 @@ def _flattened(
         time=source_time(members_of_source(payload)),
         connector=source_connector(source),
         log_position=None if operation is Operation.SNAPSHOT else source_log_position(source),
+        **transaction_of(None, source),
     )
 
 

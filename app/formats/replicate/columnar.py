@@ -100,6 +100,8 @@ class DataColumns(NamedTuple):
     sequences: Sequence[Text]
     timestamps: Sequence[_Scalar]
     last_events: Sequence[_Scalar]
+    transactions: Sequence[_Scalar]
+    event_counters: Sequence[_Scalar]
     data: Sequence[Any]
     """Images: as bytes, or as a struct or None where they were decoded with their message."""
     before_data: Sequence[Any]
@@ -145,8 +147,10 @@ def decode_data_messages(bodies: Sequence[bytes], image_types: Sequence[Any] = (
             return [found for body, image_type in alone for found in decode_data_messages([body], [image_type])]
         return [None]
     data, before_data, headers, schemas, tables = _transposed([message for body in read for message in body.bare])
-    operations, sequences, times, _, _, change_masks, column_masks, external_ids, _, last_events = _transposed(headers)
-    whole = (operations, column_masks, change_masks, external_ids, sequences, times, last_events, data, before_data)
+    operations, sequences, times, _, transactions, *masks, external_ids, counters, last_events = _transposed(headers)
+    change_masks, column_masks = masks
+    facts = (external_ids, sequences, times, last_events, transactions, counters)
+    whole = (operations, column_masks, change_masks, *facts, data, before_data)
     found: list[DataBody | None] = []
     start = 0
     for body in decoded:

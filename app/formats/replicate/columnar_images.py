@@ -21,6 +21,7 @@ from msgspec.structs import astuple
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
+from app.domain.rows.source_progress import progress
 from app.errors import RejectedInput
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
@@ -28,7 +29,14 @@ from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets
 from app.formats.not_columnar import NotColumnar
 from app.formats.replicate.columnar import DataColumns, is_uniform
-from app.formats.replicate.data_messages import OPERATIONS, is_false, log_position_of, source_time
+from app.formats.replicate.data_messages import (
+    OPERATIONS,
+    is_false,
+    log_position_of,
+    source_time,
+    transaction_id,
+    transaction_order,
+)
 from app.formats.replicate.forms.standard_form import HeaderPointers, Id, Text
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
@@ -96,6 +104,7 @@ class ImageReader:
                 source_position=next((text for text in reversed(columns.sequences[start:end]) if text), None),
                 origins=partial(_origins, columns, start, end),
                 log=partial(_log_run, columns, start, end),
+                progress=progress(source_time(columns.timestamps[end - 1]), None),
             )
             for start, end in pairwise(accumulate((len(part.data) for part in parts), initial=0))
         ]
@@ -214,7 +223,12 @@ class ImageReader:
 def _origins(columns: DataColumns, start: int, end: int) -> ChangeFacts:
     """Return the facts of the messages from `start` on, up to `end`."""
     positions = [text or None for text in columns.sequences[start:end]]
-    return ChangeFacts(positions, [*map(source_time, columns.timestamps[start:end])])
+    return ChangeFacts(
+        positions,
+        [*map(source_time, columns.timestamps[start:end])],
+        [*map(transaction_id, columns.transactions[start:end])],
+        [*map(transaction_order, columns.event_counters[start:end])],
+    )
 
 
 def _log_run(columns: DataColumns, start: int, end: int) -> LogRun | None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from app.domain.model.change import Change, Image, Operation, SourceTime
 from app.domain.model.log_position import LogPosition
-from app.domain.model.names import SourceName
+from app.domain.model.names import SourceName, is_bounded
 from app.errors import Code, Problem
 from app.formats.replicate.forms.standard_form import KEY_AT, DataParts, HeaderPointers, Text, rejection, text
 from app.formats.replicate.masks import read_mask
@@ -158,6 +158,8 @@ def data_change(index: int, parts: DataParts, images: Images, address: MessageAd
         position_at=headers_at.of("changeSequence"),
         log_position=log_position_of(headers.changeSequence),
         source_time=source_time(headers.timestamp),
+        transaction_id=transaction_id(headers.transactionId),
+        transaction_order=transaction_order(headers.transactionEventCounter),
         ends_transaction=headers.transactionLastEvent is True or not is_false(headers.transactionLastEvent),
     )
     return DataChange(
@@ -187,6 +189,21 @@ def _image(image: dict[str, Any] | list[Any] | None, index: int, pointer: str) -
 def source_time(written: Any) -> SourceTime:
     """Return the `timestamp` of headers; None for one that is empty, or neither a text nor a whole number."""
     return written or None if isinstance(written, str | int) and not isinstance(written, bool) else None
+
+
+def transaction_id(written: Any) -> str | None:
+    """Return the `transactionId` of headers; None for one that is empty or too long, or neither a text nor a number."""
+    text = str(written) if isinstance(written, str | int) and not isinstance(written, bool) else ""
+    return text if text and is_bounded(text) else None
+
+
+def transaction_order(written: Any) -> int | None:
+    """Return the `transactionEventCounter` of headers; None for anything but a whole number."""
+    number = int(written) if isinstance(written, str) and written.isascii() and written.isdecimal() else written
+    return number if type(number) is int and 0 <= number < _MAX_ORDER else None
+
+
+_MAX_ORDER: Final = 2**63
 
 
 def is_false(written: Any) -> bool:

@@ -30,7 +30,8 @@ _MAX_CACHED: Final = 1_024
 class ArcionJson(BodyReader):
     """An Arcion JSON body. The messages must feed `table`; with `override` they feed it whatever they name.
 
-    With `snapshot_rows`, an object that is no message is a snapshot row of `table`, as in NATIVE.
+    With `snapshot_rows`, the body is of a snapshot: an insert with `exists` is a snapshot row, and an object that is no
+    message is one of `table`, as in NATIVE.
     """
 
     source_format: ClassVar = LetterFormat.ARCION
@@ -60,7 +61,14 @@ class ArcionJson(BodyReader):
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
         rows_of = self.table if self.snapshot_rows else None
         target = self.table if self.override else None
-        messages = decode_arcion(self.body, target, self.limits, keep_rejected=self.keep_rejected, rows_of=rows_of)
+        messages = decode_arcion(
+            self.body,
+            target,
+            self.limits,
+            keep_rejected=self.keep_rejected,
+            rows_of=rows_of,
+            is_snapshot=self.snapshot_rows,
+        )
         HASH_MISMATCHES.inc(messages.wrong_hashes)
         sources: dict[int, SourceChanges] = {}
         task = order_key("", self.partition)
@@ -101,16 +109,17 @@ class ArcionJson(BodyReader):
             table = eligible_table(target, requested, table_cache, principal)
             if target.catalog not in {None, table.arcion_catalog}:
                 raise Declined(Decline.TABLE)
-            reader, task = _reader_of(table.schema.names), order_key("", self.partition)
+            reader = _reader_of(table.schema.names, is_snapshot=self.snapshot_rows)
+            task = order_key("", self.partition)
             parts.append(TablePart(table, reader, content, len(content.operations), task=task))
         return OpenedBody(parts, decoded.wrong_hashes)
 
 
 @lru_cache(_MAX_CACHED)
-def _reader_of(columns: tuple[str, ...]) -> ArcionTableReader:
+def _reader_of(columns: tuple[str, ...], *, is_snapshot: bool) -> ArcionTableReader:
     """Return the reader of tables with these columns. Raises Declined for names that it cannot read."""
     try:
-        return ArcionTableReader.of(columns)
+        return ArcionTableReader.of(columns, is_snapshot=is_snapshot)
     except ValueError:
         raise Declined(Decline.TABLE) from None
 

@@ -24,6 +24,7 @@ from app.domain.arrow import payload_digest
 from app.domain.model.landing_file import PlannedFile
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.rows.source_progress import NO_PROGRESS, NOT_COUNTED, Counted, SourceProgress
 from app.errors import Code, TemporarilyUnavailable
 from app.observability.tracing import MAX_LINKS, TraceParent
 from app.staging.batches.batch import BatchKey
@@ -109,7 +110,14 @@ STAGE_BLOCK: Final = f"""
     WITH counted AS (
         UPDATE mirrorgate.table_counters
         SET last_sequence = %(last_sequence)s, cdc_started = %(cdc_started)s,
-            accepted_changes = accepted_changes + %(change_count)s, accepted_rows = accepted_rows + %(row_count)s
+            accepted_changes = accepted_changes + %(change_count)s, accepted_rows = accepted_rows + %(row_count)s,
+            source_lag_seconds = coalesce(
+                extract(epoch FROM clock_timestamp()) - %(committed)s::float8, source_lag_seconds),
+            source_lag_at = CASE WHEN %(committed)s::float8 IS NULL THEN source_lag_at ELSE clock_timestamp() END,
+            extraction_lag_seconds = CASE WHEN %(committed)s::float8 IS NULL THEN extraction_lag_seconds
+                ELSE %(extraction_seconds)s::float8 END,
+            operation_count = %(operation_count)s, counted_changes = %(counted_changes)s,
+            missing_changes = %(missing_changes)s
         WHERE table_id = %(table_id)s),
     {_INSERT}"""  # noqa: S608  # constant text
 """Insert one block and its payload, and advance the table's counters: one round trip instead of three.
@@ -124,14 +132,23 @@ STAGE_BLOCKS: Final = """
             %(batch_changes)s::text[], %(row_counts)s::bigint[], %(change_counts)s::bigint[],
             %(payload_starts)s::integer[], %(payload_bytes)s::integer[], %(landed_bytes)s::bigint[],
             %(payload_digests)s::text[],
-            %(ends_transaction)s::boolean[], %(source_positions)s::text[], %(cdc_started)s::boolean[])
+            %(ends_transaction)s::boolean[], %(source_positions)s::text[], %(cdc_started)s::boolean[],
+            %(committed)s::float8[], %(extraction_seconds)s::float8[], %(operation_counts)s::bigint[],
+            %(counted_changes)s::bigint[], %(missing_changes)s::bigint[])
         AS new (table_id, generation, first_sequence, last_sequence, schema_version, batch_rows, batch_changes,
             row_count, change_count, payload_start, payload_bytes, landed_bytes, payload_digest, ends_transaction,
-            source_position, cdc_started)),
+            source_position, cdc_started, committed, extraction_seconds, operation_count, counted_changes,
+            missing_changes)),
     counted AS (
         UPDATE mirrorgate.table_counters c
         SET last_sequence = new.last_sequence, cdc_started = new.cdc_started,
-            accepted_changes = c.accepted_changes + new.change_count, accepted_rows = c.accepted_rows + new.row_count
+            accepted_changes = c.accepted_changes + new.change_count, accepted_rows = c.accepted_rows + new.row_count,
+            source_lag_seconds = coalesce(extract(epoch FROM clock_timestamp()) - new.committed, c.source_lag_seconds),
+            source_lag_at = CASE WHEN new.committed IS NULL THEN c.source_lag_at ELSE clock_timestamp() END,
+            extraction_lag_seconds = CASE WHEN new.committed IS NULL THEN c.extraction_lag_seconds
+                ELSE new.extraction_seconds END,
+            operation_count = new.operation_count, counted_changes = new.counted_changes,
+            missing_changes = new.missing_changes
         FROM new WHERE c.table_id = new.table_id AND c.table_id = ANY(%(table_ids)s::bigint[])),
     payload AS (
         INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload, bucket)
@@ -181,6 +198,10 @@ class NewBlock:
     """False if the source's transaction continues after the last change."""
     source_position: str | None = None
     """The source tool's order mark of the last change that has one."""
+    progress: SourceProgress = NO_PROGRESS
+    """What the last change says of how far its source is."""
+    counted: Counted = NOT_COUNTED
+    """The counts of operations with this block."""
 
     @property
     def last_sequence(self) -> BatchSequence:
@@ -239,6 +260,11 @@ def _facts(block: NewBlock) -> dict[str, object]:
         "ends_transaction": block.ends_transaction,
         "source_position": block.source_position,
         "cdc_started": block.cdc_started,
+        "committed": block.progress.committed,
+        "extraction_seconds": block.progress.extraction_seconds,
+        "operation_count": block.counted.last,
+        "counted_changes": block.counted.run,
+        "missing_changes": block.counted.missing,
     }
 
 
@@ -263,12 +289,21 @@ def _all_facts(blocks: Sequence[NewBlock]) -> dict[str, object]:
         "ends_transaction": _flags_literal([block.ends_transaction for block in blocks]),
         "source_positions": text_array_literal([block.source_position for block in blocks]),
         "cdc_started": _flags_literal([block.cdc_started for block in blocks]),
+        "committed": _numbers_literal([block.progress.committed for block in blocks]),
+        "extraction_seconds": _numbers_literal([block.progress.extraction_seconds for block in blocks]),
+        "operation_counts": _numbers_literal([block.counted.last for block in blocks]),
+        "counted_changes": int_array_literal([block.counted.run for block in blocks]),
+        "missing_changes": int_array_literal([block.counted.missing for block in blocks]),
     }
 
 
 def _sizes_literal(sizes: Sequence[Sequence[int]]) -> str:
     """Return lists of integers as an array of array literals; an array of arrays must have equally long ones."""
     return "{" + ",".join([f'"{int_array_literal(of_block)}"' for of_block in sizes]) + "}"
+
+
+def _numbers_literal(numbers: Sequence[float | None]) -> str:
+    return "{" + ",".join(["NULL" if number is None else repr(number) for number in numbers]) + "}"
 
 
 def _flags_literal(flags: Sequence[bool]) -> str:

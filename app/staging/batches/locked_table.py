@@ -17,11 +17,13 @@ import sqlalchemy as sa
 
 from app.domain.arrow import Payload, encode_payload
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
+from app.domain.model.table_options import OperationCounting
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import Acceptance, landed
 from app.domain.rows.row_image import CompletedBytes
 from app.domain.rows.source_order import Reached
+from app.domain.rows.source_progress import NO_PROGRESS, NOT_COUNTED, Counted
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.block_insert import NewBlock
 from app.staging.batches.row_images import read_present_keys, read_row_images
@@ -101,6 +103,8 @@ class LockedTable:
     advanced: dict[str, Reached] = field(default_factory=dict)
     """The source positions that this transaction moves."""
     locked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    counted: Counted = NOT_COUNTED
+    """The counts of operations with what this transaction adds."""
     image_places: Mapping[bytes, str] = field(default_factory=dict)
     """Where the row images of the overlay are stored, by row key."""
 
@@ -127,6 +131,9 @@ class LockedTable:
         self.added.append((batch, rows))
         self.overlay.adopt(layer, sequence)
         self.cdc_started = self.cdc_started or rows.starts_cdc
+        counts = batch.rows.progress.counts
+        if counts is not None and batch.table.options.operation_counts is OperationCounting.CHECK:
+            self.counted = self.counted.then(counts)
         for advance in batch.advances:
             before = self.reached(advance.key)
             self.advanced[advance.key] = advance.to if before is None else before.then(advance.to)
@@ -155,6 +162,8 @@ class LockedTable:
             self.cdc_started,
             all_rows[-1].ends_transaction,
             next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
+            next((rows.progress for rows in reversed(all_rows) if rows.progress.committed), NO_PROGRESS),
+            self.counted,
         )
 
 
@@ -184,7 +193,14 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
         )
         positions = _positions(connection, fitting)
         tables[table_id] = LockedTable(
-            version, counted, overlay, positions, counted.cdc_started, described, image_places=places
+            version,
+            counted,
+            overlay,
+            positions,
+            counted.cdc_started,
+            described,
+            counted=counted.counted,
+            image_places=places,
         )
     return tables
 

@@ -15,11 +15,12 @@ import sqlalchemy as sa
 from app.domain.loads import LoadId
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.rows.source_progress import NOT_COUNTED, Counted
 from app.staging.connection.raw_sql import driver_rows, int_array_literal
 
 LOCK_COUNTERS: Final = """
     SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started,
-        CAST(open_load AS text)
+        CAST(open_load AS text), operation_count, counted_changes, missing_changes
     FROM mirrorgate.table_counters WHERE table_id = ANY(%(table_ids)s::bigint[])
     ORDER BY table_id FOR NO KEY UPDATE"""
 """Take the sequence lock of some tables, and read their counters."""
@@ -50,6 +51,8 @@ class Counters:
     cdc_started: bool
     open_load: LoadId | None = None
     """The load session of the table that may be open."""
+    counted: Counted = NOT_COUNTED
+    """Arcion's counts of operations so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,15 @@ def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Ma
     rows = driver_rows(connection, LOCK_COUNTERS, {"table_ids": int_array_literal(sorted(table_ids))})
     return {
         TableId(table_id): Counters(
-            BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through), started, load
+            BatchSequence(last),
+            FileNumber(next_number),
+            FileNumber(recorded),
+            BatchSequence(through),
+            started,
+            load,
+            Counted(*counted),
         )
-        for table_id, last, next_number, recorded, through, started, load in rows
+        for table_id, last, next_number, recorded, through, started, load, *counted in rows
     }
 
 

@@ -6,14 +6,14 @@ no row image completes, is left out as a whole; the other requests are staged.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
 from app.domain.arrow import Payload, encode_payload
 from app.domain.loads import LoadStep
-from app.domain.model.table import TableId
+from app.domain.model.table import Table, TableId
 from app.domain.rows.image_overlay import Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import landed, needs_acceptance
@@ -55,6 +55,15 @@ def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, Payload]
     }
 
 
+class MissingChanges(NamedTuple):
+    """Changes of a table that are missing by Arcion's counts of operations, found in one transaction."""
+
+    table: Table
+    changes: int
+    operation_count: int | None
+    """The count behind them."""
+
+
 @dataclass(frozen=True, slots=True)
 class StagedGroup:
     """The outcome of each request, and the blocks with the identity of their transaction, if it has staged any."""
@@ -62,6 +71,7 @@ class StagedGroup:
     outcomes: Sequence[Outcome]
     blocks: Sequence[NewBlock]
     transaction: TransactionId | None
+    missing: Sequence[MissingChanges] = ()
 
 
 def stage_requests(
@@ -84,6 +94,7 @@ def stage_requests(
         for request, outcome in zip(requests, outcomes, strict=True)
     )
     touched = [table for table in tables.values() if table.added]
+    missing = [*_missing(connection, touched)]
     blocks = [table.block(payloads.get(table.added[0][0].block_key) if all_staged else None) for table in touched]
     transaction = stage_blocks(connection, blocks) if blocks else None
     for table, block in zip(touched, blocks, strict=True):
@@ -91,7 +102,7 @@ def stage_requests(
     loads.store(connection)
     idempotency.store(connection)
     letters.store(connection)
-    return StagedGroup(outcomes, blocks, transaction)
+    return StagedGroup(outcomes, blocks, transaction, missing)
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
@@ -169,6 +180,32 @@ def _add(
         loads.note_step(step, batch, rows, staged.receipt.sequence if staged else None)
         if staged:
             yield staged
+
+
+def _missing(connection: sa.Connection, tables: Sequence[LockedTable]) -> Iterator[MissingChanges]:
+    """Yield the changes that are missing, unless another table has one of the counts between (decision 0078).
+
+    The counts are then those of several tables, and a jump says nothing about one of them.
+    """
+    for table in tables:
+        before, counted = table.counters.counted, table.counted
+        changes, batch = counted.missing - before.missing, table.added[-1][0]
+        if changes <= 0:
+            continue
+        low, high = before.last or 0, counted.last or 0
+        others = [one.counted.last or 0 for one in tables if one is not table]
+        keys = {"table_id": batch.table.table_id, "low": low, "high": high}
+        if any(low < other < high for other in others) or connection.execute(SELECT_BETWEEN, keys).scalar():
+            table.counted = replace(counted, run=0, missing=before.missing)
+        else:
+            yield MissingChanges(batch.table, changes, counted.last)
+
+
+SELECT_BETWEEN = sa.text("""
+    SELECT EXISTS (
+        SELECT FROM mirrorgate.table_counters
+        WHERE table_id <> :table_id AND operation_count > :low AND operation_count < :high)""")
+"""Read whether another table has a count of operations between two others."""
 
 
 def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> None:

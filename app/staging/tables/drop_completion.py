@@ -77,7 +77,8 @@ END_REBUILDING = sa.text("""
 RESET_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters
     SET last_sequence = 0, accepted_changes = 0, accepted_rows = 0, next_file_number = 1, recorded_file_number = 0,
-        published_through = 0, flush_through = 0, cdc_started = false
+        published_through = 0, flush_through = 0, cdc_started = false,
+        operation_count = NULL, counted_changes = 0, missing_changes = 0
     WHERE table_id = :table_id""")
 """Reset the counters of a table for its next generation."""
 

@@ -6,12 +6,21 @@ over recorded landing files, each with what retention has purged.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import sqlalchemy as sa
 
 from app.domain.model.table import TableId
 
-SELECT_COUNTS = sa.text("""
+SOURCE_LAG: Final = """CASE WHEN c.source_lag_at > clock_timestamp() - interval '15 minutes'
+        THEN greatest(c.source_lag_seconds, 0) END AS source_lag_seconds"""
+"""Reads the lag of the source, unless the table has had no change for a while: then it says nothing of the source."""
+
+MISSING_CHANGES: Final = """CASE WHEN t.options ->> 'operation_counts' = 'ignore'
+        THEN 0 ELSE c.missing_changes END AS missing_changes"""
+"""Reads the missing changes, unless the table's option ignores the counts of operations."""
+
+SELECT_COUNTS = sa.text(f"""
     SELECT t.table_id, t.state_reason, c.last_sequence, c.published_through, c.recorded_file_number AS last_file,
         c.accepted_changes, c.accepted_rows,
         (coalesce(b.batches, 0) + coalesce(p.through_sequence, 0))::bigint AS staged_batches,
@@ -29,7 +38,7 @@ SELECT_COUNTS = sa.text("""
         CASE WHEN t.state = 'quarantined' THEN (
             SELECT max(e.happened_at) FROM mirrorgate.table_events e
             WHERE e.folded_name = t.folded_name AND e.table_id = t.table_id AND e.action = 'quarantined')
-        END AS quarantined_at
+        END AS quarantined_at, {SOURCE_LAG}, {MISSING_CHANGES}, c.extraction_lag_seconds, c.source_lag_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     -- One look-up a table, also without statistics.
@@ -47,7 +56,7 @@ SELECT_COUNTS = sa.text("""
     LEFT JOIN LATERAL (
         SELECT count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
         WHERE table_id = t.table_id AND generation = t.generation AND state = 'waiting') d ON true
-    WHERE t.table_id = ANY(:table_ids) ORDER BY t.table_id""")
+    WHERE t.table_id = ANY(:table_ids) ORDER BY t.table_id""")  # noqa: S608  # constant text
 """Count what tables have accepted, staged, published and pending, in one snapshot."""
 
 
@@ -77,6 +86,14 @@ class TableCounts:
     oldest_letter_at: datetime | None
     quarantined_at: datetime | None
     """When the table was quarantined, None unless it is."""
+    source_lag_seconds: float | None
+    """From the commit in the source to the acceptance of the last change; None without recent changes."""
+    missing_changes: int
+    """Changes that are missing by Arcion's counts of operations."""
+    extraction_lag_seconds: float | None
+    """The part of the lag in which the tool had not read the change, if it tells."""
+    source_lag_at: datetime | None
+    """When the last change was accepted that tells the time of its source."""
 
     @property
     def pending_batches(self) -> int:

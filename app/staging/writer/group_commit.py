@@ -32,6 +32,7 @@ from app.staging.batches.block_insert import TransactionId, current_transaction_
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.connection.database import answer_within, error_for_caller
 from app.staging.connection.raw_sql import PersistentConnection
+from app.staging.tables.events import record_event
 from app.staging.writer.request_queue import Query, RequestQueue, UnreadRequest, WaitingRequest, parts_of
 from app.staging.writer.state import WriterRecord, WriterState
 
@@ -66,6 +67,12 @@ class GroupTransaction:
             if any(isinstance(outcome, list) for outcome in staged.outcomes):
                 if trace is not None:
                     record_trace(connection, staged.blocks, trace)
+                for table, changes, count in staged.missing:
+                    details = {"changes": changes, "operation_count": count}
+                    record_event(connection, table, "gateway", "changes_missing", details=details)
+                    log.warning(
+                        "changes_missing", table=str(table.name), changes=changes, remedy="Load the table again."
+                    )
                 self._commit(transaction, staged.transaction or current_transaction_id(connection))
                 self.staged.set()
             return staged.outcomes

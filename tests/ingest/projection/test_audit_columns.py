@@ -141,3 +141,35 @@ def test_rows_with_operations_land_alike(harness: IngestHarness, mode: str) -> N
     else:
         harness.accept(RowsJson(b'[{"id": 1, "name": "Ada"}]', name, operation))
     assert harness.landed("t", "id", "name", "_op") == [[0, 1, "Ada", "insert"]]
+
+
+def test_transaction_id_gathers_all_changes_of_a_transaction(harness: IngestHarness) -> None:
+    """Seed 003: `transactionId`: "Use this field to gather all changes of a specific transaction"."""
+    for name in "adrp":
+        harness.put(name, SCHEMA, audit_columns={"transaction_id": "_tx", "transaction_order": "_tx_order"})
+    facts = {"transactionId": "0A0B", "transactionLastEvent": True}
+    harness.replicate(*(data("INSERT", ADA, transactionEventCounter=n, **facts) for n in (1, 2)), table="r")
+    harness.replicate(data("INSERT", ADA, transactionId=7, transactionEventCounter="3"), data("INSERT", ADA), table="r")
+    told = {"id": "571:53195832", "total_order": 2, "data_collection_order": 1}
+    harness.debezium(event("c", "d", None, ADA), event("c", "d", None, BOB) | {"transaction": told}, table="d")
+    flattened = {**BOB, "__op": "c", "__source_txId": 9}
+    harness.debezium(flattened, table="d")
+    harness.arcion(arcion("a", None, texts(ADA)))
+    harness.plain_rows("p", ADA)
+    found = {name: [row[1:] for row in harness.landed(name, "_tx", "_tx_order")] for name in "adrp"}
+    assert found == {
+        "r": [["0A0B", 1], ["0A0B", 2], ["7", 3], [None, None]],
+        "d": [["571", None], ["571:53195832", 2], ["9", None]],
+        "a": [[None, None]],
+        "p": [[None, None]],
+    }
+
+
+def test_transactions_are_the_same_on_both_paths(harness: IngestHarness) -> None:
+    harness.put("d", SCHEMA, audit_columns={"transaction_id": "_tx", "transaction_order": "_tx_order"})
+    told = {"id": "571:53195832", "total_order": 2, "data_collection_order": 1}
+    one = event("c", "d", None, ADA) | {"transaction": told}
+    harness.debezium(one, table="d")
+    harness.debezium(one, {"before": None, "after": None, "op": "m", "source": {}}, table="d")
+    first, second = harness.landed("d", "_tx", "_tx_order")
+    assert first == second

@@ -70,8 +70,8 @@ class CsvParameters(CsvDialectParameters):
     """Parameters that describe the layout of an Arcion CSV body."""
 
     mode: CsvMode | None = None
-    """CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an object that is no message is
-    a row of `table`, as in NATIVE."""
+    """CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an insert with `exists` is a row
+    of a snapshot, and an object that is no message is a row of `table`."""
     columns: str | None = None
     """CSV: the column names in file order, separated by commas. Quote a name with a comma."""
     header: bool = False
@@ -98,8 +98,6 @@ def arcion_query(query: bytes) -> ChangeQuery:
     values = query_values(query, CHANGE_NAMES | {"override", "mode", "partition"}, only_csv=_CSV_NAMES - {"mode"})
     given = read_parameters(OverrideParameters, "query", values)
     is_snapshot = read_parameters(CsvParameters, "query", values).mode is CsvMode.SNAPSHOT
-    if is_snapshot and not given.table:
-        raise RejectedInput(Code.BAD_REQUEST, "mode=snapshot needs `table`, because a row does not name its table")
     reader_of = partial(
         ArcionJson,
         table=given_table(given),

@@ -17,9 +17,18 @@ from app.domain.model.table_schema import ColumnType, TypeName
 from app.domain.rows.conversion import BadValues, convert_texts
 from app.domain.rows.row_rules import ChangeFacts, RowMarker, RowRules, ShapedChanges
 
-_CARRIED: Final = frozenset({AuditValue.OPERATION, AuditValue.SOURCE_TIMESTAMP, AuditValue.SOURCE_POSITION})
+_CARRIED: Final = frozenset(
+    {
+        AuditValue.OPERATION,
+        AuditValue.SOURCE_TIMESTAMP,
+        AuditValue.SOURCE_POSITION,
+        AuditValue.TRANSACTION_ID,
+        AuditValue.TRANSACTION_ORDER,
+    }
+)
 _CARRIED_WITH_FLAGS: Final = _CARRIED | {AuditValue.DELETED}
 """A delete that is flagged lands as an update, so its marker no longer tells that it is one."""
+_FACTS: Final = len(ChangeFacts._fields)
 _OPERATIONS: Final = [*Operation]
 _NAMES: Final = ["upsert" if operation is Operation.MERGE else str(operation) for operation in _OPERATIONS]
 _CODES: Final = {operation: code for code, operation in enumerate(_OPERATIONS)}
@@ -52,7 +61,12 @@ def with_facts_of_changes(
     facts = needed_facts(rules)
     if not facts:
         return batch
-    written = ChangeFacts([one.source_position for one in changes], [one.source_time for one in changes])
+    written = ChangeFacts(
+        [one.source_position for one in changes],
+        [one.source_time for one in changes],
+        [one.transaction_id for one in changes],
+        [one.transaction_order for one in changes],
+    )
     return _with_facts(batch, facts, operation_column(operations), written)
 
 
@@ -73,9 +87,8 @@ def with_facts_of_shaped(
     written = [_facts_of(request) for request in requests]
     if None in written:
         return None
-    positions = [position for one in written if one is not None for position in one.positions]
-    times = [time for one in written if one is not None for time in one.times]
-    by_row = ChangeFacts([positions[at] for at in messages], [times[at] for at in messages])
+    told = [[value for one in written if one is not None for value in one[at]] for at in range(_FACTS)]
+    by_row = ChangeFacts._make([values[at] for at in messages] for values in told)
     return _with_facts(batch, facts, operation_column(operations), by_row)
 
 
@@ -83,7 +96,7 @@ def with_operations(batch: pa.RecordBatch, operations: pa.StringArray, rules: Ro
     """Return rows of a source that tells neither times nor positions, with the facts that their table needs."""
     nothing = [None] * batch.num_rows
     facts = needed_facts(rules)
-    return _with_facts(batch, facts, operations, ChangeFacts(nothing, nothing)) if facts else batch
+    return _with_facts(batch, facts, operations, ChangeFacts(nothing, nothing, nothing, nothing)) if facts else batch
 
 
 def with_deleted(batch: pa.RecordBatch, deleted: Sequence[bool]) -> pa.RecordBatch:
@@ -116,10 +129,11 @@ def source_times(written: Sequence[SourceTime]) -> pa.TimestampArray:
 
 
 def _facts_of(request: ShapedChanges) -> ChangeFacts | None:
-    if request.origins is not None:
-        return request.origins()
     nothing = [None] * len(request.shapes)
-    return ChangeFacts(nothing, nothing)
+    if request.origins is None:
+        return ChangeFacts(nothing, nothing, nothing, nothing)
+    told = request.origins()
+    return told and ChangeFacts._make(values or nothing for values in told)
 
 
 def _with_facts(
@@ -130,6 +144,8 @@ def _with_facts(
         AuditValue.OPERATION: operations,
         AuditValue.SOURCE_TIMESTAMP: source_times(written.times) if AuditValue.SOURCE_TIMESTAMP in facts else None,
         AuditValue.SOURCE_POSITION: pa.array(written.positions, pa.string()),
+        AuditValue.TRANSACTION_ID: pa.array(written.transactions, pa.string()),
+        AuditValue.TRANSACTION_ORDER: pa.array(written.transaction_orders, pa.int64()),
         AuditValue.DELETED: pc.equal(batch.column(batch.num_columns - 1), int(RowMarker.DELETE)),
     }
     chosen = [value for value in arrays if value in facts]

@@ -21,18 +21,22 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import asdict
 
-from app.domain.model.change import Operation
+from app.domain.model.change import Operation, SourceTime
 from app.domain.model.names import SourceName
 from app.domain.rows.row_rules import ChangeFacts, LogRun
+from app.domain.rows.source_progress import SourceProgress, progress
 from app.errors import RejectedInput
 from app.formats.debezium.columnar.schemas import (
     CutBody,
+    ReadMembers,
     SourceMembers,
     block_members,
     cut_schemas,
     facts_of,
     last_position,
+    last_time,
     run_in_log,
     tables_of,
 )
@@ -45,6 +49,7 @@ from app.formats.debezium.records import (
     row_schema,
     source_of_row,
     source_table,
+    source_time,
 )
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
@@ -224,6 +229,7 @@ class EventColumns(NamedTuple):
     """Returns the facts of the events; None if only the exact path can read them."""
     log: Callable[[], LogRun | None]
     """Returns the positions of the events in the log; None if they are not of one log."""
+    progress: SourceProgress
 
 
 class EventPart(NamedTuple):
@@ -258,6 +264,8 @@ class _Changes(NamedTuple):
     after: Sequence[_Image]
     sources: Sequence[Raw]
     """What has the position and the time: the blocks `source`, or the rows."""
+    events: Sequence[_Event | None]
+    """The envelopes; None for rows."""
 
     def at(self, chosen: Sequence[int]) -> "_Changes":
         """Return the chosen changes."""
@@ -265,7 +273,7 @@ class _Changes(NamedTuple):
         def of(column: Sequence[Value]) -> Sequence[Value]:
             return [column[at] for at in chosen]
 
-        return _Changes(of(self.tables), of(self.operations), of(self.before), of(self.after), of(self.sources))
+        return _Changes._make(map(of, self))
 
 
 def decode_events(body: bytes, keyed: bool | None) -> EventBody:
@@ -308,7 +316,7 @@ def _changes_of_envelopes(events: Sequence[_Event]) -> _Changes:
     sources = [event.source for event in events]
     operations = [OPERATIONS.get(event.op) for event in events]
     images = ([event.before for event in events], [event.after for event in events])
-    return _Changes(tables_of(sources), operations, *images, sources)
+    return _Changes(tables_of(sources), operations, *images, sources, events)
 
 
 def _changes_of_rows(rows: Sequence[Raw]) -> tuple[_Changes, bool]:
@@ -317,7 +325,7 @@ def _changes_of_rows(rows: Sequence[Raw]) -> tuple[_Changes, bool]:
     deleted = [operation is Operation.DELETE for operation in operations]
     before = [row if is_deleted else UNSET for row, is_deleted in zip(rows, deleted, strict=True)]
     after = [UNSET if is_deleted else row for row, is_deleted in zip(rows, deleted, strict=True)]
-    return _Changes(tables, operations, before, after, rows), marks_deletes
+    return _Changes(tables, operations, before, after, rows, [None] * len(rows)), marks_deletes
 
 
 def _decoded(content: bytes, keyed: bool | None) -> tuple[list[Any], _Form]:
@@ -372,6 +380,17 @@ def _parts(
     ]
 
 
+def _facts(changes: _Changes, content: bytes, read: ReadMembers) -> ChangeFacts | None:
+    transactions = [None if event is None else event.transaction for event in changes.events]
+    told = [asdict(each) if isinstance(each, _Transaction) else None for each in transactions]
+    return facts_of(changes.sources, content, read, told)
+
+
+def _extracted(event: _Event | None) -> SourceTime:
+    """Return when the connector read the change."""
+    return None if event is None else source_time({"ts_ns": event.ts_ns, "ts_us": event.ts_us, "ts_ms": event.ts_ms})
+
+
 def _part(
     changes: _Changes, number: int | None, keys: tuple[str, ...] | None, cut: CutBody, *, is_flattened: bool
 ) -> EventPart:
@@ -382,8 +401,9 @@ def _part(
         changes.before,
         changes.after,
         last_position(changes.sources, cut.content, read),
-        partial(facts_of, changes.sources, cut.content, read),
+        partial(_facts, changes, cut.content, read),
         partial(run_in_log, changes.sources, cut.content, read),
+        progress(last_time(changes.sources, read), _extracted(changes.events[-1])),
     )
     if not is_flattened:
         return EventPart(changes.tables[0], row_schema(schema), keys, columns)

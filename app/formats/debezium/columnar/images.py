@@ -321,6 +321,7 @@ class EventReader:
                 source_position=part.position,
                 origins=part.facts,
                 log=part.log,
+                progress=part.progress,
                 typed_by=self._typed_by,
             )
             for part, (start, end) in zip(parts, bounds, strict=True)

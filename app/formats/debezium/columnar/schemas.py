@@ -24,6 +24,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import asdict, astuple, fields
 
+from app.domain.model.change import SourceTime
 from app.domain.model.log_position import comparable
 from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
@@ -32,7 +33,7 @@ from app.domain.rows.source_order import run_of
 from app.errors import RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import MONGODB
-from app.formats.debezium.records import source_log_position, source_position, source_table, source_time
+from app.formats.debezium.records import source_log_position, source_position, source_table, source_time, transaction_of
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded, is_all_read
 from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets, has_suspicious_escape
@@ -128,13 +129,30 @@ def last_position(written: Sequence[Raw], content: bytes, read: ReadMembers) -> 
     return None
 
 
-def facts_of(written: Sequence[Raw], content: bytes, read: ReadMembers) -> ChangeFacts | None:
-    """Return the positions and time of each change; None if only the exact path can read them."""
+def last_time(written: Sequence[Raw], read: ReadMembers) -> SourceTime:
+    """Return when the source made the last change. Raises NotColumnar."""
+    [(_, times)] = read(written[-1:])
+    return source_time(times)
+
+
+def facts_of(
+    written: Sequence[Raw], content: bytes, read: ReadMembers, transactions: Sequence[Any]
+) -> ChangeFacts | None:
+    """Return position, time and transaction of each change; None if only the exact path can read them.
+
+    `transactions` are what the envelopes say of theirs.
+    """
     try:
         members = _with_known_zeros(read(written), content)
     except NotColumnar:
         return None
-    return ChangeFacts([source_position(each) for each, _ in members], [source_time(times) for _, times in members])
+    told = [transaction_of(own, each) for own, (each, _) in zip(transactions, members, strict=True)]
+    return ChangeFacts(
+        [source_position(each) for each, _ in members],
+        [source_time(times) for _, times in members],
+        [each["transaction_id"] for each in told],
+        [each["transaction_order"] for each in told],
+    )
 
 
 def run_in_log(written: Sequence[Raw], content: bytes, read: ReadMembers) -> LogRun | None:
