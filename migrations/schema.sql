@@ -445,6 +445,7 @@ CREATE TABLE mirrorgate.metadata_blocks (
     CONSTRAINT metadata_blocks_check1 CHECK (((sequence_number = 0) = ((event ->> 'kind'::text) = 'Seed'::text))),
     CONSTRAINT metadata_blocks_sequence_number_check CHECK ((sequence_number >= 0))
 );
+CREATE INDEX metadata_blocks_of_schemas ON mirrorgate.metadata_blocks USING btree (table_id, generation, sequence_number) WHERE ((event ->> 'kind'::text) = 'SetDataSchema'::text);
 
 -- Names that lead to a table besides its own: those of the option `sources`, and its new name during a rename.
 CREATE TABLE mirrorgate.table_sources (

@@ -8,12 +8,11 @@ from typing import Any, Final
 from app.console.links import table_path
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS
-from app.domain.model.table_schema import TableSchema
+from app.domain.model.table_schema import TableSchema, column_changes
 from app.staging.tables.schema_versions import StoredVersion
 
 _TABS: Final = (("Status", ""), ("Files", "/files"), ("Schema", "/schema"), ("Rows", "/rows"))
 _ADMIN_TABS: Final = (("Events", "/events"),)
-_MAX_NAMES: Final = 20
 _MAX_VALUE: Final = 2_000
 """Characters of the value of an option."""
 
@@ -75,19 +74,9 @@ def changes_of(stored: StoredVersion, before: StoredVersion | None) -> list[str]
     if before is None or before.generation != stored.generation:
         keys = ", ".join(stored.schema.key_columns) or "none"
         return [f"{len(stored.schema.columns)} columns; key: {keys}"]
-    return [*_column_changes(stored.schema, before.schema), *_table_changes(stored.schema, before.schema)]
-
-
-def _column_changes(new: TableSchema, old: TableSchema) -> list[str]:
-    known = {column.name: column for column in old.columns}
-    added = [f"{column.name} {column.type}" for column in new.columns if column.name not in known]
-    nullable = [
-        column.name for column in new.columns if column.name in known and column.nullable > known[column.name].nullable
-    ]
     return [
-        f"{what}: {', '.join(names[:_MAX_NAMES])}{', …' if len(names) > _MAX_NAMES else ''}"
-        for what, names in (("added", added), ("became nullable", nullable))
-        if names
+        *column_changes(stored.schema.columns, before.schema.columns),
+        *_table_changes(stored.schema, before.schema),
     ]
 
 

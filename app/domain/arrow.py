@@ -16,7 +16,7 @@ is stored once per schema version; repeating it in every payload would cost more
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.domain.model.names import ROW_MARKER
-from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName
+from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName, column_changes
 from app.errors import Code, RejectedInput
 
 _OFFSET: Final = struct.Struct("<I")
@@ -425,3 +425,27 @@ def _declared(field: pa.Field) -> ColumnType:
 def _undeclared(name: str, described: str) -> RejectedInput:
     detail = f"column {name!r} is {described} in the Arrow schema, which no column type can hold"
     return RejectedInput(Code.BAD_TYPE, detail)
+
+
+class SchemaEvent(NamedTuple):
+    """A schema of files as people read it."""
+
+    columns: tuple[Column, ...]
+    changes: list[str]
+    """What differs from the schema before it."""
+
+
+def described_schemas(flatbuffers: Iterable[bytes], before: bytes | None = None) -> Iterator[SchemaEvent]:
+    """Yield the columns of consecutive schemas of files, and what each changed; `before` is the one before the first.
+
+    Raises RejectedInput for bytes that `schema_to_flatbuffer` has not written.
+    """
+    last = None if before is None else schema_from_bytes(before)
+    for flatbuffer in flatbuffers:
+        schema = schema_from_bytes(flatbuffer)
+        columns = columns_of(schema)
+        changes = [f"{len(columns)} columns"] if last is None else column_changes(columns, columns_of(last))
+        if ROW_MARKER in schema.names and (last is None or ROW_MARKER not in last.names):
+            changes.append("files have a row marker from here on")
+        yield SchemaEvent(columns, changes)
+        last = schema

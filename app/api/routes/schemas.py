@@ -1,5 +1,6 @@
 """The schema of a table, as JSON or as an Arrow schema, and its metadata chain."""
 
+from base64 import b64decode
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,9 +12,10 @@ from app.api.operations.table_operations import visible_table
 from app.api.routes.tables import TablePath
 from app.api.schemas.common import PageLimit
 from app.api.schemas.tables import BlockModel, ChainModel, ColumnModel, SchemaModel
-from app.domain.arrow import schema_to_flatbuffer
+from app.domain.arrow import SchemaEvent, described_schemas, schema_to_flatbuffer
+from app.domain.publication import Block
 from app.staging.connection.database import translated_errors
-from app.staging.ledger.files import read_chain
+from app.staging.ledger.files import read_chain, schema_events
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 
@@ -67,7 +69,11 @@ def get_table_chain(
     """Return blocks in order of their sequence number."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = visible_table(connection, table, principal)
-        chain = list(read_chain(connection, found.table_id, found.generation, start=start, limit=limit))
+        life = (found.table_id, found.generation)
+        chain = list(read_chain(connection, *life, start=start, limit=limit))
+        before = schema_events(connection, *life, before=start, limit=1)
+    schemas = described_schemas(map(_flatbuffer, filter(_sets_schema, chain)), *map(_flatbuffer, before))
+    described = {block.sequence_number: next(schemas) for block in chain if _sets_schema(block)}
     blocks = [
         BlockModel(
             sequence_number=block.sequence_number,
@@ -75,8 +81,25 @@ def get_table_chain(
             hash=block.hash,
             system_time=block.system_time,
             event=dict(block.event),
+            **_words(described.get(block.sequence_number)),
         )
         for block in chain
     ]
     next_start = start + limit if len(blocks) == limit else None
     return ChainModel(table=str(found.name), generation=found.generation, blocks=blocks, next_start=next_start)
+
+
+def _sets_schema(block: Block) -> bool:
+    return bool(block.event["kind"] == "SetDataSchema")
+
+
+def _flatbuffer(block: Block) -> bytes:
+    return b64decode(block.event["schema"])
+
+
+def _words(described: SchemaEvent | None) -> dict[str, Any]:
+    """Return the fields of a block that describe its schema."""
+    if described is None:
+        return {}
+    columns = [ColumnModel(name=one.name, type=str(one.type), nullable=one.nullable) for one in described.columns]
+    return {"columns": columns, "changes": described.changes}

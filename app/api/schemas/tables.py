@@ -103,6 +103,10 @@ class BlockModel(Model):
     hash: str
     system_time: datetime
     event: dict[str, Any]
+    columns: list[ColumnModel] | None = None
+    """The columns of the files from a `SetDataSchema` on, without the row marker; null for other events."""
+    changes: list[str] | None = None
+    """What a `SetDataSchema` changed, in words; null for other events."""
 
 
 class ChainModel(Model):

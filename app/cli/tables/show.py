@@ -143,7 +143,8 @@ def show_chain(
     from app.cli.output import Grid
     from app.domain.publication import verify_chain
 
-    blocks = _blocks(connection, table)
+    written = _written_blocks(connection, table)
+    blocks = [_block(one) for one in written]
     if verify:
         say(f"{verify_chain(blocks)} blocks verified")
         return
@@ -157,18 +158,38 @@ def show_chain(
             block.hash[:16],
         )
     grid.print()
+    for one in written:
+        if one["columns"] is not None:
+            _print_schema(one)
 
 
-def _blocks(connection: Connection, table: str) -> "list[Block]":
+def _print_schema(block: dict[str, Any]) -> None:
+    """Print what a block says of the schema: what it changed, and the columns that the files have then."""
+    from app.cli.console import OUTPUT
+    from app.cli.output import Grid
+
+    OUTPUT.print(
+        f"\nblock {block['sequence_number']}: {'; '.join(block['changes']) or 'no change of columns'}", markup=False
+    )
+    grid = Grid(("column", "type", "null"))
+    for column in block["columns"]:
+        grid.add(column["name"], column["type"], "yes" if column["nullable"] else "no")
+    grid.print()
+
+
+def _block(written: dict[str, Any]) -> "Block":
     from app.domain.publication import Block
 
-    blocks: list[Block] = []
+    time = datetime.fromisoformat(written["system_time"])
+    return Block(written["sequence_number"], written["previous_hash"], time, written["event"])
+
+
+def _written_blocks(connection: Connection, table: str) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
     with connection.client() as client:
         start: int | None = 0
         while start is not None:
             page = client.get(f"{table_path(table)}/chain", start=start, limit=_PAGE)
-            for block in page["blocks"]:
-                written = datetime.fromisoformat(block["system_time"])
-                blocks.append(Block(block["sequence_number"], block["previous_hash"], written, block["event"]))
+            blocks += page["blocks"]
             start = page["next_start"]
     return blocks

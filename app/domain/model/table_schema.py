@@ -4,7 +4,7 @@ PyArrow is imported only where the Arrow form is needed: the client plans tables
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, cached_property
@@ -280,3 +280,25 @@ def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
     for column in added:
         check_new_column_name(column.name)
     return replace(TableSchema.declare((*kept, *added), wanted.key_columns), bare=current.bare and wanted.bare)
+
+
+MAX_NAMES: Final = 20
+"""Columns that a description of changes names."""
+
+
+def column_changes(columns: Sequence[Column], before: Sequence[Column]) -> list[str]:
+    """Return what became of columns, one line for each kind of change."""
+    known = {column.name: column for column in before}
+    stay = [(column, known[column.name]) for column in columns if column.name in known]
+    found = {
+        "added": [f"{column.name} {column.type}" for column in columns if column.name not in known],
+        "removed": [column.name for column in before if column.name not in {other.name for other in columns}],
+        "changed": [f"{new.name} {old.type} to {new.type}" for new, old in stay if new.type != old.type],
+        "became nullable": [new.name for new, old in stay if new.nullable > old.nullable],
+        "became required": [new.name for new, old in stay if new.nullable < old.nullable],
+    }
+    return [
+        f"{what}: {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
+        for what, names in found.items()
+        if names
+    ]

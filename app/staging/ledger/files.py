@@ -190,6 +190,22 @@ def read_chain(
         yield Block(number, previous_hash, system_time, event)
 
 
+SELECT_SCHEMA_EVENTS = sa.text("""
+    SELECT sequence_number, previous_hash, system_time, event FROM mirrorgate.metadata_blocks
+    WHERE table_id = :table_id AND generation = :generation AND event ->> 'kind' = 'SetDataSchema'
+      AND sequence_number < :before
+    ORDER BY sequence_number DESC LIMIT :limit""")
+"""List the schemas of a chain before a number, the newest first."""
+
+
+def schema_events(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, before: int = 2**62, limit: int
+) -> list[Block]:
+    """Return at most `limit` blocks that set a schema, before the block with number `before`, the newest first."""
+    keys = {"table_id": table_id, "generation": generation, "before": before, "limit": limit}
+    return [Block(*row) for row in connection.execute(SELECT_SCHEMA_EVENTS, keys)]
+
+
 SELECT_UNRECORDED = sa.text(f"""
     SELECT {_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :limit""")  # noqa: S608  # constant columns

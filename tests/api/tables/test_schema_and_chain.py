@@ -10,6 +10,7 @@ from app.domain.arrow import schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.table_schema import row_marker_field
 from app.domain.publication import Block, verify_chain
 from tests.api.calls import Gateway, problem
+from tests.api.commands import Terminal
 
 FLATBUFFER = "application/vnd.apache.arrow.schema"
 ARROW = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("paid", pa.decimal128(12, 2))])
@@ -76,3 +77,27 @@ def test_the_chain_is_read_in_pages(gateway: Gateway) -> None:
     first = gateway.get("/v1/tables/t/chain", params={"limit": 1}).json()
     assert (len(first["blocks"]), first["next_start"]) == (1, 1)
     assert [block.sequence_number for block in chain(gateway, "t", start=1)] == [1]
+
+
+def test_each_schema_event_is_presented_in_human_readable_format(
+    gateway: Gateway, api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seed 002: "leave it up to implementations to present in human-readable format"."""
+    gateway.register("t", {"id": "int64"}, ["id"])
+    gateway.register("t", {"id": "int64", "note": "string", "total": "decimal(12,2)"}, ["id"])
+    blocks = gateway.get("/v1/tables/t/chain").json()["blocks"]
+    assert [(block["changes"], block["columns"] and [one["name"] for one in block["columns"]]) for block in blocks] == [
+        (None, None),
+        (["1 columns", "files have a row marker from here on"], ["id"]),
+        (["added: note string, total decimal(12,2)"], ["id", "note", "total"]),
+    ]
+    [last] = gateway.get("/v1/tables/t/chain", params={"start": 2}).json()["blocks"]
+    assert last == blocks[2]
+    lines = Terminal(api_address, monkeypatch, capsys).run("tables", "chain", "t").output.splitlines()
+    assert lines[-5:] == [
+        "block 2: added: note string, total decimal(12,2)",
+        "column  type           null",
+        "id      int64          no",
+        "note    string         yes",
+        "total   decimal(12,2)  yes",
+    ]

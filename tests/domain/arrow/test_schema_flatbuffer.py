@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.arrow import columns_of, schema_from_bytes, schema_to_flatbuffer
+from app.domain.arrow import columns_of, described_schemas, schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.from_arrow import snapshot_rows
 from app.domain.rows.row_rules import RowRules
@@ -128,3 +128,19 @@ def test_a_type_that_is_not_on_the_list_is_rejected_by_column(of: pa.DataType) -
     with pytest.raises(RejectedInput, match="'odd'") as rejection:
         schema_from_bytes(pa.schema([pa.field("odd", of)]).serialize().to_pybytes())
     assert rejection.value.code is Code.BAD_TYPE
+
+
+def test_consecutive_schemas_are_described_by_what_they_changed() -> None:
+    bare = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int16(), nullable=False)])
+    marked = pa.schema([*bare, pa.field("__rowMarker__", pa.int32(), nullable=False)])
+    wider = pa.schema([bare[0], pa.field("n", pa.int32()), pa.field("new", pa.string()), marked[2]])
+    buffers = [schema_to_flatbuffer(schema) for schema in (bare, marked, wider)]
+    found = [*described_schemas(buffers)]
+    assert [event.changes for event in found] == [
+        ["2 columns"],
+        ["files have a row marker from here on"],
+        ["added: new string", "changed: n int16 to int32", "became nullable: n"],
+    ]
+    assert found[2].columns == columns_of(wider)
+    assert [*described_schemas(buffers[2:], buffers[1])] == found[2:]
+    assert next(described_schemas([buffers[0]], buffers[2])).changes[0] == "removed: new"

@@ -70,8 +70,8 @@ class CsvParameters(CsvDialectParameters):
     """Parameters that describe the layout of an Arcion CSV body."""
 
     mode: CsvMode | None = None
-    """CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an insert with `exists` is a row
-    of a snapshot, and an object that is no message is a row of `table`."""
+    """CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an insert with `exists` is a
+    row of a snapshot, and an object that is no message is a row of `table`."""
     columns: str | None = None
     """CSV: the column names in file order, separated by commas. Quote a name with a comma."""
     header: bool = False

@@ -4,6 +4,8 @@ Reading needs the right `read` for the table, the events need `admin`, and an ac
 """
 
 import asyncio
+from base64 import b64decode
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -23,15 +25,17 @@ from app.console.grid import MAX_CELLS, MAX_COLUMNS, grid
 from app.console.links import table_path
 from app.console.plots import HOUR_MINUTES, Plot, hour_plots
 from app.console.table import changes_of, note_of, options_of
+from app.domain.arrow import SchemaEvent, described_schemas
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import database_troubles, troubles
 from app.domain.model.landing_file import file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber
+from app.domain.publication import Block
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.connection.database import Connection, read_snapshot, translated_errors
 from app.staging.ledger.fabric_status import fabric_facts
-from app.staging.ledger.files import batches_of_file, find_file, newest_files
+from app.staging.ledger.files import batches_of_file, find_file, newest_files, schema_events
 from app.staging.loads import list_loads
 from app.staging.overview import find_facts
 from app.staging.retention.history import history
@@ -46,6 +50,9 @@ MAX_LOADS: Final = 5
 MAX_ROWS: Final = 50
 MAX_VERSIONS: Final = 50
 """Schema versions that the page of the schema lists."""
+
+MAX_EVENTS: Final = 20
+"""Schemas of the metadata chain that it lists, each with its columns."""
 
 PAGE_COLUMNS: Final = 500
 PAGE_EVENTS: Final = 50
@@ -186,6 +193,7 @@ def schema(visit: VisitDep) -> Response:
     with translated_errors(), visit.gateway.engine.begin() as connection:
         seen = visit.seen(connection, "Schema")
         versions = newest_versions(connection, seen.table.table_id, limit=MAX_VERSIONS + 1)
+        events = schema_events(connection, seen.table.table_id, seen.table.generation, limit=MAX_EVENTS + 1)
     table, total = seen.table, len(seen.table.schema.columns)
     last = max(1, -(-total // PAGE_COLUMNS))
     number = min(max(visit.number("page", 1), 1), last)
@@ -204,8 +212,17 @@ def schema(visit: VisitDep) -> Response:
         following=f"{link}{number + 1}" if number < last else None,
         options=options_of(table),
         versions=[(stored, changes_of(stored, before)) for stored, before in pairs[:MAX_VERSIONS]],
+        events=_described(events),
         current=(table.generation, table.schema_version),
     )
+
+
+def _described(events: Sequence[Block]) -> list[tuple[Block, SchemaEvent]]:
+    """Return the newest events of the chain that set a schema, each with its columns and what it changed."""
+    ordered = [*reversed(events)]
+    schemas = [b64decode(block.event["schema"]) for block in ordered]
+    described = [*zip(ordered, described_schemas(schemas), strict=True)]
+    return [*reversed(described)][:MAX_EVENTS]
 
 
 @router.get(PATH + "/rows")

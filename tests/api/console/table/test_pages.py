@@ -150,6 +150,8 @@ def test_the_schema_tells_its_history_and_names_are_no_markup(browser: Browser, 
     assert '<code>row_images</code></th><td class="wrap"><b><bdi>on</bdi></b>' in page
     assert page.count("not the default") == 1, "a new table has a seed file without being asked"
     assert page.count(">current<") == 1
+    assert "Schemas of the metadata chain" in page
+    assert "<bdi>id</bdi> <code>int64</code>, <bdi>&lt;b&gt;\u05d0\u05d1&lt;/b&gt;</bdi> <code>string</code>" in page
 
 
 def test_a_table_of_thousands_of_columns_has_small_pages(browser: Browser, gateway: Gateway) -> None:
