@@ -73,6 +73,8 @@ FAULTS: Final = (
     of_api("backlog_nearly_full", "BacklogNearlyFull"),
     of_api("backlog_full", "BacklogFull"),
     of_api("dead_letters", "DeadLettersWaiting"),
+    of_api("changes_missing", "ChangesMissing"),
+    of_api("source_lag", "SourceLag"),
     of_api("load_idle", "LoadIdle"),
     of_api("mirror_behind", "MirrorBehind"),
     of_api("mirror_stopped", "MirrorStopped"),

@@ -83,7 +83,11 @@ class Scene:
         return current(self.engine, TABLE)
 
     def post(self, *keys: str, **parameters: str) -> int:
-        return self.gateway.arcion(*(insert(TABLE, id=key) for key in keys), **parameters).status_code
+        now = int(time.time() * 1_000)
+        cursor = {"timestamp": now - 900, "extractionTimestamp": now - 400}
+        return self.gateway.arcion(
+            *(insert(TABLE, id=key) | {"cursor": cursor} for key in keys), **parameters
+        ).status_code
 
     def end_a_load(self) -> None:
         load = self.gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "append"}).json()["load"]
@@ -135,6 +139,14 @@ def faults_of_tables(scene: Scene) -> Iterator[tuple[str, str]]:
     assert scene.post("x", on_reject="dead_letter") == 202
     yield "dead_letters", scene.metrics()
     sql.run(engine, "DELETE FROM mirrorgate.dead_letters")
+
+    sql.run(engine, "UPDATE mirrorgate.table_counters SET missing_changes = 7")
+    yield "changes_missing", scene.metrics()
+    sql.run(engine, "UPDATE mirrorgate.table_counters SET missing_changes = 0")
+
+    sql.run(engine, "UPDATE mirrorgate.table_counters SET source_lag_seconds = source_lag_seconds + 7200")
+    yield "source_lag", scene.metrics()
+    sql.run(engine, "UPDATE mirrorgate.table_counters SET source_lag_seconds = source_lag_seconds - 7200")
 
     sql.run(engine, "UPDATE mirrorgate.loads SET expires_at = expires_at - interval '2 hours'")
     yield "load_idle", scene.metrics()

@@ -37,7 +37,9 @@ def test_a_documented_sample_is_this_change(samples: Path, name: str) -> None:
     cursor = json.loads(body)["cursor"]
     facts = facts_of_cursor(cursor)
     known = {"source_position": cursor, "source_time": json.loads(cursor)["timestamp"], "position_at": "/cursor"}
-    change = Change(0, operation, before, after, "/before", "/after", log_position=facts.log_position, **known)
+    known |= {"log_position": facts.log_position, "extracted_time": facts.extracted}
+    known["operation_count"] = sum(json.loads(json.loads(body)["operationcount"]).values())
+    change = Change(0, operation, before, after, "/before", "/after", **known)
     assert decode_arcion(body) == [AddressedChange(SourceName(None, table.schema, table.table), change)]
 
 

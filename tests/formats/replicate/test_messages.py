@@ -68,6 +68,13 @@ def sample(samples: Path, name: str) -> dict[str, Any]:
     return message
 
 
+def transaction(samples: Path, name: str) -> dict[str, Any]:
+    """Return what a sample says of its transaction."""
+    headers = sample(samples, name)["message"]["headers"]
+    order = headers["transactionEventCounter"]
+    return {"transaction_id": headers["transactionId"] or None, "transaction_order": order}
+
+
 def decoded(*messages: Any) -> ReplicateRequest:
     return decode_replicate(json.dumps(list(messages)).encode())
 
@@ -89,6 +96,7 @@ def test_an_enveloped_data_message_is_this_change(samples: Path, name: str) -> N
         position_at=at,
         source_time=TIMES[name],
         log_position=log_position_of(position),
+        **transaction(samples, name),
     )
     body = (samples / "replicate" / f"{name}.json").read_bytes()
     entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/message/headers/"))
@@ -112,6 +120,7 @@ def test_a_bare_data_message_is_the_same_change_with_its_own_pointers(samples: P
         position_at=at,
         source_time=TIMES[name],
         log_position=log_position_of(position),
+        **transaction(samples, name),
     )
     entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, HeaderPointers("/headers/"))
     assert decoded(sample(samples, name)["message"]).changes == [entry]
