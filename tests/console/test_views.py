@@ -18,9 +18,9 @@ from app.domain.health.troubles import troubles
 from app.staging.retention.history import Sample
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
-PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:19]) | {
+PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:21]) | {
     "table_id": 1, "name": "a.b", "generation": 1, "state": "active", "accepted_rows": 0, "pending_rows": 0,
-    "oldest_seconds": 0.0, "waiting_letters": 0,
+    "oldest_seconds": 0.0, "waiting_letters": 0, "missing_changes": 0,
 }  # fmt: skip
 
 

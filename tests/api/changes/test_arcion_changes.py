@@ -204,7 +204,7 @@ def test_bare_rows_of_native_are_snapshot_rows_of_the_named_table(gateway: Gatew
     gateway.register("shop.items", {"id": "int64", "name": "string"}, ["id"])
     rows = [{"id": "1", "name": "lamp"}, {"id": "2", "name": "null"}]
     assert "mode=snapshot" in problem(gateway.arcion(*rows), 422, "wrong_endpoint")["remedy"]
-    problem(gateway.arcion(*rows, mode="snapshot"), 400, "bad_request")
+    problem(gateway.arcion(*rows, mode="snapshot"), 422, "wrong_endpoint")
     parameters = {"table": "shop.items", "mode": "snapshot"}
     [table] = gateway.arcion(*rows, dry_run=True, **parameters).raise_for_status().json()["tables"]
     assert [[row["__rowMarker__"], row["name"]] for row in table["rows"]] == [[0, "lamp"], [0, None]]
