@@ -44,6 +44,9 @@ class FolderMarker(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
+_MARKER_DECODER: Final = msgspec.json.Decoder(FolderMarker)
+
+
 def require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> None:
     """Raise InvariantBroken `landing_folder_lost`, with the difference, unless the folder is this generation's."""
     mismatch = marker_mismatch(zone, table, installation_id)
@@ -80,7 +83,7 @@ def read_marker(zone: LandingZone, folder: str) -> FolderMarker | str:
     with zone.read_file(path) as file:
         content = file.read()
     try:
-        return msgspec.json.decode(content, type=FolderMarker)
+        return _MARKER_DECODER.decode(content)
     except msgspec.DecodeError:
         return f"{path} is damaged: it cannot be read as JSON that names a table, its generation and its gateway"
 

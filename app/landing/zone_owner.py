@@ -35,6 +35,9 @@ class ZoneMarker(msgspec.Struct, frozen=True):
     zone_id: UUID | None = None
 
 
+_MARKER_DECODER: Final = msgspec.json.Decoder(ZoneMarker)
+
+
 def check_owner(address: ZoneAddress, installation_id: UUID | None, known: KnownZone | None = None) -> list[Seen]:
     """Check whether the zone is this installation's, or free, and whether it is the one that its database remembers.
 
@@ -79,7 +82,7 @@ def read_zone_marker(zone: LandingZone, location: str) -> ZoneMarker | None:
         with zone.read_file(ZONE_MARKER) as file:
             content = file.read()
     try:
-        return msgspec.json.decode(content, type=ZoneMarker)
+        return _MARKER_DECODER.decode(content)
     except msgspec.DecodeError:
         raise _taken(f"{ZONE_MARKER} in landing zone {location} names no installation") from None
 

@@ -411,6 +411,9 @@ _NEED_KEYS: Final = {
 CHOSEN_AT_CREATION: Final = frozenset({"initial_load", "seed_file"})
 """Options whose default is chosen when a table is created, by `of_new_table`; later it keeps what it has."""
 
+# msgspec 0.22 reads a type when it is first needed. Two threads that need it first at once crash the process.
+msgspec.json.Decoder(TableOptions)
+
 DEFAULT_OPTIONS: Final = TableOptions()
 """The options of a table that stores none."""
 

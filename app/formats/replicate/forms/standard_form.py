@@ -73,6 +73,10 @@ class ReplicateMessage(Body, gc=False):
     message: Body | UnsetType | None = UNSET
 
 
+for _type in (Headers, ReplicateMessage):
+    msgspec.json.Decoder(_type)  # read before threads need it, see app.domain.model.table_options
+
+
 KEY_AT: Final = "/key"
 """JSON Pointer of the key of a Kafka record."""
 
