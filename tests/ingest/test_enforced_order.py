@@ -203,7 +203,7 @@ def test_debezium_that_repeats_after_its_crash_lands_nothing_twice(enforcing: In
 def test_metadata_required_for_consistent_replication_recovery_lands_nothing_twice(
     enforcing: IngestHarness, database: str
 ) -> None:
-    """Seed 001: the last columns "contain metadata required for consistent replication recovery"."""
+    """arcion-7: the last columns "contain metadata required for consistent replication recovery"."""
     sent = [message(database, number) for number in range(8)]
     found = [enforcing.arcion(*part) for part in (sent[:3], sent[1:3], sent[2:6], sent[5:])]
     assert [one.duplicates for one in found] == [0, 2, 1, 1]

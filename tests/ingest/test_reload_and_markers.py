@@ -208,7 +208,7 @@ def test_what_needs_keys_is_rejected_without_them(harness: IngestHarness, option
 
 @pytest.mark.parametrize("is_columnar", [True, False])
 def test_messages_of_snapshot_mode_are_rows_of_a_snapshot(harness: IngestHarness, is_columnar: bool) -> None:
-    """Seed 001: "In snapshot mode", messages have an `opType` too."""
+    """arcion-24: "In snapshot mode", messages have an `opType` too."""
     harness.put("t", ID, reload="upsert", source_order="enforce", audit_columns={"operation": "_op"})
     members = {"cursor": '{"log": "bin.000001", "position": 4}'} | ({} if is_columnar else {"other": 1})
     rows = [arcion("t", after={"id": str(key)}, **members) for key in (1, 2)]

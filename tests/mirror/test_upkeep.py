@@ -1,6 +1,6 @@
 """The mirror compacts and vacuums by itself.
 
-Seed 004: "We recommend that you run this command on large, frequently updated Delta tables on a regular basis, perhaps
+delta-28: "We recommend that you run this command on large, frequently updated Delta tables on a regular basis, perhaps
 every day when your ETL process completes." and "Take care to set an appropriate retention period".
 """
 
@@ -94,7 +94,7 @@ def test_the_daily_vacuum_deletes_what_no_version_of_the_retention_needs(tmp_pat
 
 
 def test_the_rows_of_a_row_group_are_a_setting(tmp_path: Path) -> None:
-    """Seed 004: "you might consider changing the row group size for large Delta tables"."""
+    """delta-25: "you might consider changing the row group size for large Delta tables"."""
     assert Settings.from_environment(row_group_rows="2000").row_group_rows == 2_000
     mirror = Mirror(tmp_path, Upkeep(small_files=2, retention_hours=0))
     mirror.job = replace(mirror.job, limits=MirrorLimits(max_files=1, row_group_rows=1_000))

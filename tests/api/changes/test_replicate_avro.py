@@ -1,4 +1,4 @@
-"""Replicate's data messages in Avro, decoded by the dataSchema of the metadata message (seed 003)."""
+"""Replicate's data messages in Avro, decoded by the dataSchema of the metadata message (replicate-11 of docs/seeds.md)."""
 
 import base64
 import json

@@ -82,7 +82,7 @@ def test_the_chain_is_read_in_pages(gateway: Gateway) -> None:
 def test_each_schema_event_is_presented_in_human_readable_format(
     gateway: Gateway, api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Seed 002: "leave it up to implementations to present in human-readable format"."""
+    """schema-16: "leave it up to implementations to present in human-readable format"."""
     gateway.register("t", {"id": "int64"}, ["id"])
     gateway.register("t", {"id": "int64", "note": "string", "total": "decimal(12,2)"}, ["id"])
     blocks = gateway.get("/v1/tables/t/chain").json()["blocks"]

@@ -34,7 +34,7 @@ def test_a_time_is_the_one_of_the_audit_column(time: SourceTime) -> None:
 
 
 def test_the_difference_between_query_and_extraction_timestamp_is_a_lag() -> None:
-    """Seed 001: "You can consider the difference between the query timestamp and the extraction timestamp as a lag."""
+    """arcion-17: "You can consider the difference between the query timestamp and the extraction timestamp as a lag."""
     assert progress(1_657_516_903_000, 1_657_516_904_088).extraction_seconds == pytest.approx(1.088)
     assert progress(1_657_516_903_000, None).extraction_seconds is None
     assert progress(None, 1_657_516_904_088).extraction_seconds is None

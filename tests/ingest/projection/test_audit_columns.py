@@ -144,7 +144,7 @@ def test_rows_with_operations_land_alike(harness: IngestHarness, mode: str) -> N
 
 
 def test_transaction_id_gathers_all_changes_of_a_transaction(harness: IngestHarness) -> None:
-    """Seed 003: `transactionId`: "Use this field to gather all changes of a specific transaction"."""
+    """replicate-19: `transactionId`: "Use this field to gather all changes of a specific transaction"."""
     for name in "adrp":
         harness.put(name, SCHEMA, audit_columns={"transaction_id": "_tx", "transaction_order": "_tx_order"})
     facts = {"transactionId": "0A0B", "transactionLastEvent": True}

@@ -1,6 +1,6 @@
 """Derived columns are materialized when rows are accepted, alike in every format.
 
-Seed 004: "Because Direct Lake semantic models don't support calculated columns, you should materialize such columns in
+delta-22: "Because Direct Lake semantic models don't support calculated columns, you should materialize such columns in
 the Delta tables. For example, if you have FirstName and LastName columns, and you need a FullName column, materialize
 the values for this column when inserting rows into the Delta table."
 """
@@ -130,7 +130,7 @@ def test_a_column_of_the_source_can_be_rounded_and_cast_where_it_lands(harness: 
 
 
 def test_columns_that_only_an_expression_needs_can_land_as_null(harness: IngestHarness) -> None:
-    """Seed 004: "it would be more efficient to materialize the sales calculation as a single column than store its
+    """delta-23: "it would be more efficient to materialize the sales calculation as a single column than store its
     component values in separate columns".
     """
     hidden = {"quantity": "cast(null as int32)", "price": "cast(null as decimal(8,2))"}

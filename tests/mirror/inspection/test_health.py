@@ -116,7 +116,7 @@ def test_the_smallest_capacity_is_found() -> None:
 
 
 def test_the_columns_that_cost_most_in_a_model_are_listed_with_their_cardinality(tmp_path: Path) -> None:
-    """Seed 004: "Strive to reduce cardinality (the number of unique values) in every column of each Delta table." and
+    """delta-19: "Strive to reduce cardinality (the number of unique values) in every column of each Delta table." and
     "When you use approximate numeric data types (like float and real), consider rounding values".
     """
     rows = 20_000

@@ -203,7 +203,7 @@ def test_a_vacuum_leaves_a_table_in_its_folder_alone(tmp_path: Path) -> None:
 
 
 def test_the_source_keeps_a_pinned_version_until_framing_of_a_new_version_is_completed(tmp_path: Path) -> None:
-    """Seed 004: "Because a framed semantic model references a particular Delta table version, the source must ensure it
+    """delta-10: "Because a framed semantic model references a particular Delta table version, the source must ensure it
     keeps that Delta table version until framing of a new version is completed."
     """
     table = Mirrored(tmp_path)

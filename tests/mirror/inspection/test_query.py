@@ -107,7 +107,7 @@ def test_a_query_travels_by_version_and_by_time(target: MirrorTarget) -> None:
 
 
 def test_the_sql_forms_of_time_travel_name_a_version_or_a_time_for_each_table(target: MirrorTarget) -> None:
-    """Seed 004: `TIMESTAMP AS OF`, `AS OF VERSION 2`, and the `@` shorthand with a version or yyyyMMddHHmmssSSS."""
+    """delta-7: `TIMESTAMP AS OF`, `AS OF VERSION 2`, and the `@` shorthand with a version or yyyyMMddHHmmssSSS."""
     delta = target.open("sales.orders")
     assert delta is not None
     second, first = (datetime.fromtimestamp(entry["timestamp"] / 1_000, UTC) for entry in delta.history())
