@@ -72,7 +72,7 @@ def status_grid(tables: Sequence[dict[str, Any]], width: int, *, wide: bool = Fa
     more = ("staged", "files") if wide else ()
     mirror = ("mirror",) if any(table.get("mirror") for table in tables) else ()
     numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
-    lag = ("source lag",) if wide or any(table["source"]["lag_seconds"] is not None for table in tables) else ()
+    lag = ("source lag",) if wide or any(_source_lag(table) is not None for table in tables) else ()
     titles = ["table", "gen", "state", *numbers, *lag, *mirror, *(("dead letters",) if letters else ())]
     says_nothing = (
         *(["processed"] if all((table["processed"] or {}).get("rows") is None for table in tables) else []),
@@ -100,12 +100,18 @@ def _status_table(titles: Sequence[str], tables: Sequence[dict[str, Any]], *, wi
             "files": f"{table['published']['files']:,}",
             "lag": f"{table['lag']['rows']:,}",
             "oldest": f"{table['lag']['oldest_seconds']:.1f} s",
-            "source lag": "-" if (lag := table["source"]["lag_seconds"]) is None else f"{lag:,.1f} s",
+            "source lag": "-" if (lag := _source_lag(table)) is None else f"{lag:,.1f} s",
             "mirror": _mirror_cell(table.get("mirror"), wide=wide),
             "dead letters": f"{_waiting(table):,}",
         }
         found.add(*(cells[title] for title in titles), style=_style(table["troubles"]))
     return found
+
+
+def _source_lag(table: dict[str, Any]) -> float | None:
+    """Return the lag of the source; None for a table without a recent change, or of a gateway that tells none."""
+    lag: float | None = (table.get("source") or {}).get("lag_seconds")
+    return lag
 
 
 def _lines(table: dict[str, Any]) -> Iterator[str]:

@@ -164,8 +164,6 @@ class TableOptions:
     """What happens to columns that the table does not have."""
     source_order: SourceOrder = SourceOrder.ARRIVAL
     """What identifies a duplicate change."""
-    operation_counts: OperationCounting = OperationCounting.CHECK
-    """Whether a jump in Arcion's `operationcount` is reported as missing changes."""
     reload: Reload = Reload.REJECT
     """What happens to snapshot rows after other changes."""
     insert_marker: InsertMarker = InsertMarker.INSERT
@@ -209,6 +207,8 @@ class TableOptions:
     instead of it."""
     filter: RowFilter | None = None
     """Which rows are mirrored; without it, all are."""
+    operation_counts: OperationCounting = OperationCounting.CHECK
+    """Whether a jump in Arcion's `operationcount` is reported as missing changes."""
 
     @property
     def keeps_images(self) -> bool:

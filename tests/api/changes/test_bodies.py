@@ -158,7 +158,6 @@ def test_a_large_body_is_not_read_for_a_caller_without_a_key(anonymous: Gateway)
     [
         ("arcion", "application/json", {"dryrun": "true"}),
         ("replicate", "application/json", {"override": "true", "table": "t"}),
-        ("arcion", "application/json", {"mode": "snapshot"}),
         ("arcion", "text/csv", {"override": "true", "table": "t", "mode": "snapshot", "columns": "id"}),
     ],
 )

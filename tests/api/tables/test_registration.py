@@ -30,6 +30,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "schema_version": 1,
         "options": shown_defaults() | {"seed_file": True},
         "lag": {"batches": 0, "rows": 0, "bytes": 0, "oldest_seconds": 0.0},
+        "source": {"lag_seconds": None, "extraction_lag_seconds": None, "measured_at": None, "missing_changes": 0},
         "accepted": nothing,
         "staged": nothing,
         "published": {**nothing, "files": 0},
