@@ -1,4 +1,4 @@
-"""Replicate's data messages in Avro, decoded by the dataSchema of the metadata (replicate-11 in docs/seeds)."""
+"""Replicate's data messages in Avro, decoded by the dataSchema of the metadata: replicate-11 of docs/seeds.md."""
 
 import base64
 import json
