@@ -3,8 +3,8 @@
 Schemas from outside are read with bounds checks, because PyArrow's reader trusts its input (decision 0021). Invariant:
 every position is checked against the content before it is used, and only requested values are copied. A hostile
 flatbuffer can share a table or a text a million times, so callers bound how many they read. A type is allowed if its
-arrays are flat, own their bytes, and can be validated in full before they are used. Views, dictionaries and nested
-types are not; an extension type is read as its storage type.
+arrays own their bytes and can be validated in full before they are used. Views and dictionaries are described by the
+type that their values have without them; an extension type is read as its storage type.
 
 A schema that is written is the root of a flatbuffer, the form that ODF's `SetDataSchema` event stores. PyArrow writes
 schemas only inside an IPC message, whose first four bytes are the offset of its root table; with that offset set to the
@@ -17,7 +17,7 @@ is stored once per schema version; repeating it in every payload would cost more
 import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -120,6 +120,15 @@ class FlatTable:
         words = np.frombuffer(self._content, "<i8", 2 * length, start).tolist()
         return [*zip(words[::2], words[1::2], strict=True)]
 
+    def longs(self, slot: int) -> Sequence[int]:
+        """Return the elements of a vector of signed 64-bit integers."""
+        position = self._position(slot)
+        if position is None:
+            return ()
+        start, length = self._vector(position, _WORD_BYTES)
+        words: list[int] = np.frombuffer(self._content, "<i8", length, start).tolist()
+        return words
+
     def _scalar(self, form: struct.Struct, slot: int, default: int) -> int:
         position = self._position(slot)
         return default if position is None else _unpack(form, self._content, position)
@@ -180,22 +189,33 @@ _DECIMALS: Final[Mapping[int, tuple[Callable[[int, int], pa.DataType], int]]] = 
 _DECIMAL128: Final = 128
 _TIME_UNITS: Final = ("s", "ms", "us", "ns")
 _MAX_FIXED_BYTES: Final = 2**20
+"""Bytes of a fixed-size binary value, and elements of a fixed-size list."""
 _UNREADABLE: Final = {
     9: "time",
     11: "interval",
-    12: "list",
-    13: "struct",
     14: "union",
-    16: "fixed_size_list",
-    17: "map",
     18: "duration",
-    21: "large_list",
     22: "run_end_encoded",
-    23: "binary_view",
-    24: "string_view",
     25: "list_view",
     26: "large_list_view",
 }
+_LIST, _STRUCT, _FIXED_SIZE_LIST, _MAP, _LARGE_LIST = 12, 13, 16, 17, 21
+_NESTED: Final = {_LIST: "list", _STRUCT: "struct", _FIXED_SIZE_LIST: "fixed_size_list", _MAP: "map"} | {
+    _LARGE_LIST: "large_list"
+}
+_VALUE_OF_VIEW: Final = {23: ("binary_view", pa.binary()), 24: ("string_view", pa.string())}
+_DICTIONARY_ID, _INDEX_TYPE = range(2)
+
+MAX_NESTING: Final = 16
+"""Levels of lists, structs and maps in one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryEncoding:
+    """Rows are indexes into the dictionary with this id."""
+
+    id: int
+    index: pa.DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,30 +225,101 @@ class ArrowField:
     name: str
     nullable: bool
     type: pa.DataType | None
+    """That of the values, however they are encoded."""
     described: str
+    is_view: bool = False
+    dictionary: DictionaryEncoding | None = None
+    children: Sequence["ArrowField"] = ()
+
+    def encoded(self) -> Iterator["ArrowField"]:
+        """Yield this field and those below it, in the order of their nodes in a record batch."""
+        yield self
+        for child in self.children:
+            yield from child.encoded()
 
 
 def read_fields(schema: FlatTable) -> list[ArrowField]:
     """Return the fields in order, without their metadata. Raises Damaged."""
     if schema.int16(_SCHEMA_ENDIANNESS) != _LITTLE_ENDIAN:
         raise Damaged("the schema is big-endian")
-    if schema.length(_SCHEMA_FIELDS) > MAX_FIELDS:
-        raise Damaged(f"the schema has more than {MAX_FIELDS} fields")
-    return [*_fields(schema)]
+    reader = _FieldReader()
+    return [reader.read(field) for field in schema.tables(_SCHEMA_FIELDS)]
 
 
-def _fields(schema: FlatTable) -> Iterator[ArrowField]:
-    for field in schema.tables(_SCHEMA_FIELDS):
+class _FieldReader:
+    """Reads fields with all below them, at most MAX_FIELDS together, whatever shares a table."""
+
+    def __init__(self) -> None:
+        self._read = 0
+
+    def read(self, field: FlatTable, level: int = 0) -> ArrowField:
+        self._read += 1
+        if self._read > MAX_FIELDS:
+            raise Damaged(f"the schema has more than {MAX_FIELDS} fields")
         name = field.text(_NAME, MAX_FIELD_NAME_BYTES) or ""
-        described, arrow_type = _type_of(field)
-        yield ArrowField(name, bool(field.uint8(_NULLABLE)), arrow_type, described)
+        read = ArrowField(name, bool(field.uint8(_NULLABLE)), None, "")
+        kind = field.uint8(_TYPE_KIND)
+        if kind in _NESTED and not field.has(_DICTIONARY):
+            return self._nested(field, read, kind, level)
+        described, value_type = _VALUE_OF_VIEW.get(kind) or _flat_type(field, kind)
+        read = replace(read, type=value_type, described=described, is_view=kind in _VALUE_OF_VIEW)
+        encoding = field.table(_DICTIONARY)
+        return read if encoding is None else _with_dictionary(read, encoding)
+
+    def _nested(self, field: FlatTable, read: ArrowField, kind: int, level: int) -> ArrowField:
+        of_type = field.table(_TYPE)
+        if of_type is None:
+            raise Damaged("a field has no type")
+        if level == MAX_NESTING:
+            return replace(read, described=f"nested more than {MAX_NESTING} levels deep")
+        children = [self.read(child, level + 1) for child in field.tables(_CHILDREN)]
+        unreadable = next((child.described for child in children if child.type is None), None)
+        if unreadable is not None:
+            return replace(read, described=f"{_NESTED[kind]} with {unreadable}")
+        nested = _nested_type(kind, of_type, children)
+        if isinstance(nested, str):
+            return replace(read, described=nested)
+        return replace(read, type=nested, described=_NESTED[kind], children=children)
 
 
-def _type_of(field: FlatTable) -> tuple[str, pa.DataType | None]:
+def _with_dictionary(values: ArrowField, encoding: FlatTable) -> ArrowField:
+    """Return the field of values that are in a dictionary, which are flat: nothing else can be a category."""
+    of_index = encoding.table(_INDEX_TYPE)
+    index = pa.int32() if of_index is None else _integer(of_index)
+    if values.type is None or pa.types.is_null(values.type) or isinstance(index, str):
+        return replace(values, type=None, described=f"dictionary of {values.described}")
+    return replace(values, dictionary=DictionaryEncoding(encoding.int64(_DICTIONARY_ID), index))
+
+
+def _nested_type(kind: int, of_type: FlatTable, children: Sequence[ArrowField]) -> pa.DataType | str:
+    """Return the type of lists, structs or maps of allowed children, or what is not allowed."""
+    if kind == _STRUCT:
+        if len({child.name for child in children}) != len(children):
+            raise Damaged("two fields of a struct have the same name")
+        return pa.struct([pa.field(child.name, child.type) for child in children])
+    if len(children) != 1:
+        raise Damaged("a list or a map does not have one field below it")
+    (child,) = children
+    if kind == _FIXED_SIZE_LIST:
+        size = of_type.int32(0)
+        return pa.list_(child.type, size) if 0 <= size <= _MAX_FIXED_BYTES else f"fixed_size_list of {size}"
+    if kind != _MAP:
+        return (pa.list_ if kind == _LIST else pa.large_list)(child.type)
+    if len(child.children) != _MAP_FIELDS or not pa.types.is_struct(child.type):
+        raise Damaged("a map does not have keys and values")
+    key, value = child.children
+    if not (pa.types.is_string(key.type) or pa.types.is_large_string(key.type) or pa.types.is_integer(key.type)):
+        return f"map with keys of {key.described}"
+    return pa.map_(key.type, value.type)
+
+
+_MAP_FIELDS: Final = 2
+
+
+def _flat_type(field: FlatTable, kind: int) -> tuple[str, pa.DataType | None]:
     """Return the name of the type for an error text, and the type itself if it is allowed."""
-    kind = field.uint8(_TYPE_KIND)
-    if field.has(_DICTIONARY):
-        return "dictionary", None
+    if kind in _NESTED:
+        return _NESTED[kind], None
     if field.length(_CHILDREN) or kind not in _READERS:
         return _UNREADABLE.get(kind, f"type {kind} of the Arrow format"), None
     of_type = field.table(_TYPE)
@@ -410,9 +501,11 @@ def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
 
 def _declared(field: pa.Field) -> ColumnType:
     types = pa.types
+    if types.is_nested(field.type):
+        return ColumnType(TypeName.JSON)
     if types.is_decimal(field.type) and field.type.precision <= MAX_DECIMAL_DIGITS:
         return ColumnType(TypeName.DECIMAL, field.type.precision, field.type.scale)
-    if types.is_timestamp(field.type) and field.type.tz is not None:
+    if types.is_timestamp(field.type):
         return ColumnType(TypeName.TIMESTAMP)
     if types.is_fixed_size_binary(field.type):
         return ColumnType(TypeName.BINARY)

@@ -194,7 +194,7 @@ class Code(StrEnum):
     )
     MALFORMED_ARROW = Kind.MALFORMED.code(
         "The body is not an Arrow IPC stream that the gateway can read.",
-        "Send one complete stream as Arrow's stream writers produce it, without dictionaries or compressed buffers.",
+        "Send one complete stream as Arrow's stream writers produce it, without compressed buffers.",
     )
     MALFORMED_AVRO = Kind.INVALID.code(
         "The bytes of an Avro message are not of the schema that they name, or the schema cannot be read.",

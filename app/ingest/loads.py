@@ -56,15 +56,16 @@ class ArrowLoad:
 
     def batch(self, table_cache: TableCache, principal: Principal) -> tuple[Batch, Registered | None]:
         """Return the typed rows, and what the stream registered for them. Raises RejectedInput or TableMoved."""
-        bounds = (self.limits.value_bytes, self.limits.reserve)
+        limits = self.limits.adding()
+        bounds = (limits.value_bytes, limits.reserve)
         if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
             table = _accepting(present_table(self.table, table_cache, principal))
-            given = decode_arrow_stream(self.body, self.limits)
+            given = decode_arrow_stream(self.body, limits)
             rows = snapshot_rows(given, self._rules(table, table_cache), *bounds)
             if table.schema.can_need_marker and table.cdc_started and self.load_id is None:  # a reload: upserts
                 table = give_marker(table, table_cache, principal)
             return Batch(table, rows), None
-        given = decode_arrow_stream(self.body, self.limits)
+        given = decode_arrow_stream(self.body, limits)
         declared = self.rows.declared
         if self.rows.key_columns is not None:
             columns = [field for field in given.schema if field.name != OPERATION_COLUMN]

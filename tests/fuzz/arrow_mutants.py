@@ -29,6 +29,7 @@ def _typed(values: Sequence[Any], *types: pa.DataType) -> list[tuple[Sequence[An
     return [(values, of) for of in types]
 
 
+_STRUCT: Final = pa.struct([pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.string()))])
 TAKEN: Final = (
     *_typed(_NUMBERS, pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
     *_typed((0.0, 1.5, -1e300, float("nan"), None), pa.float64()),
@@ -40,16 +41,28 @@ TAKEN: Final = (
     *_typed((Decimal("1.5"), None), pa.decimal128(5, 2), pa.decimal128(38, 10), pa.decimal128(38, 37)),
     *_typed((date(2026, 1, 2), date(9999, 12, 31), None), pa.date32(), pa.date64()),
     *_typed(_MOMENTS, pa.timestamp("us", "UTC"), pa.timestamp("s", "Europe/Paris"), pa.timestamp("ms", "+01:00")),
-    *_typed((None, datetime(2026, 1, 2, tzinfo=UTC)), pa.timestamp("ns", "UTC"), pa.timestamp("us")),
+    *_typed(
+        (None, datetime(2026, 1, 2, tzinfo=UTC)), pa.timestamp("ns", "UTC"), pa.timestamp("us"), pa.timestamp("ns")
+    ),
+    *_typed((datetime(2026, 3, 29, 2, 30), datetime(2026, 10, 25, 2, 30), None), pa.timestamp("s"), pa.timestamp("ms")),
     *_typed((True, False, None), pa.bool_()),
     *_typed((None,), pa.null()),
+    *_typed(_TEXTS, pa.string_view(), pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.uint32(), pa.string())),
+    *_typed((b"", b"abc", b"\0" * 30, None), pa.binary_view(), pa.dictionary(pa.int64(), pa.binary())),
+    *_typed((1, 2, None), pa.dictionary(pa.int16(), pa.int64())),
+    *_typed(([1], [], [2, None], None), pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.list_(pa.float32())),
+    *_typed(([1, 2], None), pa.list_(pa.int64(), 2)),
+    *_typed(
+        (["a", "x" * 40], [None], None), pa.list_(pa.string_view()), pa.list_(pa.dictionary(pa.int8(), pa.string()))
+    ),
+    *_typed(({"a": 1, "b": ["é"]}, {"a": None, "b": None}, None), _STRUCT),
+    *_typed(([("a", 1.5), ("b", None)], [("a", 1.0), ("a", 2.0)], [], None), pa.map_(pa.string(), pa.float64())),
+    *_typed(([[], None, [b"a"]], None), pa.list_(pa.list_(pa.binary()))),
+    *_typed(([date(2026, 1, 2)], [None]), pa.list_(pa.date32()), pa.list_(pa.date64())),
+    *_typed(([None, None], None), pa.list_(pa.null())),
 )
 _NOT_TAKEN: Final = (
-    *_typed(_TEXTS, pa.string_view()),
-    *_typed((b"", b"abc", None), pa.binary_view()),
-    *_typed(([1], [], None), pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.list_view(pa.int64())),
-    *_typed(({"a": 1}, None), pa.struct([pa.field("a", pa.int64())])),
-    *_typed(("a", "b", None), pa.dictionary(pa.int32(), pa.string())),
+    *_typed(([1], [], None), pa.list_view(pa.int64()), pa.list_(pa.duration("s"))),
     *_typed((1, None), pa.duration("us"), pa.time64("us")),
 )
 _HOSTILE: Final = tuple(hostile_streams().values())

@@ -73,6 +73,7 @@ KIN: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[str]]]] = (
     (pa.types.is_large_string, ("string", "json")),
     (lambda of_type: pa.types.is_binary(of_type) or pa.types.is_large_binary(of_type), ("binary",)),
     (pa.types.is_fixed_size_binary, ("binary",)),
+    (pa.types.is_nested, ("json", "string")),
 )
 """What a column of the first kind may land as."""
 
@@ -93,8 +94,15 @@ MEMORY_TABLES: Final = (
 )
 """Tables whose rows are far longer than their messages."""
 
-ARROW_LIMITS: Final = InputLimits(messages=10_000, value_bytes=1_000)
 MAX_ARROW_BYTES: Final = 2**22
+
+
+def _hold_little(size: int) -> None:
+    if size > MAX_ARROW_BYTES:
+        raise RejectedInput(Code.BODY_TOO_LARGE, "too many bytes")
+
+
+ARROW_LIMITS: Final = InputLimits(messages=10_000, value_bytes=1_000, reserve=_hold_little)
 SAMPLE_ENTRY: Final = decode_replicate(
     msgspec.json.encode(
         metadata(
@@ -277,16 +285,16 @@ def arrow_schema(content: bytes) -> None:
     """Whatever is taken can be registered, stored and served again."""
     schema = TableSchema.declare(columns_of(schema_from_bytes(content)), ())
     served = columns_of(schema_from_bytes(schema_to_flatbuffer(schema.file_schema(marker_first=True))))
-    assert [(column.name, column.type) for column in served] == [(c.name, c.type) for c in schema.columns]
+    assert [(column.name, column.type.arrow) for column in served] == [(c.name, c.type.arrow) for c in schema.columns]
 
 
 def arrow_stream(body: bytes) -> None:
     """Whatever is taken lands in tables of the types that it may be for, and can be staged and read again."""
-    given = decode_arrow_stream(body, ARROW_LIMITS)
+    given = decode_arrow_stream(body, ARROW_LIMITS.adding())
     rejections = []
     for rules in _tables_for(given.schema):
         try:
-            rows = snapshot_rows(given, rules, max_value_bytes=1_000, reserve=_hold_little)
+            rows = snapshot_rows(given, rules, max_value_bytes=1_000, reserve=ARROW_LIMITS.adding().reserve)
         except RejectedInput as error:
             rejections.append(error)
         else:
@@ -294,7 +302,8 @@ def arrow_stream(body: bytes) -> None:
             assert repr(staged.to_pylist()) == repr(rows.batch.to_pylist())
             if OPERATION_COLUMN not in given.schema.names:
                 values, operations = split_operations(given, RowOperation.INSERT)
-                inserted = changed_rows(values, operations, rules, max_value_bytes=1_000, reserve=_hold_little)
+                reserve = ARROW_LIMITS.adding().reserve
+                inserted = changed_rows(values, operations, rules, max_value_bytes=1_000, reserve=reserve)
                 assert repr(inserted.batch.to_pylist()) == repr(rows.batch.to_pylist()), "as inserted plain rows"
     if rejections:
         raise rejections[0]
@@ -304,18 +313,14 @@ def _tables_for(given: pa.Schema) -> Iterator[RowRules]:
     """Yield rules of tables with one column more, whose other types are those that Arrow's can become."""
     for number in range(max((len(_kin_of(field.type)) for field in given), default=0)):
         columns = {field.name: kin[number % len(kin)] for field in given for kin in [_kin_of(field.type)]}
-        options = TableOptions(partial_updates=PartialUpdates.COMPLETE if number == 0 else PartialUpdates.REJECT)
+        updates = PartialUpdates.COMPLETE if number == 0 else PartialUpdates.REJECT
+        options = TableOptions(partial_updates=updates, source_timezone="UTC" if number else "Europe/Berlin")
         keys = [given.names[0]] if number == 0 else []
         yield RowRules(schema_of({**columns, "absent": "json"}, keys), options)
 
 
 def _kin_of(of_type: pa.DataType) -> Sequence[str]:
     return next((kin for is_kind, kin in KIN if is_kind(of_type)), ("string",))
-
-
-def _hold_little(size: int) -> None:
-    if size > MAX_ARROW_BYTES:
-        raise RejectedInput(Code.BODY_TOO_LARGE, "too many bytes")
 
 
 def conversion(body: bytes) -> None:

@@ -468,7 +468,15 @@ def _rows_csv(source: Source, changes: Sequence[Change]) -> Request:
 def _table(source: Source, changes: Sequence[Change], columns: Sequence[Column]) -> dict[str, pa.Array]:
     rows = [change.new or change.old or {} for change in changes]
     kept = [column for column in columns if column not in source.spec.excluded]
-    return {column.name: pa.array([row.get(column.name) for row in rows], column.arrow) for column in kept}
+    return {column.name: pa.array([row.get(column.name) for row in rows], _encoded(column, source)) for column in kept}
+
+
+def _encoded(column: Column, source: Source) -> pa.DataType:
+    """Return the type of a column as one of the libraries for data frames writes it."""
+    if not (pa.types.is_string(column.arrow) or pa.types.is_binary(column.arrow)):
+        return column.arrow
+    view = pa.string_view() if pa.types.is_string(column.arrow) else pa.binary_view()
+    return source.rng.choice((column.arrow, view, pa.dictionary(pa.int32(), column.arrow)))
 
 
 def _rows_arrow(source: Source, changes: Sequence[Change]) -> Request:

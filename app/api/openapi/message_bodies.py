@@ -21,8 +21,7 @@ _STREAM: Final = {
     "schema": {
         "type": "string",
         "format": "binary",
-        "description": "One Arrow IPC stream with the table's columns, without view, dictionary or nested types, and "
-        "with uncompressed buffers.",
+        "description": "One Arrow IPC stream with the table's columns, with uncompressed buffers.",
     }
 }
 _AVRO: Final = {

@@ -1,7 +1,7 @@
 """The canonical change: one row event, whatever tool wrote it, and the limits of a request of them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -91,6 +91,17 @@ class InputLimits:
     """
     reserve_answer: Callable[[int], None] = field(default=lambda _: None, compare=False)
     """Reserves memory for an answer of so many bytes. Raises TemporarilyUnavailable `overloaded`."""
+
+    def adding(self) -> "InputLimits":
+        """Return limits whose `reserve` adds to what was reserved through them before."""
+        held = 0
+
+        def reserve(size: int) -> None:
+            nonlocal held
+            held += size
+            self.reserve(held)
+
+        return replace(self, reserve=reserve)
 
     def check_messages(self, count: int) -> None:
         """Raise RejectedInput `too_many_messages` if there are more messages than allowed."""

@@ -437,6 +437,16 @@ def timestamps_in(zone: str, local: pa.TimestampArray) -> pa.Array | None:
     return None if _is_beyond(array) else array
 
 
+def local_timestamps(local: pa.TimestampArray, column_type: ColumnType, reading: ValueReading) -> pa.Array:
+    """Return local times in microseconds, of the years 1 to 9999, as their texts are converted. Raises BadValues."""
+    with suppress(pa.ArrowInvalid):
+        array = timestamps_in(reading.zone, local)
+        if array is not None:
+            return array
+    texts = [None if moment is None else moment.isoformat(" ") for moment in local.to_pylist()]
+    return _by_definition(texts, column_type, reading)
+
+
 def beyond_calendar(array: pa.TimestampArray | pa.Date32Array) -> pa.BooleanArray:
     """Return which timestamps or dates are outside the years 1 to 9999."""
     if pa.types.is_date(array.type):

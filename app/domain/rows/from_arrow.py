@@ -5,8 +5,6 @@ updates and deletes ("Plain rows"). All rows of a stream have the same columns, 
 `row_layout` decides how its rows land. Invariant: the rows equal those of `landing_rows` for the same rows as JSON.
 """
 
-import binascii
-from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -20,14 +18,17 @@ from app.domain.model.table_options import BinaryEncoding, InsertMarker, Reload,
 from app.domain.model.table_schema import Column, TypeName
 from app.domain.rows.conversion import (
     BadValues,
+    ValueReading,
     beyond_calendar,
     calendar_of,
     convert,
     hold_any,
+    local_timestamps,
     outside_calendar,
     reading_of,
 )
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.nested_values import MAX_NESTED_BYTES, json_texts, nested_bytes, written_bytes
 from app.domain.rows.projection.derived_columns import check_text_bytes, with_derived
 from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
@@ -62,7 +63,7 @@ def _exact(column: pa.Array) -> pa.Array:
 def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:
     """Return a typed value as a source would write it, so that it reads as the same value."""
     if isinstance(value, bytes):
-        return (binascii.hexlify(value) if encoding is BinaryEncoding.HEX else b64encode(value)).decode()
+        return written_bytes(value, encoding)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, float):
@@ -94,18 +95,31 @@ def other_kind(given: pa.DataType, column: Column) -> Problem | None:
     wanted = column.type.arrow
     if given == wanted or pa.types.is_null(given) or _is_same_kind(given, wanted):
         return None
-    detail = f"column is {given} in the stream and {column.type} in the table"
+    shown = "a list, struct or map" if pa.types.is_nested(given) else given
+    detail = f"column is {shown} in the stream and {column.type} in the table"
     return column_problem(Code.SCHEMA_MISMATCH, detail, column)
 
 
-def typed_array(given: pa.Array, column: Column, options: TableOptions, max_bytes: int) -> pa.Array:
-    """Return the values in the table's type. Raises RejectedInput `bad_value` or `value_too_large`."""
+def typed_array(
+    given: pa.Array,
+    column: Column,
+    options: TableOptions,
+    max_bytes: int,
+    reserve: Callable[[int], None] = lambda _: None,
+) -> pa.Array:
+    """Return the values in the table's type. Raises RejectedInput `bad_value` or `value_too_large`.
+
+    `reserve` adds the bytes of the texts of lists, structs and maps.
+    """
     if pa.types.is_null(given.type):
         return pa.nulls(len(given), column.type.arrow)
-    if reading_of(column.name, options).saturates and column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
-        array = _saturated(given, column)
+    reading = reading_of(column.name, options)
+    if pa.types.is_nested(given.type):
+        array = _nested_column(given, column, reading, reserve)
+    elif reading.saturates and column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
+        array = _saturated(given, column, reading)
     else:
-        array = _typed_column(given, column)
+        array = _typed_column(given, column, reading)
     _check_lengths(array, column, max_bytes)
     return array
 
@@ -144,18 +158,19 @@ def _check_lengths(array: pa.Array, column: Column, max_bytes: int) -> None:
             raise rejected_rows(Code.VALUE_TOO_LARGE, f"longer than {max_bytes} bytes", column, too_long)
 
 
-def _saturated(given: pa.Array, column: Column) -> pa.Array:
+def _saturated(given: pa.Array, column: Column, reading: ValueReading) -> pa.Array:
     """Return dates or timestamps in the table's type, those outside the years 1 to 9999 as the first or last one."""
     is_early, is_late = outside_calendar(given)
-    array = _typed_column(pc.if_else(pc.or_(is_early, is_late), None, given), column)
+    array = _typed_column(pc.if_else(pc.or_(is_early, is_late), None, given), column, reading)
     first, last = (pa.scalar(one, column.type.arrow) for one in calendar_of(column.type.arrow))
     return pc.if_else(is_early, first, pc.if_else(is_late, last, array))
 
 
-def _typed_column(given: pa.Array, column: Column) -> pa.Array:
+def _typed_column(given: pa.Array, column: Column, reading: ValueReading) -> pa.Array:
     wanted = column.type.arrow
+    is_local = pa.types.is_timestamp(given.type) and given.type.tz is None
     try:
-        array = given if given.type == wanted else pc.cast(given, wanted)
+        array = given if given.type == wanted else pc.cast(given, pa.timestamp("us") if is_local else wanted)
     except pa.ArrowInvalid:
         raise _rejected(Code.BAD_VALUE, f"a value does not fit {column.type}", column) from None
     if column.type.name is TypeName.FLOAT32 and given.type == pa.float64():
@@ -170,22 +185,38 @@ def _typed_column(given: pa.Array, column: Column) -> pa.Array:
             raise rejected_rows(Code.BAD_VALUE, detail, column, beyond)
     elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
         raise _rejected(Code.BAD_VALUE, "a text has the character U+0000", column)
+    if is_local:
+        return _defined(lambda: local_timestamps(array, column.type, reading), column)
     if column.type.name is TypeName.JSON:
-        try:
-            return convert(array.to_pylist(), column.type)
-        except BadValues as bad:
-            problems = [column_problem(Code.BAD_VALUE, f"value {why}", column, row) for row, why in bad.reasons.items()]
-            raise RejectedInput.of(tuple(problems[:MAX_ROWS_NAMED])) from None
+        return _defined(lambda: convert(array.to_pylist(), column.type), column)
     return array
+
+
+def _nested_column(
+    given: pa.Array, column: Column, reading: ValueReading, reserve: Callable[[int], None]
+) -> pa.StringArray:
+    sizes = nested_bytes(given)
+    too_many = pa.array(sizes > MAX_NESTED_BYTES)
+    if pc.any(too_many).as_py():
+        raise rejected_rows(Code.VALUE_TOO_LARGE, "has too many elements", column, too_many)
+    return _defined(lambda: json_texts(given, sizes, reading.binary, reserve), column)
+
+
+def _defined(converted: Callable[[], pa.Array], column: Column) -> pa.Array:
+    try:
+        return converted()
+    except BadValues as bad:
+        problems = [column_problem(Code.BAD_VALUE, f"value {why}", column, row) for row, why in bad.reasons.items()]
+        raise RejectedInput.of(tuple(problems[:MAX_ROWS_NAMED])) from None
 
 
 def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Tell whether values of one type mean the same in the other; whether they fit is checked later."""
     types = pa.types
     if types.is_timestamp(wanted):
-        return bool(types.is_timestamp(given) and given.tz is not None)
+        return bool(types.is_timestamp(given))
     if types.is_string(wanted):
-        return bool(types.is_large_string(given))
+        return bool(types.is_large_string(given) or types.is_nested(given))
     if types.is_binary(wanted):
         return bool(types.is_large_binary(given) or types.is_fixed_size_binary(given))
     kinds = (types.is_integer, types.is_floating, types.is_decimal, types.is_date)
@@ -234,7 +265,7 @@ def changed_rows(
     used = [name for name in used if name not in rules.options.exclude]
     _check_types(given.schema, used, rules)
     reserve(given.num_rows * row_bytes(rules))
-    typed = _typed(given, frozenset(used), deletes, layouts, operations, rules, max_value_bytes)
+    typed = _typed(given, frozenset(used), deletes, layouts, operations, rules, max_value_bytes, reserve)
     if rules.masking is not None:
         typed = rules.masking.batch(typed, rules.schema.names)
     images = None
@@ -291,6 +322,7 @@ def _typed(
     operations: RowOperations,
     rules: RowRules,
     max_bytes: int,
+    reserve: Callable[[int], None],
 ) -> pa.RecordBatch:
     """Return the typed rows; columns that row images will complete are NULL."""
     problems: list[Problem] = []
@@ -305,7 +337,7 @@ def _typed(
         if kept is not None and not is_key:
             array = array.take(kept)  # a delete has the key only, whatever else its row gives
         try:
-            typed = typed_array(array, column, rules.options, max_bytes)
+            typed = typed_array(array, column, rules.options, max_bytes, reserve)
             arrays.append(_required(typed, column, None if is_key else deletes, is_key))
         except RejectedInput as error:
             problems.extend(error.problems)
@@ -364,8 +396,8 @@ def snapshot_rows(
     """Return the landing rows of a table of checked arrays.
 
     Its columns are the destination's, by name, in any order; nullable ones can be absent. Types are the table's, or
-    others of the same kind whose values fit; a column of type null is NULL in every row. `reserve` is called with the
-    most bytes that the rows take beside their texts, before they are made, and raises if they are too many.
+    others of the same kind whose values fit; a column of type null is NULL in every row. `reserve` adds the most bytes
+    that the rows take beside the texts that the body has, before they are made, and raises if they are too many.
     Raises RejectedInput with `schema_mismatch`, `unknown_column`, `incomplete_insert`, `bad_value`,
     `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
     """
@@ -376,7 +408,7 @@ def snapshot_rows(
     arrays: list[pa.Array] = []
     for column in rules.schema.columns:
         try:
-            arrays.append(_array(given, column, rules, max_value_bytes))
+            arrays.append(_array(given, column, rules, max_value_bytes, reserve))
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:
@@ -420,10 +452,12 @@ def _marker(rules: RowRules) -> RowMarker:
     return RowMarker.UPSERT if rules.options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
 
 
-def _array(given: pa.Table, column: Column, rules: RowRules, max_bytes: int) -> pa.Array:
+def _array(
+    given: pa.Table, column: Column, rules: RowRules, max_bytes: int, reserve: Callable[[int], None]
+) -> pa.Array:
     if column.name not in given.schema.names:
         return pa.nulls(given.num_rows, column.type.arrow)
-    array = typed_array(one_array(given.column(column.name)), column, rules.options, max_bytes)
+    array = typed_array(one_array(given.column(column.name)), column, rules.options, max_bytes, reserve)
     is_key = column.name in rules.schema.key_set
     if (is_key or not column.nullable) and array.null_count:
         code = Code.NULL_KEY if is_key else Code.NULL_VALUE

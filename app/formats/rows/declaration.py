@@ -148,7 +148,9 @@ def _declared_type(given: pa.DataType) -> ColumnType | str:
     if types.is_fixed_size_binary(given):
         return ColumnType(TypeName.BINARY)
     if types.is_timestamp(given):
-        return ColumnType(TypeName.TIMESTAMP) if given.tz else "a timestamp without a time zone is no point in time"
+        return ColumnType(TypeName.TIMESTAMP)
+    if types.is_nested(given):
+        return ColumnType(TypeName.JSON)
     if types.is_decimal(given) and given.precision <= MAX_DECIMAL_DIGITS:
         return ColumnType(TypeName.DECIMAL, given.precision, given.scale)
     if types.is_null(given):

@@ -75,7 +75,7 @@ def test_our_own_served_schema_gives_the_declared_columns_without_the_marker() -
     assert columns_of(declared.file_schema(marker_first=True)) == declared.columns
 
 
-@pytest.mark.parametrize("arrow", [pa.uint64(), pa.timestamp("ns"), pa.list_(pa.int8()), pa.decimal256(50, 2)])
+@pytest.mark.parametrize("arrow", [pa.uint64(), pa.duration("ns"), pa.decimal256(50, 2)])
 def test_an_arrow_type_without_a_declared_one_is_rejected_by_column(arrow: pa.DataType) -> None:
     with pytest.raises(RejectedInput, match="'odd'") as rejection:
         columns_of(pa.schema([pa.field("odd", arrow)]))
@@ -90,7 +90,7 @@ def test_a_schema_takes_the_types_that_streams_take(given: pa.DataType) -> None:
         declared = columns_of(schema_from_bytes(schema.serialize().to_pybytes()))
     except RejectedInput as error:
         assert error.code is Code.BAD_TYPE
-        assert given in {pa.uint64(), pa.null(), pa.timestamp("us"), pa.decimal256(60, 30)}
+        assert given in {pa.uint64(), pa.null(), pa.decimal256(60, 30)}
     else:
         rules = RowRules(TableSchema.declare(declared, ("id",)))
         rows = snapshot_rows(decode_arrow_stream(stream(pa.table({"id": [1], "value": pa.nulls(1, given)}))), rules)
@@ -123,7 +123,9 @@ def test_a_schema_of_too_many_fields_is_rejected() -> None:
     assert rejection.value.code is Code.BAD_SCHEMA
 
 
-@pytest.mark.parametrize("of", [pa.decimal128(20, 2_000_000_000), pa.decimal128(20, -1), pa.string_view()], ids=str)
+@pytest.mark.parametrize(
+    "of", [pa.decimal128(20, 2_000_000_000), pa.decimal128(20, -1), pa.list_view(pa.int8())], ids=str
+)
 def test_a_type_that_is_not_on_the_list_is_rejected_by_column(of: pa.DataType) -> None:
     with pytest.raises(RejectedInput, match="'odd'") as rejection:
         schema_from_bytes(pa.schema([pa.field("odd", of)]).serialize().to_pybytes())

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_options import OutOfRange, PartialUpdates, TableOptions
 from app.domain.rows.from_arrow import changed_rows
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowRules
@@ -153,3 +154,48 @@ def test_inserts_that_omit_a_column_leave_it_unknown_in_their_images() -> None:
     rules = RowRules(schema, TableOptions(partial_updates=PartialUpdates.COMPLETE))
     rows = arrow_rows(pa.table({"id": [1]}), RowOperation.INSERT, rules)
     assert rows.images is not None and rows.images.images == [b'{"-1":2,"0":1}']
+
+
+LOCAL_TIMES: Final = (
+    "2026-07-01 12:00:00",
+    "2026-10-25 02:30:00",
+    "2026-03-29 02:30:00",
+    "2050-07-01 12:00:00",
+    "0001-01-01 00:00:00",
+)
+
+
+@given(
+    st.lists(st.none() | st.sampled_from(LOCAL_TIMES), min_size=1, max_size=5),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),
+    st.sampled_from(["s", "ms", "us"]),
+    st.sampled_from(OutOfRange),
+)
+def test_arrow_schema_can_represent_types_more_accurately_such_as_timezones(
+    texts: list[str | None], zone: str, unit: str, out_of_range: OutOfRange
+) -> None:
+    """A timestamp without a zone is in `source_timezone`; skipped and repeated times are as in JSON."""
+    options = TableOptions(source_timezone=zone, out_of_range=out_of_range)
+    rules = RowRules(schema_of({"id": "int64", "at": "timestamp"}, ["id"]), options)
+    moments = pa.array([None if text is None else datetime.fromisoformat(text) for text in texts], pa.timestamp(unit))
+    found, problems = codes(
+        lambda: arrow_rows(pa.table({"id": range(len(texts)), "at": moments}), RowOperation.UPSERT, rules)
+    )
+    body = json.dumps([{"id": row, "at": text} for row, text in enumerate(texts)]).encode()
+    assert (found, problems) == codes(lambda: exact_rows(body, RowOperation.UPSERT, rules))
+
+
+def test_nanoseconds_without_a_zone_are_not_cut() -> None:
+    rules = RowRules(schema_of({"id": "int64", "at": "timestamp"}, ["id"]))
+    with rejected() as rejection:
+        arrow_rows(pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ns"))}), RowOperation.UPSERT, rules)
+    assert rejection.code == Code.BAD_VALUE
+
+
+def test_a_local_time_beyond_the_calendar_saturates() -> None:
+    rules = RowRules(
+        schema_of({"id": "int64", "at": "timestamp"}, ["id"]), TableOptions(out_of_range=OutOfRange.SATURATE)
+    )
+    table = pa.table({"id": [1, 2], "at": pa.array([-(2**60), 2**60], pa.timestamp("s"))})
+    landed = arrow_rows(table, RowOperation.UPSERT, rules).batch.column("at").to_pylist()
+    assert [moment.year for moment in landed] == [1, 9999]

@@ -35,6 +35,76 @@ def views_of_one_text(rows: int, size: int) -> bytes:
     return stream(pa.table({"id": pa.array(range(rows)), "name": texts}))
 
 
+def dictionary_of_one_text(rows: int, size: int) -> bytes:
+    """Return a small stream in which each row has the same long text of a dictionary."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int8()), pa.array(["a" * size]))
+    return stream(pa.table({"id": pa.array(range(rows)), "name": texts}))
+
+
+def dictionary_that_adds() -> bytes:
+    """Return a stream whose second dictionary is a delta of the first."""
+    sink = io.BytesIO()
+    of = pa.dictionary(pa.int8(), pa.string())
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, pa.schema([pa.field("id", of)]), options=options) as writer:
+        for texts in (["a"], ["a", "b"]):
+            codes = pa.array([*range(len(texts))], pa.int8())
+            writer.write_batch(pa.record_batch({"id": pa.DictionaryArray.from_arrays(codes, pa.array(texts))}))
+    return sink.getvalue()
+
+
+def _other_index(index: int) -> bytes:
+    codes = pa.array([0x2A2A2A2A2A2A2A2A], pa.int64())
+    texts = pa.DictionaryArray.from_arrays(codes, pa.array(["a"]), safe=False)
+    return stream(pa.table({"id": [1], "name": texts})).replace(b"*" * 8, struct.pack("<q", index))
+
+
+def _without_dictionary() -> bytes:
+    body = stream(pa.table({"id": [1], "name": pa.array(["a"]).dictionary_encode()}))
+    parts = [b"\xff\xff\xff\xff" + part for part in body.split(b"\xff\xff\xff\xff")[1:]]
+    return b"".join([parts[0], *parts[2:]])
+
+
+def view_beyond_its_buffer(buffer: int = 0) -> bytes:
+    views = struct.pack("<i4sii", 20, b"aaaa", buffer, 1)
+    texts = pa.Array.from_buffers(pa.string_view(), 1, [None, pa.py_buffer(views), pa.py_buffer(b"a" * 20)])
+    return stream(pa.table({"id": [1], "name": texts}))
+
+
+def list_of_nothing(elements: int) -> bytes:
+    """Return a row with a list of any number of NULLs."""
+    offsets = pa.py_buffer(struct.pack("<ii", 0, elements))
+    lists = pa.Array.from_buffers(pa.list_(pa.null()), 1, [None, offsets], children=[pa.nulls(elements)])
+    return stream(pa.table({"id": [1], "name": lists}))
+
+
+def _deep_list(levels: int) -> bytes:
+    of: pa.DataType = pa.int8()
+    for _ in range(levels):
+        of = pa.list_(of)
+    return stream(pa.table({"id": [1], "name": pa.array([None], of)}))
+
+
+def _shared_fields() -> bytes:
+    """Return a row whose structs have the vector of their fields twice at each of 16 levels: 65,536 fields."""
+    of: pa.DataType = pa.int8()
+    for _ in range(15):
+        of = pa.struct([pa.field("a", of), pa.field("b", pa.int8())])
+    body = bytearray(stream(pa.table({"name": pa.array([None], of)})))
+    at = 0
+    while (at := body.find(struct.pack("<I", 2), at + 4)) >= 0:  # a vector of two fields: let both be the first one
+        (first,) = struct.unpack_from("<I", body, at + 4)
+        if first > 4:
+            struct.pack_into("<I", body, at + 8, first - 4)
+    return bytes(body)
+
+
+def _list_offsets(first: int, last: int) -> bytes:
+    body = stream(pa.table({"id": [1], "name": pa.array([[1] * 7], pa.list_(pa.int8()))}))
+    before, _, after = body.rpartition(struct.pack("<ii", 0, 7))
+    return before + struct.pack("<ii", first, last) + after
+
+
 def decimal_of_absurd_scale(scale: int = ABSURD_SCALE) -> bytes:
     numbers = pa.Array.from_buffers(pa.decimal128(20, scale), 1, [None, pa.py_buffer(bytes([1] + 15 * [0]))])
     return stream(pa.table({"id": pa.array([1]), "total": numbers}))
@@ -79,8 +149,6 @@ def spoilt_zone() -> bytes:
 
 def hostile_streams() -> dict[str, bytes]:
     """Return bodies that once crashed the process, exhausted its memory or were answered as an internal error."""
-    texts = pa.array(["a", "b"]).dictionary_encode()
-    lists = pa.array([[1], [2]], pa.list_(pa.int64()))
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array(["a"]))
     return {
         "null view with a negative size": null_view_with_a_size(),
@@ -92,8 +160,18 @@ def hostile_streams() -> dict[str, bytes]:
         "a billion rows of no column": _without_columns(10**9),
         "time zone that is no UTF-8": spoilt_zone(),
         "columns that share one buffer": columns_that_share_one_buffer(40, 512),
-        "dictionary": stream(pa.table({"id": [1, 2], "name": texts})),
-        "list": stream(pa.table({"id": [1, 2], "name": lists})),
+        "dictionary of one text": dictionary_of_one_text(500, 2**14),
+        "dictionary that adds to itself": dictionary_that_adds(),
+        "index beyond the dictionary": _other_index(2),
+        "index before the dictionary": _other_index(-1),
+        "no dictionary": _without_dictionary(),
+        "view beyond its buffer": view_beyond_its_buffer(),
+        "view of another buffer": view_beyond_its_buffer(buffer=1),
+        "a billion elements of nothing": list_of_nothing(2**30),
+        "lists in lists": _deep_list(40),
+        "structs that share their fields": _shared_fields(),
+        "list that ends before it begins": _list_offsets(3, 1),
+        "list beyond its elements": _list_offsets(0, 2**30),
         "run ends": stream(pa.table({"id": [1, 2], "name": runs})),
         "text beyond its end": _long_text(),
         "compressed buffers": stream(pa.table({"id": [0] * 10_000}), compression="lz4"),
