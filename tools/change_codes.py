@@ -62,6 +62,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.NULL_KEY,
         Code.MISSING_KEY,
         Code.NO_KEY,
+        Code.DELETE_NEEDS_MARKER,
         Code.OLD_KEY_MISSING,
         Code.AMBIGUOUS_KEY_CHANGE,
         Code.KEY_IN_USE,

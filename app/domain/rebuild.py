@@ -29,7 +29,7 @@ from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import check_new_column_name
 from app.domain.model.projection import History, RowFilter, parsed_derive
 from app.domain.model.table import Table
-from app.domain.model.table_options import ColumnOverride, InsertMarker, TableOptions
+from app.domain.model.table_options import ColumnOverride, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.derived_columns import with_derived
@@ -233,12 +233,15 @@ def plan_rebuild(
         replace(entry.column, nullable=entry.column.nullable and entry.column.name not in key_columns)
         for entry in chosen
     )
+    if table.options.upserts_only and [*key_columns] != [new_names.get(key) for key in present.key_columns]:
+        detail = "row_marker=none: rows that get another key meanwhile would have to be deleted"
+        raise RejectedInput(Code.BAD_OPTION, detail, remedy="Recreate the table and load it again.")
     options = _renamed(table, required, chosen)
     schema = TableSchema.declare(required, tuple(key_columns))
     options.check(schema)
     check_values(options, schema)
     places = tuple(present.names.index(entry.source) for entry in chosen)
-    needs_marker = options.insert_marker is InsertMarker.UPSERT or options.filter is not None or options.flags_deletes
+    needs_marker = options.upserts_inserts or options.filter is not None or options.flags_deletes
     schema = replace(schema, bare=not needs_marker)
     return RebuildPlan(with_landing(schema, options), options, places)
 

@@ -299,6 +299,10 @@ class Code(StrEnum):
         "The table has no key columns, so it accepts inserts only.",
         "Register the table again with key_columns. You can add keys to a keyless table once.",
     )
+    DELETE_NEEDS_MARKER = Kind.INVALID.code(
+        "The table's files have no row marker (row_marker=none), so they cannot delete a row or change a key.",
+        "Recreate the table with row_marker=column and load it again, or do not send deletes to it.",
+    )
     OLD_KEY_MISSING = Kind.INVALID.code(
         "An update changes the key but does not give the old one.",
         "Configure the source tool to include the key columns in before images.",

@@ -151,7 +151,10 @@ def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
 def _metadata(table: Table) -> bytes:
     """Return the content of `_metadata.json`; `{}` for a keyless table."""
     keys = list(table.schema.landing.key_columns)
-    return msgspec.json.format(msgspec.json.encode({"keyColumns": keys} if keys else {}))
+    content: dict[str, object] = {"keyColumns": keys} if keys else {}
+    if table.options.upserts_only:
+        content["isUpsertDefaultRowMarker"] = True
+    return msgspec.json.format(msgspec.json.encode(content))
 
 
 def _read(zone: LandingZone, path: str) -> bytes | None:

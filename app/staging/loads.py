@@ -102,7 +102,7 @@ def begin_load(
 
     Dying before COMMIT leaves no session; a caller that chose the id can repeat the request. Raises RejectedInput
     `unknown_table`, `table_not_accepting`, `wrong_table_state` while a rebuild reads the row images, `no_row_images`,
-    `load_open`, or `load_ended` for an id that was used.
+    `delete_needs_marker`, `load_open`, or `load_ended` for an id that was used.
     """
     table, last_sequence = _locked(connection, name)
     known = next(iter(find_loads(connection, [load_id])), None)
@@ -114,6 +114,8 @@ def begin_load(
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
     if table.rebuild_due:
         raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is being rebuilt, or checked for a rebuild")
+    if mode is LoadMode.FULL and table.options.upserts_only:
+        raise RejectedInput(Code.DELETE_NEEDS_MARKER, "a full load deletes the rows that it does not have")
     table.require_images()
     for other in _stored_open(connection, [table.table_id]):
         if not other.state.has_ended:

@@ -4,16 +4,19 @@ import base64
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
 from app.domain.arrow import schema_from_bytes
+from app.domain.loads import LoadId, LoadMode
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.ingest import ArrowLoad, RowOperation
 from app.ingest.loads import RowsOfStream
 from app.staging.ledger.files import read_chain
+from app.staging.loads import begin_load
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import stream
@@ -59,6 +62,67 @@ def test_a_reload_is_rejected_or_lands_as_upserts_once_changes_have_come(
     harness.replicate(refresh(1), refresh(4), table="u")
     assert [row[:2] for row in harness.landed("u", "id")[-2:]] == [[4, 1], [4, 4]]
     assert harness.landed("u", "id")[:3] == [[0, 1], [0, 2], [0, 3]]
+
+
+@pytest.mark.parametrize("options", [{}, {"row_images": "on"}, {"partial_updates": "complete"}], ids=str)
+def test_files_without_a_marker_are_upserts_and_take_no_deletes(
+    harness: IngestHarness, options: dict[str, str]
+) -> None:
+    harness.put("t", ID, row_marker="none", reload="upsert", **options)
+    assert harness.table("t").schema.landing.bare
+    harness.replicate(refresh(1), insert(2), insert(2), update(2), refresh(3), table="t")
+    harness.plain_rows("t", {"id": 4, "name": "x"})
+    kept = harness.landed("t", "id")
+    assert [key for _, key in kept] == [1, 2, 2, 2, 3, 4]
+    assert 2 not in [marker for marker, _ in kept]
+    for change in (data("DELETE", {"id": 2}), update(2, 3)):
+        with rejected() as rejection:
+            harness.replicate(change, table="t")
+        assert rejection.code == Code.DELETE_NEEDS_MARKER
+    with rejected() as rejection:
+        body = stream(pa.table({"id": [1], "name": ["a"], "__op__": ["delete"]}))
+        harness.accept_load(ArrowLoad(TableName.parse("t"), body, rows=RowsOfStream(RowOperation.UPSERT)))
+    assert rejection.code == Code.DELETE_NEEDS_MARKER
+    assert harness.landed("t", "id") == kept
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"initial_load": "without_marker"},
+        {"history": "append_only"},
+        {"row_images": "on", "deletes": "flag", "audit_columns": {"deleted": "gone"}},
+        {"filter": {"column": "id", "op": ">", "value": 1}},
+    ],
+    ids=lambda options: [*options][-1],
+)
+def test_options_that_need_other_rows_than_upserts_do_not_go_with_files_without_a_marker(
+    harness: IngestHarness, options: dict[str, Any]
+) -> None:
+    with rejected() as rejection:
+        harness.put("t", ID, row_marker="none", **options)
+    assert (rejection.code, "row_marker=none" in rejection.detail) == (Code.BAD_OPTION, True)
+
+
+def test_a_table_keeps_its_row_marker_or_its_lack_of_one(harness: IngestHarness) -> None:
+    for table, given, other in (("t", "none", "column"), ("u", "column", "none")):
+        harness.put(table, ID, row_marker=given)
+        with rejected() as rejection:
+            harness.put(table, row_marker=other)
+        assert rejection.code == Code.BAD_OPTION
+    with rejected() as rejection:
+        harness.put("keyless", schema_of({"id": "int64"}, []), row_marker="none")
+    assert rejection.code == Code.BAD_OPTION
+
+
+def test_a_full_load_of_files_without_a_marker_is_rejected_when_it_begins(harness: IngestHarness) -> None:
+    harness.put("t", ID, row_marker="none", row_images="on")
+    with harness.engine.begin() as connection:
+        load = LoadId(str(uuid4()))
+        with rejected() as rejection:
+            begin_load(connection, TableName.parse("t"), load, LoadMode.FULL, 60, "test")
+        assert rejection.code == Code.DELETE_NEEDS_MARKER
+        assert begin_load(connection, TableName.parse("t"), load, LoadMode.APPEND, 60, "test")[1]
 
 
 def test_a_reload_within_a_request_is_one_from_the_first_other_change_on(harness: IngestHarness) -> None:

@@ -27,6 +27,7 @@ KEPT: Final = frozenset(
         Code.BAD_OP,
         Code.BAD_VALUE,
         Code.CSV_FIELD_COUNT,
+        Code.DELETE_NEEDS_MARKER,
         Code.EXISTS_MISMATCH,
         Code.INCOMPLETE_INSERT,
         Code.INCOMPLETE_UPDATE,

@@ -46,4 +46,4 @@ def _wanted(schema: TableSchema, options: TableOptions) -> TableSchema:
     if options.history is History.APPEND_ONLY:
         return replace(TableSchema.declare(columns, ()), bare=True)
     keys = tuple(names.get(key, key) for key in schema.key_columns)
-    return replace(TableSchema.declare(columns, keys), bare=schema.bare)
+    return replace(TableSchema.declare(columns, keys), bare=schema.bare or options.upserts_only)

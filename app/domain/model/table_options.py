@@ -100,6 +100,13 @@ class InitialLoad(StrEnum):
     WITHOUT_MARKER = "without_marker"
 
 
+class RowMarkers(StrEnum):
+    """Whether files have the column of row markers, or none: then each row is an upsert, by the table's metadata."""
+
+    COLUMN = "column"
+    NONE = "none"
+
+
 class DeadLetters(StrEnum):
     """Whether rejected messages can be kept while the rest of their request is accepted."""
 
@@ -170,6 +177,8 @@ class TableOptions:
     """The row marker of inserted rows."""
     initial_load: InitialLoad = InitialLoad.WITH_MARKER
     """Whether the first files have row markers. A new table without key columns has `without_marker`."""
+    row_marker: RowMarkers = RowMarkers.COLUMN
+    """Whether files have the row marker. With `none`, each row is an upsert and nothing can be deleted."""
     seed_file: bool = False
     """Publish a file without rows as file 1. A new table has `true`."""
     dead_letters: DeadLetters = DeadLetters.REJECT
@@ -219,6 +228,16 @@ class TableOptions:
     def reads_images(self) -> bool:
         """True if row images decide what lands: they complete rows, and tell which keys have one."""
         return self.partial_updates is PartialUpdates.COMPLETE or self.flags_deletes
+
+    @property
+    def upserts_only(self) -> bool:
+        """True if files have no row marker and each of their rows is an upsert."""
+        return self.row_marker is RowMarkers.NONE
+
+    @property
+    def upserts_inserts(self) -> bool:
+        """True if inserted rows and snapshot rows land as upserts."""
+        return self.insert_marker is InsertMarker.UPSERT or self.upserts_only
 
     @property
     def flags_deletes(self) -> bool:
@@ -334,6 +353,8 @@ class TableOptions:
                 "give initial_load=with_marker too"
             )
             raise bad_option(detail, "initial_load")
+        if self.upserts_only:
+            self._check_upserts_only()
         if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
             detail = "dead_letters=accept sets changes aside, and source_order=enforce would count them as accepted"
             raise bad_option(detail, "dead_letters")
@@ -354,6 +375,8 @@ class TableOptions:
             raise bad_option(
                 "initial_load=without_marker can only be set at a table's first registration", "initial_load"
             )
+        if self.row_marker is not present.row_marker:
+            raise bad_option("row_marker can only be chosen when a table is created or recreated", "row_marker")
         if self.history is not present.history:
             raise bad_option("history can only be chosen when a table is created or recreated", "history")
         if present.flags_deletes:
@@ -385,6 +408,18 @@ class TableOptions:
         if self.initial_load is InitialLoad.WITHOUT_MARKER:
             raise bad_option("a filter needs row markers; give initial_load=with_marker too", "filter")
 
+    def _check_upserts_only(self) -> None:
+        """Reject options whose rows are not all upserts of the table's key."""
+        others = {
+            "initial_load": (self.initial_load is InitialLoad.WITHOUT_MARKER, "with_marker; it begins with inserts"),
+            "history": (self.history is not History.OFF, "off; it appends rows"),
+            "deletes": (self.flags_deletes, "apply; a deleted row that never landed would land"),
+            "filter": (self.filter is not None, "null; it deletes rows that no longer match"),
+        }
+        for option, (is_given, need) in others.items():
+            if is_given:
+                raise bad_option(f"row_marker=none makes each row an upsert, and needs {option}={need}", option)
+
     def _check_flagged_deletes(self) -> None:
         if not self.keeps_images:
             raise bad_option("deletes=flag needs row_images=on, for the values of deleted rows", "deletes")
@@ -405,6 +440,7 @@ _NEED_KEYS: Final = {
     "reload": "upsert",
     "history": "append_only",
     "deletes": "flag",
+    "row_marker": "none",
 }
 """Values of options that need key columns."""
 

@@ -124,7 +124,7 @@ class TableSchema:
     columns: tuple[Column, ...]
     key_columns: tuple[str, ...] = ()
     bare: bool = False
-    """True if files of this version have inserts only and no row marker."""
+    """True if files of this version have no row marker: inserts only, or in `lands_as` also upserts only."""
     lands_as: "TableSchema | None" = None
     """The schema of landing files, if it differs from that of the source's rows."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.change import UNLIMITED, Operation, SourceValue
-from app.domain.model.table_options import BinaryEncoding, InsertMarker, Reload, SourceOrder, TableOptions
+from app.domain.model.table_options import BinaryEncoding, Reload, SourceOrder, TableOptions
 from app.domain.model.table_schema import Column, TypeName
 from app.domain.rows.conversion import (
     BadValues,
@@ -449,7 +449,7 @@ def _marker(rules: RowRules) -> RowMarker:
             detail = "snapshot rows for a table that already has other changes"
             raise RejectedInput.of((Problem(Code.RELOAD_REQUIRES_RECREATE, detail),))
         return RowMarker.UPSERT
-    return RowMarker.UPSERT if rules.options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
+    return RowMarker.UPSERT if rules.options.upserts_inserts else RowMarker.INSERT
 
 
 def _array(

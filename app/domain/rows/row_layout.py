@@ -21,7 +21,7 @@ import msgspec
 
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.model.names import ROW_MARKER
-from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload
+from app.domain.model.table_options import IncompleteInserts, PartialUpdates, Reload
 from app.domain.model.table_schema import Column
 from app.domain.rows.key_changes import KeyChange, are_equal
 from app.domain.rows.row_image import MissingColumns, pick
@@ -171,8 +171,7 @@ class _Planner:
     def _marker(self, operation: Operation | None = None) -> RowMarker:
         operation = operation or self._shape.operation
         if operation in {Operation.INSERT, Operation.SNAPSHOT}:
-            inserted = self._options.insert_marker is InsertMarker.INSERT
-            return RowMarker.INSERT if inserted else RowMarker.UPSERT
+            return RowMarker.UPSERT if self._options.upserts_inserts else RowMarker.INSERT
         return RowMarker.UPDATE if operation is Operation.UPDATE else RowMarker.UPSERT
 
     def _snapshot(self) -> ChangeOutcome:
@@ -195,6 +194,9 @@ class _Planner:
         return same, ChangeOutcome((*old.rows, *new.rows), (*old.problems, *new.problems))
 
     def _delete(self) -> ChangeOutcome:
+        if self._options.upserts_only:
+            detail = "a delete, or a changed key, of a table whose files have no row marker"
+            return _rejected(Code.DELETE_NEEDS_MARKER, detail, "before")
         given = self._before or frozenset()
         missing = [name for name in self._schema.key_columns if name not in given]
         if missing:

@@ -1,6 +1,7 @@
 """Option `initial_load=without_marker` in the landing zone: files without a row marker until a change needs one."""
 
 import base64
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,15 +14,36 @@ from app.domain.model.table_options import TableOptions
 from app.domain.publication import verify_chain
 from app.staging.ledger.files import read_chain
 from app.staging.tables.registration import register_table
+from app.verify.codes import FindingCode
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current
 from tests.support.ingest_harness import open_harness
 from tests.support.samples.messages import arcion
 from tests.support.samples.schemas import schema_of
+from tests.verify.runs import findings
 
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
 ADA, BOB = {"id": "1", "name": "Ada"}, {"id": "2", "name": "Bob"}
 MARKER = "__rowMarker__"
+
+
+def test_a_table_of_upserts_says_so_in_its_metadata(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    options = TableOptions.parse({"row_marker": "none"})
+    with engine.begin() as connection:
+        register_table(connection, TableName.parse("t"), SCHEMA, options)
+    with open_harness(engine) as harness:
+        harness.arcion(arcion("t", None, ADA))
+        harness.arcion(arcion("t", None, BOB), arcion("t", ADA, ADA | {"name": "Ada Lovelace"}))
+    drain(new_worker())
+
+    (file,) = sorted((landing_zone / "t").glob("*.parquet"))
+    rows = [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Bob"}, {"id": 1, "name": "Ada Lovelace"}]
+    assert pq.read_table(file).to_pylist() == rows
+    metadata = json.loads((landing_zone / "t" / "_metadata.json").read_bytes())
+    assert metadata == {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True}
+    assert {finding.code for finding in findings(landing_zone)} <= {FindingCode.PARTNER_EVENTS_MISSING}
 
 
 @pytest.mark.parametrize(
