@@ -162,7 +162,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         cycle = configured_cycle(settings, spark, uuid4())
         cycle.executors = executors
         context = cycle.context
-        announce_partner(context.zone, context.worker_id, settings.partner_name, settings.source_type)
+        announce_partner(context.zone, context.worker_id, settings.partner_events)
         ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)
         stop.last_acts += [ping.kill, partial(release_lease, cycle)]
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,8 +4,9 @@ Every visible file is renamed out of the scratch folder of one owner epoch, `_sc
 Replacing older epochs' folders with plain files therefore ends what any older owner can still do.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import msgspec
@@ -126,10 +127,9 @@ def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
         raise FileNotFoundError(source)
 
 
-def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, source_type: str) -> None:
+def announce_partner(zone: LandingZone, worker_id: UUID, content: Mapping[str, Any]) -> None:
     """Write `_partnerEvents.json` at the zone's root, whole and once; keep an existing one."""
     if zone.kind(PARTNER_EVENTS) is PathKind.ABSENT:
-        content = {"partnerName": partner_name, "sourceInfo": {"sourceType": source_type}}
         prepared = f"{SCRATCH}/partner-{worker_id}"
         zone.create_folder(SCRATCH)
         zone.create_file(prepared, msgspec.json.format(msgspec.json.encode(content)))

@@ -5,7 +5,7 @@ Settings of Fabric's API: which mirrored database reads the landing zone, and wh
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -75,6 +75,21 @@ class LandingZoneSettings(BaseModel, use_attribute_docstrings=True):
     """`partnerName` in `_partnerEvents.json`."""
     source_type: Annotated[str, Field(min_length=1)] = "Mirrorgate"
     """`sourceInfo.sourceType` in `_partnerEvents.json`."""
+    source_version: Annotated[str | None, Field(min_length=1)] = None
+    """`sourceInfo.sourceVersion` in `_partnerEvents.json`. Unset: none."""
+    source_information: dict[str, str] = {}
+    """`sourceInfo.additionalInformation` in `_partnerEvents.json`: a JSON object of texts, such as `{"site":
+    "Berlin"}`. Never put a secret into it."""
+
+    @property
+    def partner_events(self) -> dict[str, Any]:
+        """The content of `_partnerEvents.json`: who publishes, and from which source."""
+        source: dict[str, Any] = {"sourceType": self.source_type}
+        if self.source_version is not None:
+            source["sourceVersion"] = self.source_version
+        if self.source_information:
+            source["additionalInformation"] = self.source_information
+        return {"partnerName": self.partner_name, "sourceInfo": source}
 
     @property
     def marker_first(self) -> bool:

@@ -21,6 +21,7 @@ from app.landing.publish import (
     revoke_older_epochs,
 )
 from app.landing.zone import PathKind
+from app.settings import Settings
 from tests.landing.publishing import (
     INSTALLATION,
     OTHER_INSTALLATION,
@@ -216,6 +217,19 @@ def test_claiming_turns_every_older_epoch_into_a_plain_file_and_no_newer_one(zon
 
 
 def test_the_partner_is_announced_once(zone: LocalZone) -> None:
-    announce_partner(zone, UUID(int=1), "Mirrorgate", "Oracle")
-    announce_partner(zone, UUID(int=2), "Other", "Other")
+    announce_partner(zone, UUID(int=1), Settings(source_type="Oracle").partner_events)
+    announce_partner(zone, UUID(int=2), Settings(partner_name="Other").partner_events)
     assert read(zone, "_partnerEvents.json") == {"partnerName": "Mirrorgate", "sourceInfo": {"sourceType": "Oracle"}}
+
+
+def test_the_partner_events_name_the_version_of_the_source_and_what_else_is_given(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRRORGATE_SOURCE_VERSION", "19c")
+    monkeypatch.setenv("MIRRORGATE_SOURCE_INFORMATION", '{"site": "Berlin"}')
+    announce_partner(zone, UUID(int=1), Settings().partner_events)
+    assert read(zone, "_partnerEvents.json")["sourceInfo"] == {
+        "sourceType": "Mirrorgate",
+        "sourceVersion": "19c",
+        "additionalInformation": {"site": "Berlin"},
+    }

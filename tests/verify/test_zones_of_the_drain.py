@@ -11,6 +11,7 @@ from app.domain.model.table import FileNumber
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import announce_partner
+from app.settings import Settings
 from app.staging.tables.registration import register_table
 from app.verify.codes import FindingCode
 from app.verify.zone_verification import ZoneVerification, require_landing_zone
@@ -64,7 +65,7 @@ def publish(engine: sa.Engine, cycle: DrainCycle) -> None:
 
     The last has the defaults of a new table: a seed file before the others, and no row marker.
     """
-    announce_partner(cycle.context.zone, cycle.context.worker_id, "Mirrorgate", "test")
+    announce_partner(cycle.context.zone, cycle.context.worker_id, Settings().partner_events)
     for name, schema in (("t", ID), ("sales.orders", EVERY_TYPE)):
         registered(engine, name, schema)
     with engine.begin() as connection:
