@@ -7,7 +7,7 @@ on the values of its first file.
 """
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
@@ -34,6 +34,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "double": pa.float64(),
     "date": pa.date32(),
     "idate": pa.date32(),
+    "itime": pa.time64("us"),
     "datetime": pa.timestamp("us"),
     "datetimeoffset": pa.timestamp("us", "UTC"),
     "string": pa.string(),
@@ -41,6 +42,9 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "bytearray": pa.binary(),
 }
 _COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
+_SNAPPY: Final = ".snappy"
+MAX_SNAPPY_BYTES: Final = 2**30
+"""Bytes that a text compressed with Snappy can become."""
 
 
 def read_delimited_text(file: BinaryIO, name: str, metadata: TableMetadata) -> pa.Table:
@@ -61,7 +65,7 @@ def read_delimited_text(file: BinaryIO, name: str, metadata: TableMetadata) -> p
     names = _names(first_line, separator, quote) if has_header else [column for column, _ in declared]
     by_name = {column.casefold(): column_type for column, column_type in declared}
     types = {column: by_name.get(column.casefold(), pa.string()) for column in names}
-    return pa_csv.read_csv(
+    found = pa_csv.read_csv(
         io.BytesIO(content),
         read_options=pa_csv.ReadOptions(
             column_names=names or None,
@@ -80,6 +84,10 @@ def read_delimited_text(file: BinaryIO, name: str, metadata: TableMetadata) -> p
             quoted_strings_can_be_null=False,
         ),
     )
+    for at, field in enumerate(found.schema):
+        if pa.types.is_time(field.type):  # checked as a time; Delta has no such type
+            found = found.set_column(at, field.name, found.column(at).cast(pa.string()))
+    return found
 
 
 def _names(first_line: bytes, separator: str, quote: str) -> list[str]:
@@ -112,12 +120,73 @@ def _one(value: object, default: str) -> str:
 
 
 def _decompressed(file: BinaryIO, name: str) -> bytes:
+    if name.lower().endswith(_SNAPPY):
+        return unsnapped(file.read())
     ending = next((ending for ending in _COMPRESSIONS if name.lower().endswith(ending)), None)
     if ending is None:
         return file.read()
     with pa.CompressedInputStream(pa.PythonFile(file), _COMPRESSIONS[ending]) as stream:
         content: bytes = stream.read()
     return content
+
+
+_SNAPPY_STREAM: Final = b"\xff\x06\x00\x00sNaPpY"
+_COMPRESSED_CHUNK, _PLAIN_CHUNK, _SKIPPABLE_CHUNK = 0x00, 0x01, 0x80
+_CHECKSUM_BYTES: Final = 4
+
+
+def unsnapped(content: bytes) -> bytes:
+    """Return bytes that Snappy compressed: framed, in Hadoop's blocks as Spark writes them, or as one block.
+
+    Checksums are not compared. Raise pa.ArrowInvalid for anything else.
+    """
+    parts: list[bytes] = []
+    if content.startswith(_SNAPPY_STREAM):
+        for kind, chunk in _snappy_frames(content):
+            if kind in (_COMPRESSED_CHUNK, _PLAIN_CHUNK):
+                data = chunk[_CHECKSUM_BYTES:]
+                parts.append(_snappy_block(data, parts) if kind == _COMPRESSED_CHUNK else data)
+            elif kind < _SKIPPABLE_CHUNK:
+                raise pa.ArrowInvalid("a Snappy frame has an unknown type")
+        return b"".join(parts)
+    if content[:1] != b"\0":
+        return _snappy_block(content, parts)
+    at = 0
+    while at < len(content):  # a block: its length, then pieces with their compressed lengths
+        wanted, at = int.from_bytes(content[at : at + 4], "big"), at + 4
+        while wanted > 0:
+            size, at = int.from_bytes(content[at : at + 4], "big"), at + 4
+            parts.append(_snappy_block(content[at : at + size], parts))
+            wanted, at = wanted - len(parts[-1]), at + size
+            if not parts[-1]:
+                raise pa.ArrowInvalid("a Snappy block is cut off")
+    return b"".join(parts)
+
+
+def _snappy_frames(content: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(content):
+        size = int.from_bytes(content[at + 1 : at + 4], "little")
+        if at + 4 + size > len(content):
+            raise pa.ArrowInvalid("a Snappy frame is cut off")
+        yield content[at], content[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def _snappy_block(block: bytes, before: Sequence[bytes]) -> bytes:
+    """Return one block, which begins with its decompressed length. Raise pa.ArrowInvalid."""
+    size = 0
+    for at, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:  # the last byte of a length
+            break
+    if size + sum(map(len, before)) > MAX_SNAPPY_BYTES:
+        raise pa.ArrowInvalid(f"it has more than {MAX_SNAPPY_BYTES} bytes")
+    try:
+        decompressed: bytes = pa.decompress(block, decompressed_size=size, codec="snappy", asbytes=True)
+    except OSError as error:
+        raise pa.ArrowInvalid("it is not compressed with Snappy") from error
+    return decompressed
 
 
 MARKERS: Final = (0, 1, 2, 4)

@@ -3,12 +3,14 @@
 Fabric moves consumed files into two folders below the table folder. Both are listed, so that a reader that starts late
 still finds the files that Fabric has not purged.
 
+A partitioned table has its files in `Key=Value` folders, each with numbers from 1.
+
 The tables of a landing zone: each folder of its root, and each folder of a `<name>.schema` folder.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.landing.landed_state import CONSUMED_FOLDERS
@@ -57,8 +59,11 @@ def _folders(zone: LandingZone, parent: str) -> list[str]:
     return sorted(name for name, kind in kinds.items() if kind is PathKind.FOLDER and not name.startswith(("_", ".")))
 
 
-_NUMBERED: Final = re.compile(r"(\d{20})\.(?:parquet|(?:csv|tsv|psv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE)
-_DATA: Final = re.compile(r".+\.(?:parquet|(?:csv|tsv|psv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_ENDINGS: Final = r"\.(?:parquet|(?:csv|tsv|psv|txt)(?:\.gz|\.zst|\.snappy)?)"
+_NUMBERED: Final = re.compile(rf"(\d{{20}}){_ENDINGS}", re.ASCII | re.IGNORECASE)
+_DATA: Final = re.compile(rf".+{_ENDINGS}", re.ASCII | re.IGNORECASE | re.DOTALL)
+_PARTITION: Final = re.compile(r"[^=]+=.*", re.DOTALL)
+MAX_PARTITION_LEVELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,13 @@ class DataFile:
     number: int | None
     name: str
     path: str
+    partition: str = ""
+    """The `Key=Value` folders below the table folder in which the file is; empty in a table without partitions."""
+
+    @property
+    def place(self) -> str:
+        """The name with the partition, which tells files of a table apart, also when Fabric moves them."""
+        return f"{self.partition}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,8 @@ class TableFiles:
     """Further files of a number that `numbered` has."""
     kinds: Mapping[str, PathKind]
     """Every entry of the table folder itself."""
+    partitions: Mapping[str, "TableFiles"] = field(default_factory=dict)
+    """The files of each partition, by its folders below the table folder; a partition has no further ones."""
 
     @property
     def last(self) -> int:
@@ -92,18 +106,30 @@ class TableFiles:
 def list_files(zone: LandingZone, table: PublishedTable) -> TableFiles:
     """List the data files of a table. Costs one listing for each of three folders. Raise OSError."""
     own = zone.kinds(table.folder)
-    consumed = consumed_folders(table, own)
+    consumed = consumed_folders(table.folder, own)
     return order_files({table.folder: own} | {folder: zone.kinds(folder) for folder in consumed})
 
 
-def consumed_folders(table: PublishedTable, own: Mapping[str, PathKind]) -> list[str]:
-    """Return the paths of the folders of consumed files that the table folder has."""
-    return [f"{table.folder}/{name}" for name in CONSUMED_FOLDERS if own.get(name) is PathKind.FOLDER]
+def consumed_folders(folder: str, own: Mapping[str, PathKind]) -> list[str]:
+    """Return the paths of the folders of consumed files that the folder of a table or a partition has."""
+    return [f"{folder}/{name}" for name in CONSUMED_FOLDERS if own.get(name) is PathKind.FOLDER]
 
 
-def order_files(listings: Mapping[str, Mapping[str, PathKind]]) -> TableFiles:
+def partition_folders(kinds: Mapping[str, PathKind]) -> list[str]:
+    """Return the names of the folders of partitions, sorted."""
+    return sorted(name for name, kind in kinds.items() if kind is PathKind.FOLDER and is_partition(name))
+
+
+def is_partition(name: str) -> bool:
+    """Tell whether a folder is that of a partition, by its name."""
+    return not name.startswith(("_", ".")) and _PARTITION.fullmatch(name) is not None
+
+
+def order_files(listings: Mapping[str, Mapping[str, PathKind]], partition: str = "") -> TableFiles:
     """Return the data files in listings by folder: first the table folder's, then those of consumed files."""
-    found = [file for folder, kinds in listings.items() for file in _data_files(folder, kinds)]
+    found = [
+        replace(file, partition=partition) for path, kinds in listings.items() for file in _data_files(path, kinds)
+    ]
     own = next(iter(listings.values()))
     numbered: dict[int, DataFile] = {}
     repeated = [

@@ -50,9 +50,9 @@ class TableMetadata:
     detection: str | None = None
     """`fileDetectionStrategy`; None for sequential names."""
     file_format: str | None = None
-    """`fileFormat` in lower case; None for Parquet."""
+    """`fileFormat` in lower case; None if it is not given."""
     is_partitioned: bool = False
-    """Whether files lie in `Key=Value` folders (`isPartitionEnabled`, which Microsoft does not document)."""
+    """Whether files lie in `Key=Value` folders (`isPartitionEnabled`)."""
     raw: Mapping[str, Any] | None = None
     """The JSON object with its keys in lower case."""
 
@@ -63,8 +63,12 @@ class TableMetadata:
 
     @property
     def is_delimited_text(self) -> bool:
-        """Whether the data files are delimited text."""
-        return self.file_format not in (None, "", "parquet")
+        """Whether the data files are delimited text: without `fileFormat`, if the rest describes text."""
+        if self.file_format is not None:
+            return self.file_format != "parquet"
+        raw = self.raw or {}
+        extension = str(raw.get("fileextension") or "").lstrip(".").lower()
+        return extension != "parquet" and bool(extension or raw.get("schemadefinition"))
 
 
 def read_metadata(zone: LandingZone, table: PublishedTable) -> TableMetadata:

@@ -143,9 +143,10 @@ class FindingCode(StrEnum):
         "A folder has the name of a data file. Spark writes `<name>.parquet` as a folder of parts.",
         "Write one file, for example with PyArrow, or move the single part to the number.",
     )
-    PARTITION_FOLDER = Severity.ERROR.code(
-        "The table folder has partition folders (`Key=Value`), which open mirroring does not document.",
-        "Write the files into the table folder itself, and the partition's value into a column.",
+    PARTITION_FOLDER = Severity.WARNING.code(
+        "The table folder has partition folders (`Key=Value`), and `isPartitionEnabled` is not set. They were not "
+        "checked.",
+        "Write the files into the table folder itself, or set `isPartitionEnabled` before the first file.",
     )
     FOREIGN_FOLDER = Severity.WARNING.code(
         "The table folder has a folder that mirroring does not read.",
@@ -170,8 +171,13 @@ class FindingCode(StrEnum):
 
     # Metadata: findings about `_metadata.json`, and about the columns that it names.
     METADATA_MISSING = Severity.ERROR.code(
-        "The table folder has no `_metadata.json`. Data without it breaks the table.",
-        "Write it before the first data file: `keyColumns` for a table with updates or deletes, else `{}`.",
+        "The table folder has no `_metadata.json`, and its files have row markers. Updates and deletes need its keys.",
+        "Write it before the first data file, with `keyColumns`.",
+    )
+    METADATA_MISSING_FOR_INSERTS = Severity.WARNING.code(
+        "The table folder has no `_metadata.json`. Its files have no row marker, so mirroring takes all rows for "
+        "inserts, but one of Microsoft's pages requires the file.",
+        "Write it: `keyColumns` if the table will have updates or deletes, else `{}`. It can be added later.",
     )
     METADATA_DAMAGED = Severity.ERROR.code(
         "`_metadata.json` cannot be used: it is no file, no JSON object, or a value has the wrong type.",
@@ -214,9 +220,10 @@ class FindingCode(StrEnum):
         "Files have the same storage time, so that `LastUpdateTimeFileDetection` gives them no order.",
         "Number the files and remove `fileDetectionStrategy`. Create the table again if it has updates or deletes.",
     )
-    PARTITIONS_ENABLED = Severity.ERROR.code(
-        "`isPartitionEnabled` is set, which open mirroring does not document. Partitions were not checked.",
-        "Remove it, and write all files into the table folder itself.",
+    PARTITIONS_ENABLED = Severity.WARNING.code(
+        "`isPartitionEnabled` is set, which Microsoft's page of formats does not document. The files were checked as "
+        "others use it: those of each partition are numbered from 1. Changes in different partitions have no order.",
+        "Keep all changes of a key in one partition, or write all files into the table folder itself.",
     )
     UNKNOWN_FILE_FORMAT = Severity.ERROR.code(
         "`fileFormat` is neither Parquet nor delimited text.",

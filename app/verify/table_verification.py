@@ -12,7 +12,15 @@ from functools import partial
 from typing import Final, Protocol
 
 from app.landing.zone import Entry, LandingZone, PathKind
-from app.published.table_files import DataFile, PublishedTable, TableFiles, consumed_folders, order_files
+from app.published.table_files import (
+    MAX_PARTITION_LEVELS,
+    DataFile,
+    PublishedTable,
+    TableFiles,
+    consumed_folders,
+    order_files,
+    partition_folders,
+)
 from app.published.table_metadata import TableMetadata, UnreadableMetadata, read_metadata
 from app.verify.checks import CONTENT_CHECKS, FILE_CHECKS, FOLDER_CHECKS, TableCheck
 from app.verify.file_reading import BrokenFile, read_file
@@ -75,7 +83,7 @@ class RowVerification:
                 yield from self._guarded(partial(self._open, factory), "rows")
         for position, file in enumerate(files):
             done(position)
-            name = file.file.name
+            name = file.file.place
             if name not in self._seen:
                 self._seen[name] = file
                 self._findings[name] = tuple(self._add(file))
@@ -91,9 +99,9 @@ class RowVerification:
 
     def _continues(self, files: Sequence[CheckedFile]) -> bool:
         """Return whether the files that were seen are unchanged and come before all others; some may be gone."""
-        names = [file.file.name for file in files]
+        names = [file.file.place for file in files]
         known = [name for name in self._seen if name in set(names)]
-        unchanged = all(self._seen[file.file.name] is file for file in files if file.file.name in self._seen)
+        unchanged = all(self._seen[file.file.place] is file for file in files if file.file.place in self._seen)
         return unchanged and names[: len(known)] == known
 
     def _open(self, factory: RowCheckFactory) -> Iterator[Finding]:
@@ -155,8 +163,10 @@ class TableVerification:
         self._rows.close()
 
     def _run(self, now: datetime, progress: FileProgress) -> Iterator[Finding]:
-        files, entries = _listing(self._zone, self.table)
         metadata, damage = self._metadata()
+        files, entries = _listing(self._zone, self.table.folder)
+        if metadata is not None and metadata.is_partitioned:
+            files = replace(files, partitions=dict(_partitions(self._zone, self.table.folder, "", files, entries)))
         view = TableView(self.table, entries, files, metadata, damage, (), now)
         yield from self._checked(FOLDER_CHECKS, view)
         checked: list[CheckedFile] = []
@@ -174,16 +184,17 @@ class TableVerification:
     def _read_all(self, view: TableView, progress: FileProgress, checked: list[CheckedFile]) -> Iterator[Finding]:
         """Read what is new and yield the findings about each file; append the readable files in their order."""
         ordered = view.ordered_files()
-        self.files = len(ordered) + len(view.files.repeated)
+        repeated = view.repeated_files()
+        self.files = len(ordered) + len(repeated)
         former, self._known = self._known, {}
-        for done, file in enumerate([*ordered, *view.files.repeated]):
+        for done, file in enumerate([*ordered, *repeated]):
             progress(done, 2 * self.files)
-            known = former.get(file.name)
+            known = former.get(file.place)
             if known is None or not known.describes(file, view.entries[file.path]):
                 known = self._read(view, file)
             yield from known.findings
             if done < len(ordered):
-                self._known[file.name] = known
+                self._known[file.place] = known
                 checked += [known.checked] if known.checked is not None else []
 
     def _read(self, view: TableView, file: DataFile) -> _Known:
@@ -208,20 +219,34 @@ class TableVerification:
             yield from guarded(partial(check, view), check.__name__, table=str(self.table))
 
 
-def _listing(zone: LandingZone, table: PublishedTable) -> tuple[TableFiles, dict[str, Entry]]:
-    """Return the files of a table and what the listings show of all entries, by path.
+def _listing(zone: LandingZone, folder: str, partition: str = "") -> tuple[TableFiles, dict[str, Entry]]:
+    """Return the files of a table, or of one of its partitions, and what the listings show of all entries, by path.
 
     A file that Fabric moves meanwhile is in two listings; then all are made again. Raise OSError.
     """
     for _ in range(_MAX_LISTINGS):
-        own = zone.entries(table.folder)
-        consumed = consumed_folders(table, _kinds(own))
-        listings = {table.folder: own} | {folder: zone.entries(folder) for folder in consumed}
-        files = order_files({folder: _kinds(entries) for folder, entries in listings.items()})
+        own = zone.entries(folder)
+        consumed = consumed_folders(folder, _kinds(own))
+        listings = {folder: own} | {path: zone.entries(path) for path in consumed}
+        files = order_files({path: _kinds(entries) for path, entries in listings.items()}, partition)
         twice = [files.numbered[file.number].path for file in files.repeated if file.number is not None]
         if all(zone.kind(path) is not PathKind.ABSENT for path in twice):
-            return files, {f"{folder}/{name}": entry for folder in listings for name, entry in listings[folder].items()}
-    raise FileNotFoundError(table.folder)
+            return files, {f"{path}/{name}": entry for path in listings for name, entry in listings[path].items()}
+    raise FileNotFoundError(folder)
+
+
+def _partitions(
+    zone: LandingZone, table_folder: str, above: str, files: TableFiles, entries: dict[str, Entry]
+) -> Iterator[tuple[str, TableFiles]]:
+    """Yield the files of all partitions below a folder by their folders, and add their entries. Raise OSError."""
+    if above.count("/") >= MAX_PARTITION_LEVELS:
+        return
+    for name in partition_folders(files.kinds):
+        partition = f"{above}{name}"
+        found, of_partition = _listing(zone, f"{table_folder}/{partition}", partition)
+        entries |= of_partition
+        yield partition, found
+        yield from _partitions(zone, table_folder, f"{partition}/", found, entries)
 
 
 def _kinds(entries: Mapping[str, Entry]) -> dict[str, PathKind]:

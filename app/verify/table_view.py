@@ -94,13 +94,21 @@ class TableView:
         return Finding(code, detail, str(self.table), file)
 
     def ordered_files(self) -> list[DataFile]:
-        """Return all data files in the order in which they are applied: by number, then by time and name."""
+        """Return all data files in the order in which they are applied: by number, then by time and name.
+
+        Partitions follow each other by their names: their order is not defined.
+        """
         by_time = self.metadata is not None and self.metadata.is_ordered_by_time
-        numbered = [*self.files.numbered.values()]
-        others = [*self.files.unnumbered]
+        folders = [self.files, *self.files.partitions.values()]
+        numbered = [file for files in folders for file in files.numbered.values()]
+        others = [file for files in folders for file in files.unnumbered]
         if by_time:
             numbered, others = [], numbered + others
         return numbered + sorted(others, key=lambda file: (self.modified(file) or self.now, file.name))
+
+    def repeated_files(self) -> list[DataFile]:
+        """Return the further files of numbers that other files have."""
+        return [file for files in (self.files, *self.files.partitions.values()) for file in files.repeated]
 
     def modified(self, file: DataFile) -> datetime | None:
         """Return when a file was last changed, None if the store does not say."""

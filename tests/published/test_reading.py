@@ -2,15 +2,18 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.landing.local_zone import LocalZone
-from app.published.data_file import LandedRows, read_rows, read_schema
+from app.published.data_file import LandedRows, read_rows, read_schema, unsnapped
 from app.published.table_files import PublishedTable, list_files, list_tables
 from app.published.table_metadata import (
     TableMetadata,
@@ -89,6 +92,62 @@ def test_metadata_is_read_in_either_letter_case(tmp_path: Path) -> None:
     )
     found = read_metadata(LocalZone(tmp_path), ORDERS)
     assert (found.key_columns, found.upsert_by_default, found.is_delimited_text) == (("A b", "c"), True, True)
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_text"),
+    [
+        ({}, False),
+        ({"FileExtension": "csv"}, True),
+        ({"SchemaDefinition": {"Columns": []}}, True),
+        ({"SchemaDefinition": {"Columns": []}, "FileFormat": "Parquet"}, False),
+        ({"FileExtension": ".parquet"}, False),
+        ({"FileFormat": "DelimitedText"}, True),
+    ],
+    ids=str,
+)
+def test_file_format_defaults_to_csv_if_not_specified(declared: dict[str, object], is_text: bool) -> None:
+    """Only where something else describes text: a table without any of it is Parquet."""
+    assert parse_metadata("orders/_metadata.json", json.dumps(declared).encode()).is_delimited_text is is_text
+
+
+TEXT: Final = b"id,at\n1,10:30:00\n2,\n"
+TIMES: Final = TableMetadata(
+    ("id",),
+    raw={"schemadefinition": {"Columns": [{"Name": "id", "DataType": "Int64"}, {"Name": "at", "DataType": "ITime"}]}},
+)
+
+
+def snappy_block(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="snappy", asbytes=True))
+
+
+def snappy_frames(data: bytes) -> bytes:
+    block = bytes(4) + snappy_block(data)
+    return b"\xff\x06\x00\x00sNaPpY" + b"\x00" + len(block).to_bytes(3, "little") + block
+
+
+def hadoop_block(data: bytes) -> bytes:
+    pieces = [snappy_block(data[:5]), snappy_block(data[5:])]
+    return len(data).to_bytes(4, "big") + b"".join(len(piece).to_bytes(4, "big") + piece for piece in pieces)
+
+
+@pytest.mark.parametrize("compress", [snappy_block, snappy_frames, hadoop_block])
+def test_delimited_text_may_have_itime_and_be_compressed_with_snappy(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    write(tmp_path, f"orders/{numbered(1, 'csv.snappy')}", compress(TEXT))
+    landed = rows_of(tmp_path, numbered(1, "csv.snappy"), TIMES)
+    assert landed.columns.to_pylist() == [{"id": 1, "at": "10:30:00.000000"}, {"id": 2, "at": None}]
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_not_of_snappy_are_rejected(content: bytes) -> None:
+    for start in (b"", b"\xff\x06\x00\x00sNaPpY", b"\0\0\0\x20"):
+        try:
+            unsnapped(start + content)
+        except pa.ArrowInvalid:
+            continue
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ from typing import Final
 
 import pytest
 
+from app.landing.local_zone import LocalZone
 from app.verify.codes import SUBJECTS, FindingCode
+from app.verify.zone_verification import ZoneVerification
 from tests.verify import faults
 from tests.verify.planting import PLANTED, Planted
 from tests.verify.runs import findings
-from tests.verify.zones import NOW, Zone
+from tests.verify.zones import NOW, Zone, file_name, rows
 
 STRUCTURE: Final = ("The zone", "Table folders and file names", "Metadata", "Data files", "Columns")
 ELSEWHERE: Final = frozenset(
@@ -29,6 +31,24 @@ def test_a_planted_fault_is_found_at_its_place_and_nothing_else_is(planted: Plan
     assert {finding.code for finding in found} == {planted.code, *planted.others}
     expected = None if place is None else str(place.relative_to(zone.root))
     assert expected in [finding.file for finding in found if finding.code is planted.code]
+
+
+def test_files_are_numbered_within_a_partition(tmp_path: Path) -> None:
+    """Rows of each partition are followed by its own numbers, and again after files have come or moved."""
+    zone = Zone.create(tmp_path / "zone")
+    table = zone.table(isPartitionEnabled="true")
+    for place, region in enumerate(("east", "west")):
+        table.named(f"region={region}/{file_name(1)}", rows(place))
+        table.named(f"region={region}/{file_name(2)}", rows(place, marker=1))
+    verification = ZoneVerification(LocalZone(zone.root), keep=True)
+
+    def codes_now() -> list[FindingCode]:
+        return [finding.code for finding in verification.run(NOW + timedelta(seconds=1), lambda *_: None)]
+
+    assert codes_now() == [FindingCode.PARTITIONS_ENABLED]
+    assert verification.files == 4
+    table.named(f"region=east/{file_name(3)}", rows(1, marker=2))
+    assert codes_now() == [FindingCode.PARTITIONS_ENABLED, FindingCode.DELETE_OF_MISSING_ROW]
 
 
 def test_every_code_of_the_structure_is_planted() -> None:

@@ -27,6 +27,7 @@ from app.verify.checks.folders import (
     metadata_content,
     metadata_presence,
     missing_data,
+    missing_metadata,
     numbers,
     special_entries,
     text_description,
@@ -51,6 +52,7 @@ FOLDER_CHECKS: Final[tuple[TableCheck, ...]] = (
 )
 FILE_CHECKS: Final[tuple[FileCheck, ...]] = (compression, row_groups, large_cells)
 CONTENT_CHECKS: Final[tuple[TableCheck, ...]] = (
+    missing_metadata,
     column_layouts,
     key_columns,
     schema_history,

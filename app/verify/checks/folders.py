@@ -12,7 +12,7 @@ from typing import Any, Final
 from app.landing.landed_state import CONSUMED_FOLDERS, MARKER
 from app.landing.publish import METADATA, PARTNER_EVENTS, SCRATCH
 from app.landing.zone import Entry, LandingZone, PathKind
-from app.published.table_files import SCHEMA_SUFFIX, PublishedTable
+from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, TableFiles, partition_folders
 from app.published.table_metadata import TableMetadata
 from app.verify.codes import FindingCode
 from app.verify.finding import Finding
@@ -23,7 +23,6 @@ KEPT_HIDDEN: Final = timedelta(days=7)
 EMPTY_AT_MOST: Final = timedelta(days=14)
 """How long mirroring accepts a table without data."""
 
-_PARTITION: Final = re.compile(r"[^=]+=.*", re.DOTALL)
 _DATA_NAME: Final = re.compile(r".+\.(?:parquet|csv)", re.IGNORECASE | re.DOTALL)
 
 
@@ -38,9 +37,9 @@ def folders(view: TableView) -> Iterator[Finding]:
     """Find folders in the table folder that mirroring does not read."""
     names = sorted(name for name, kind in view.files.kinds.items() if kind is PathKind.FOLDER)
     visible = [name for name in names if not name.startswith(("_", "."))]
-    partitions = [name for name in visible if _PARTITION.fullmatch(name)]
-    if partitions:
-        detail = f"partition folders: {len(partitions):,}; what is in them was not checked"
+    partitions = partition_folders(view.files.kinds)
+    if partitions and not (view.metadata is not None and view.metadata.is_partitioned):
+        detail = f"partition folders: {len(partitions):,}"
         yield view.finding(FindingCode.PARTITION_FOLDER, detail, f"{view.table.folder}/{partitions[0]}")
     for name in visible:
         path = f"{view.table.folder}/{name}"
@@ -55,7 +54,7 @@ def missing_data(view: TableView) -> Iterator[Finding]:
     files = view.files
     has_folders = any(kind is PathKind.FOLDER and not name.startswith("_") for name, kind in files.kinds.items())
     metadata = view.entries.get(f"{view.table.folder}/{METADATA}")
-    if files.numbered or files.unnumbered or metadata is None or has_folders:
+    if view.ordered_files() or metadata is None or has_folders:
         return
     age = view.now - (metadata.modified or view.now)
     code = FindingCode.NO_DATA_FOR_TWO_WEEKS if age >= EMPTY_AT_MOST else FindingCode.NO_DATA
@@ -78,39 +77,54 @@ def hidden_files(view: TableView) -> Iterator[Finding]:
 
 
 _NUMBER: Final = re.compile(r"(\d+)\.(.+)", re.ASCII | re.DOTALL)
-_DATA_FILE_NAME: Final = re.compile(r".*\.(?:parquet|csv|txt|tsv|psv)(?:\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
+_DATA_FILE_NAME: Final = re.compile(
+    r".*\.(?:parquet|csv|txt|tsv|psv)(?:\.gz|\.zst|\.snappy)?", re.IGNORECASE | re.DOTALL
+)
 _DIGITS: Final = 20
 
 
 def file_names(view: TableView) -> Iterator[Finding]:
-    """Check the name of each visible file of the table folder."""
+    """Check the name of each visible file of the table folder and of its partitions."""
     by_time = view.metadata is not None and view.metadata.is_ordered_by_time
     allowed = _extensions(view.metadata)
-    for name, kind in sorted(view.files.kinds.items()):
-        if kind is PathKind.FILE and not name.startswith("_"):
-            problem = _problem(name, allowed, by_time=by_time)
-            if problem is not None:
-                yield view.finding(*problem, f"{view.table.folder}/{name}")
+    for folder, files in _numbered_folders(view):
+        for name, kind in sorted(files.kinds.items()):
+            if kind is PathKind.FILE and not name.startswith("_"):
+                problem = _problem(name, allowed, by_time=by_time)
+                if problem is not None:
+                    yield view.finding(*problem, f"{folder}/{name}")
 
 
 def numbers(view: TableView) -> Iterator[Finding]:
-    """Check that the numbers are continuous and unique."""
+    """Check that the numbers are continuous and unique, in each partition by itself."""
     if view.metadata is not None and view.metadata.is_ordered_by_time:
         return
-    found = [*view.files.numbered]
-    if found and found[0] > 1 and not any(folder in view.files.kinds for folder in CONSUMED_FOLDERS):
-        first = view.files.numbered[found[0]]
+    for folder, files in _numbered_folders(view):
+        yield from _numbers(view, folder, files)
+
+
+def _numbered_folders(view: TableView) -> Iterator[tuple[str, TableFiles]]:
+    """Yield the table folder and the folders of its partitions, each with its files."""
+    yield view.table.folder, view.files
+    for partition, files in view.files.partitions.items():
+        yield f"{view.table.folder}/{partition}", files
+
+
+def _numbers(view: TableView, folder: str, files: TableFiles) -> Iterator[Finding]:
+    found = [*files.numbered]
+    if found and found[0] > 1 and not any(name in files.kinds for name in CONSUMED_FOLDERS):
+        first = files.numbered[found[0]]
         yield view.finding(FindingCode.FIRST_FILE_MISSING, f"the first file has number {found[0]}", first.path)
     for number, following in pairwise(found):
         if following > number + 1:
             missing, last = number + 1, following - 1
             what = f"file {missing} is missing" if missing == last else f"files {missing} to {last} are missing"
-            extension = view.files.numbered[number].name[_DIGITS:]
-            path = f"{view.table.folder}/{missing:0{_DIGITS}d}{extension}"
+            extension = files.numbered[number].name[_DIGITS:]
+            path = f"{folder}/{missing:0{_DIGITS}d}{extension}"
             yield view.finding(FindingCode.NUMBER_GAP, f"{what}, and file {following} is there", path)
-    for file in view.files.repeated:
+    for file in files.repeated:
         if file.number is not None:
-            other = view.files.numbered[file.number]
+            other = files.numbered[file.number]
             yield view.finding(FindingCode.NUMBER_REPEATED, f"{other.path} has the same number", file.path)
 
 
@@ -137,7 +151,7 @@ def _extensions(metadata: TableMetadata | None) -> frozenset[str]:
     if metadata is None or not metadata.is_delimited_text:
         return frozenset({"parquet"})
     declared = str((metadata.raw or {}).get("fileextension") or "csv").lstrip(".")
-    return frozenset({declared, f"{declared}.gz", f"{declared}.zst"})
+    return frozenset({declared, *(f"{declared}.{codec}" for codec in ("gz", "zst", "snappy"))})
 
 
 MAX_KEYS: Final = 4
@@ -161,11 +175,10 @@ _FORMATS: Final = (None, "parquet", "csv", "delimitedtext")
 
 
 def metadata_presence(view: TableView) -> Iterator[Finding]:
-    """Find metadata that is missing, damaged, or later than the data."""
+    """Find metadata that is damaged, or later than the data."""
     path = _path(view)
     if METADATA not in view.files.kinds:
-        yield view.finding(FindingCode.METADATA_MISSING, "the folder has no _metadata.json", path)
-        return
+        return  # `missing_metadata` judges it by the columns of the files
     if view.damage is not None:
         yield view.finding(FindingCode.METADATA_DAMAGED, view.damage, path)
     times = [time for file in view.ordered_files() if (time := view.modified(file)) is not None]
@@ -176,6 +189,14 @@ def metadata_presence(view: TableView) -> Iterator[Finding]:
         seconds = (written - min(times)).total_seconds()
         detail = f"_metadata.json is {seconds:,.0f} s newer than the first data file"
         yield view.finding(FindingCode.METADATA_AFTER_DATA, detail, path)
+
+
+def missing_metadata(view: TableView) -> Iterator[Finding]:
+    """Find a table without metadata: for inserts only, mirroring needs none."""
+    if METADATA not in view.files.kinds:
+        inserts = bool(view.checked) and all(file.marker is None for file in view.checked)
+        code = FindingCode.METADATA_MISSING_FOR_INSERTS if inserts else FindingCode.METADATA_MISSING
+        yield view.finding(code, "the folder has no _metadata.json", _path(view))
 
 
 def metadata_content(view: TableView) -> Iterator[Finding]:
@@ -216,7 +237,7 @@ def text_description(view: TableView) -> Iterator[Finding]:
     declared = view.metadata.file_format if view.metadata is not None else None
     if declared not in _FORMATS:
         yield view.finding(FindingCode.UNKNOWN_FILE_FORMAT, f"fileFormat is {declared!r}", path)
-    if declared in (None, "parquet"):
+    if view.metadata is None or not view.metadata.is_delimited_text:
         return
     if declared == "delimitedtext" and not raw.get("fileextension"):
         yield view.finding(FindingCode.TEXT_WITHOUT_EXTENSION, "FileExtension is missing", path)

@@ -217,7 +217,8 @@ class _Sequence:
 
     def __init__(self, by_time: bool) -> None:
         self._by_time = by_time
-        self._next: int | None = None
+        self._next: dict[str, int] = {}
+        """The number that follows in each partition; there is one in a table without partitions."""
         self.is_broken = False
         """Whether changes are missing, so that later files cannot be compared with earlier ones."""
         self.from_the_start = True
@@ -228,11 +229,11 @@ class _Sequence:
         if not self._by_time:
             if file.number is None:
                 return False  # Fabric ignores the file
-            if self._next is None:
-                self.from_the_start = file.number == 1
-            elif file.number != self._next:
+            if file.partition not in self._next:
+                self.from_the_start &= file.number == 1
+            elif file.number != self._next[file.partition]:
                 self.is_broken = True
-            self._next = file.number + 1
+            self._next[file.partition] = file.number + 1
         return not self.is_broken
 
 

@@ -3,9 +3,11 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+
 from app.verify.codes import FindingCode
 from tests.verify.planting import plants
-from tests.verify.zones import Zone, age, rows
+from tests.verify.zones import TableFolder, Zone, age, file_name, rows
 
 
 @plants(FindingCode.METADATA_MISSING)
@@ -13,6 +15,12 @@ def no_metadata(zone: Zone) -> Path:
     path = zone.clean().path / "_metadata.json"
     path.unlink()
     return path
+
+
+@plants(FindingCode.METADATA_MISSING_FOR_INSERTS)
+def no_metadata_for_inserts(zone: Zone) -> Path:
+    zone.folder().file(1, rows(1, 2, marker=None))
+    return zone.folder().path / "_metadata.json"
 
 
 @plants(FindingCode.METADATA_DAMAGED)
@@ -106,9 +114,29 @@ def ties(zone: Zone) -> Path:
     return table.path / "a.parquet"
 
 
+def partitioned(zone: Zone) -> TableFolder:
+    table = zone.table(isPartitionEnabled="true")
+    for number in (1, 2):
+        for partition in ("region=east", "region=west/year=2026"):
+            table.named(f"{partition}/{file_name(number)}", rows(number))
+    return table
+
+
 @plants(FindingCode.PARTITIONS_ENABLED)
-def partitions_enabled(zone: Zone) -> Path:
-    return zone.clean().metadata(isPartitionEnabled="true")
+def partitions_with_numbers_of_their_own(zone: Zone) -> Path:
+    return partitioned(zone).path / "_metadata.json"
+
+
+@plants(FindingCode.NUMBER_GAP, FindingCode.PARTITIONS_ENABLED)
+def gap_in_a_partition(zone: Zone) -> Path:
+    table = partitioned(zone)
+    table.named(f"region=west/year=2026/{file_name(4)}", rows(4))
+    return table.path / f"region=west/year=2026/{file_name(3)}"
+
+
+@plants(FindingCode.TYPE_CHANGED, FindingCode.PARTITIONS_ENABLED)
+def type_of_another_partition(zone: Zone) -> Path:
+    return partitioned(zone).named(f"region=west/{file_name(1)}", pa.table({"id": ["1"], "name": ["a"]}))
 
 
 @plants(FindingCode.UNKNOWN_FILE_FORMAT, FindingCode.WRONG_EXTENSION, FindingCode.TEXT_WITHOUT_TYPES)

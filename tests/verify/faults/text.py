@@ -38,6 +38,19 @@ def ragged_rows(zone: Zone) -> Path:
 
 
 @plants(FindingCode.DAMAGED_TEXT)
+def text_that_is_no_time(zone: Zone) -> Path:
+    schema = {"Columns": [{"Name": "id", "DataType": "Int64"}, {"Name": "name", "DataType": "ITime"}]}
+    return text_table(zone, b"id,name\r\n1,25:00\r\n", SchemaDefinition=schema).path / f"{1:020}.csv"
+
+
+@plants(FindingCode.DAMAGED_TEXT)
+def text_that_is_not_compressed_with_snappy(zone: Zone) -> Path:
+    table = text_table(zone)
+    (table.path / f"{1:020}.csv").rename(table.path / f"{1:020}.csv.snappy")
+    return table.path / f"{1:020}.csv.snappy"
+
+
+@plants(FindingCode.DAMAGED_TEXT)
 def text_that_is_no_number(zone: Zone) -> Path:
     return text_table(zone, b"id,name\r\nx,a\r\n").path / f"{1:020}.csv"
 
