@@ -67,7 +67,8 @@ class FolderOwner:
 class TableReport:
     """What the mirror found of one table when it last looked. Pickles.
 
-    `code`, `detail` and `remedy` are None unless the table waits or is stopped. Times have an offset.
+    `code`, `detail` and `remedy` are None unless the table waits, is stopped, or has files in a doubtful order. Times
+    have an offset.
     """
 
     table: str
@@ -93,3 +94,5 @@ class TableReport:
     owner: FolderOwner | None = None
     """Owner of the folder whose files the Delta table has; None for a folder without a marker, and while the Delta
     table still has the files of an earlier folder. The gateway's database keeps only reports with an owner."""
+    is_partitioned: bool = False
+    """Whether files are in folders of partitions, so that no change of the table folder shows new ones."""

@@ -753,8 +753,13 @@ class Code(StrEnum):
     )
     LANDING_ORDER_UNSUPPORTED = Kind.BROKEN.code(
         "The files of a table have no order that the mirror can rely on: their names are not numbers, or they are "
-        "ordered by update time, which has no order for two files of one moment.",
+        "ordered by update time and one came with an older time than a file that is applied.",
         "Name the files by number (20 digits, from 1, without a gap) and remove `fileDetectionStrategy`.",
+    )
+    LANDING_TIME_TIES = Kind.BROKEN.code(
+        "Files of a table that orders them by update time have the same time. The mirror applied them in the order of "
+        "their names; Fabric may apply them in another one.",
+        "Name the files by number and remove `fileDetectionStrategy`.",
     )
     SCHEMA_MERGE_FAILURE = Kind.BROKEN.code(
         "A file has another type for a column than the files before it, or lacks a required column "

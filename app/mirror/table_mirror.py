@@ -18,7 +18,6 @@ What the mirror sees of one table before it applies anything: the zone's files, 
 How far the mirror has applied a table, as a report: what a mirror process, the commands and the API show.
 """
 
-import hashlib
 import json
 import shutil
 from collections import Counter
@@ -41,13 +40,12 @@ from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.commit import INSERT, UPSERT, Effect, commit_effect, create_table, fold
 from app.mirror.delta_columns import Column, conform, grown, known_columns
+from app.mirror.file_order import OrderedFiles, fingerprint, order_table
 from app.mirror.object_store import is_store_error, store_error
 from app.mirror.target import MirrorTarget, Position, arrow_dataset, read_pins, read_position
-from app.published.data_file import read_rows, read_schema, without_marker
-from app.published.table_files import SCHEMA_SUFFIX, DataFile, PublishedTable, TableFiles, list_files
+from app.published.data_file import read_rows, read_schema, with_partition, without_marker
+from app.published.table_files import SCHEMA_SUFFIX, DataFile, PublishedTable, TableFiles
 from app.published.table_metadata import TableMetadata, read_metadata
-
-_TAIL_BYTES: Final = 64 * 2**10
 
 
 def generation_of(
@@ -84,15 +82,6 @@ def _is_recreated(zone: LandingZone, files: TableFiles, found: Position, *, may_
         return False
     last = files.numbered.get(found.file_number)
     return last is None or fingerprint(zone, last) != found.last_file
-
-
-def fingerprint(zone: LandingZone, file: DataFile) -> int:
-    """Return 62 bits that tell a file from others: a digest over its size and its end, which has Parquet's footer."""
-    with zone.read_file(file.path) as opened:
-        size = opened.seek(0, 2)
-        opened.seek(max(0, size - _TAIL_BYTES))
-        digest = hashlib.sha256(size.to_bytes(8, "big") + opened.read(_TAIL_BYTES)).digest()
-    return int.from_bytes(digest[:8], "big") >> 2 or 1
 
 
 def move_aside(target: MirrorTarget, table: PublishedTable, ended: Position, *, replace: bool) -> bool:
@@ -177,7 +166,7 @@ def _read_one(
     zone: LandingZone, file: DataFile, metadata: TableMetadata, known: list[Column]
 ) -> tuple[pa.Table, pa.ChunkedArray, list[Column]]:
     """Return a file's rows, their markers, and the table's columns after the file."""
-    landed = read_rows(zone, file, metadata)
+    landed = with_partition(read_rows(zone, file, metadata), file)
     columns = grown(known, file.path, landed.columns.schema)
     markers = landed.markers
     if markers is None:
@@ -207,7 +196,7 @@ class TableView:
     """One table in the zone and in the target, at one moment."""
 
     table: PublishedTable
-    files: TableFiles
+    order: OrderedFiles
     metadata: TableMetadata
     delta: DeltaTable | None
     """The Delta table; None before the first commit of the folder's generation."""
@@ -219,6 +208,11 @@ class TableView:
     """The gateway's table whose folder this is."""
     first_file: int
     """The fingerprint of the folder's file 1; 0 without one, and for an owned folder after the first commit."""
+
+    @property
+    def files(self) -> TableFiles:
+        """The data files, by their places."""
+        return self.order.files
 
     def columns(self) -> list[Column]:
         """Return the columns of the Delta table, none without one."""
@@ -236,29 +230,14 @@ class TableView:
         """Return every file after the position, behind a gap or not."""
         return [file for number, file in self.files.numbered.items() if number > self.position.file_number]
 
-    def require_order(self) -> None:
-        """Raise InvariantBroken `landing_order_unsupported` if the order of the files is not their numbers."""
-        if self.metadata.is_ordered_by_time and (self.files.numbered or self.files.unnumbered):
-            raise InvariantBroken(Code.LANDING_ORDER_UNSUPPORTED, f"table {self.table} orders its files by update time")
-        if self.metadata.is_partitioned:
-            raise InvariantBroken(
-                Code.LANDING_ORDER_UNSUPPORTED,
-                f"table {self.table} has its files in folders of partitions, each numbered separately",
-                remedy="Remove `isPartitionEnabled`, and write all files into the table folder.",
-            )
-        if self.files.unnumbered and not self.files.numbered:
-            raise InvariantBroken(
-                Code.LANDING_ORDER_UNSUPPORTED,
-                f"the names of the {len(self.files.unnumbered)} data files of table {self.table} are not numbers",
-            )
-
 
 def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> TableView:
     """Look at a table. Raise UnreadableMetadata, InvariantBroken `mirror_target_foreign`, or OSError."""
-    files = list_files(zone, table)
     metadata = read_metadata(zone, table)
     delta = target.open(table)
     found = None if delta is None else read_position(delta)
+    order = order_table(zone, table, metadata, delta, found)
+    files = order.files
     if delta is not None and found is None:
         raise InvariantBroken(Code.MIRROR_TARGET_FOREIGN, f"the target has a Delta table {table} of another writer")
     if delta is None:
@@ -271,8 +250,8 @@ def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -
     )
     owner = None if marker is None else FolderOwner(marker.installation_id, marker.generation)
     if found is not None and found.generation == generation:
-        return TableView(table, files, metadata, delta, found, None, owner, first_file)
-    return TableView(table, files, metadata, None, Position(generation, 0), found, owner, first_file)
+        return TableView(table, order, metadata, delta, found, None, owner, first_file)
+    return TableView(table, order, metadata, None, Position(generation, 0), found, owner, first_file)
 
 
 def is_same_folder(zone: LandingZone, view: TableView) -> bool:
@@ -301,11 +280,13 @@ def _require_own_folder(zone: LandingZone, target: MirrorTarget, table: Publishe
 def report_of(zone: LandingZone, view: TableView) -> TableReport:
     """Return the report of a table that nothing stops. Raise OSError if the zone fails."""
     waiting = view.waiting()
+    if not waiting and view.order.waits is not None:
+        return _report(zone, view, MirrorState.WAITING, view.order.waits)
     if not waiting:
-        return _report(zone, view, MirrorState.IN_STEP)
+        return _report(zone, view, MirrorState.IN_STEP, view.order.ties)
     expected = view.position.file_number + 1
     if waiting[0].number == expected:
-        return _report(zone, view, MirrorState.BEHIND)
+        return _report(zone, view, MirrorState.BEHIND, view.order.ties)
     gap = InvariantBroken(
         Code.LANDING_FILE_GAP,
         f"table {view.table} waits for file {expected}; the next file that is there is {waiting[0].number}",
@@ -339,7 +320,7 @@ def _report(
         version=None if view.delta is None else view.delta.version(),
         generation=view.position.generation,
         file_number=view.position.file_number,
-        last_file=view.files.last,
+        last_file=max(view.files.last, view.position.file_number if view.files.partitions else 0),
         pending_files=len(waiting),
         code=None if error is None else str(error.code),
         detail=None if error is None else error.detail,
@@ -347,6 +328,7 @@ def _report(
         committed_at=None if view.delta is None else _committed_at(view.delta),
         oldest_pending_at=zone.modified_at(waiting[0].path) if waiting else None,
         owner=None if view.ended else view.owner,
+        is_partitioned=view.metadata.is_partitioned,
     )
 
 
@@ -440,7 +422,6 @@ def _report_after(
             return dropped(target, table)
         try:
             view = view_table(zone, target, table)
-            view.require_order()
             pending = view.pending()
             if pending:
                 view = handle(view, pending)
@@ -465,6 +446,7 @@ def _apply(
         first_file=view.position.first_file if view.delta else view.first_file,
         last_file=fingerprint(zone, view.files.numbered[batch.last_file]),
     )
+    position = view.order.reached(position, [file for file in pending if (file.number or 0) <= batch.last_file])
     facts = _facts(view.position.file_number + 1, position, batch, effect, keys)
     if not is_same_folder(zone, view):
         return view

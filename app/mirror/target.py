@@ -42,6 +42,8 @@ FILES: Final = "mirrorgate"
 GENERATION: Final = "mirrorgate.generation"
 FIRST_FILE: Final = "mirrorgate.first_file"
 LAST_FILE: Final = "mirrorgate.last_file"
+LAST_TIME: Final = "mirrorgate.last_time"
+_PARTITION: Final = "mirrorgate.partition:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class Position:
     first_file: int = 0
     """0: unknown."""
     last_file: int = 0
+    last_time: int = 0
+    """Microseconds since 1970 of the last file, in a table whose files are ordered by time."""
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of the last applied files of those partitions that the commit changes."""
 
     def transactions(self) -> list[Transaction]:
         """Return the application transactions of a commit that reaches this position."""
@@ -61,6 +67,8 @@ class Position:
             Transaction(GENERATION, self.generation),
             Transaction(FIRST_FILE, self.first_file),
             Transaction(LAST_FILE, self.last_file),
+            *([Transaction(LAST_TIME, self.last_time)] if self.last_time else []),
+            *(Transaction(f"{_PARTITION}{name}", number) for name, number in self.partitions.items()),
         ]
 
 
@@ -70,7 +78,13 @@ def read_position(table: DeltaTable) -> Position | None:
     if file_number is None or generation is None:
         return None
     first_file, last_file = table.transaction_version(FIRST_FILE), table.transaction_version(LAST_FILE)
-    return Position(generation, file_number, first_file or 0, last_file or 0)
+    last_time = table.transaction_version(LAST_TIME)
+    return Position(generation, file_number, first_file or 0, last_file or 0, last_time or 0)
+
+
+def partition_number(table: DeltaTable, partition: str) -> int:
+    """Return the number of the last file of a partition that is applied to a table; 0 for none."""
+    return table.transaction_version(f"{_PARTITION}{partition}") or 0
 
 
 VACUUMED: Final = "mirrorgate.vacuumed"

@@ -9,8 +9,9 @@ on the values of its first file.
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -285,6 +286,24 @@ def _markers(path: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if wrong:
         raise UnreadableFile(path, f"{wrong} rows have a value in {ROW_MARKER} other than 0, 1, 2 and 4")
     return markers
+
+
+def with_partition(rows: LandedRows, file: DataFile) -> LandedRows:
+    """Return the rows with the values of the file's partition, as texts, where the file lacks their columns.
+
+    Values in names of folders are percent-encoded. Hive's name for NULL is NULL.
+    """
+    columns = rows.columns
+    present = {name.casefold() for name in columns.column_names}
+    for folder in filter(None, file.partition.split("/")):
+        name, _, value = (unquote(part) for part in folder.partition("="))
+        if name.casefold() not in present:
+            text = pa.scalar(None if value == _HIVE_NULL else value, pa.string())
+            columns = columns.append_column(name, pa.repeat(text, columns.num_rows))
+    return replace(rows, columns=columns)
+
+
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @contextmanager

@@ -64,6 +64,7 @@ _NUMBERED: Final = re.compile(rf"(\d{{20}}){_ENDINGS}", re.ASCII | re.IGNORECASE
 _DATA: Final = re.compile(rf".+{_ENDINGS}", re.ASCII | re.IGNORECASE | re.DOTALL)
 _PARTITION: Final = re.compile(r"[^=]+=.*", re.DOTALL)
 MAX_PARTITION_LEVELS: Final = 8
+_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,18 @@ def consumed_folders(folder: str, own: Mapping[str, PathKind]) -> list[str]:
     return [f"{folder}/{name}" for name in CONSUMED_FOLDERS if own.get(name) is PathKind.FOLDER]
 
 
+def list_partitions(zone: LandingZone, folder: str, files: TableFiles, above: str = "") -> dict[str, TableFiles]:
+    """List the files of all partitions below a table folder, by their folders. Raise OSError if the store fails."""
+    found: dict[str, TableFiles] = {}
+    for name in partition_folders(files.kinds) if above.count("/") < MAX_PARTITION_LEVELS else ():
+        partition, path = f"{above}{name}", f"{folder}/{above}{name}"
+        own = zone.kinds(path)
+        listings = {path: own} | {consumed: zone.kinds(consumed) for consumed in consumed_folders(path, own)}
+        found[partition] = order_files(listings, partition)
+        found |= list_partitions(zone, folder, found[partition], f"{partition}/")
+    return found
+
+
 def partition_folders(kinds: Mapping[str, PathKind]) -> list[str]:
     """Return the names of the folders of partitions, sorted."""
     return sorted(name for name, kind in kinds.items() if kind is PathKind.FOLDER and is_partition(name))
@@ -145,6 +158,11 @@ def _data_files(folder: str, kinds: Mapping[str, PathKind]) -> list[DataFile]:
         for name, kind in sorted(kinds.items())
         if kind is PathKind.FILE and not name.startswith(("_", ".")) and _DATA.fullmatch(name)
     ]
+
+
+def number_of(name: str) -> int:
+    """Return the number in the name of a numbered file."""
+    return int(name[:_DIGITS])
 
 
 def _number(name: str) -> int | None:

@@ -75,6 +75,10 @@ _RELOOK_SECONDS: Final = (450.0, 750.0)
 """After a time between these two, a table is looked at without a change of its folder: its Delta table may be gone."""
 
 
+_PARTITIONED_RELOOK_SECONDS: Final = 5.0
+"""The same for a table whose files are in folders of partitions: a change of the table folder does not show them."""
+
+
 @dataclass(slots=True)
 class _Known:
     stamp: Stamp = None
@@ -142,7 +146,9 @@ class TableStates:
             known = self._known[table]
             before = known.report
             now = time.monotonic()
-            known.looked_at, known.relook_at = now, now + random.uniform(*_RELOOK_SECONDS)
+            is_partitioned = report is not None and report.is_partitioned
+            relook = random.uniform(*_RELOOK_SECONDS) if not is_partitioned else _PARTITIONED_RELOOK_SECONDS
+            known.looked_at, known.relook_at = now, now + relook
             known.report = report if outcome.failure is None else _failing(table, report or before, outcome.failure)
             must_back_off = outcome.failure is not None or (
                 report is not None

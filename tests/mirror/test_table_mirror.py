@@ -252,19 +252,9 @@ def test_missing_metadata_stops_the_table(zone: Zone) -> None:
     assert zone.advance().code == Code.LANDING_METADATA_UNREADABLE
 
 
-def test_files_in_folders_of_partitions_stop_the_table(zone: Zone) -> None:
-    zone.metadata(isPartitionEnabled="true")
-    report = zone.advance()
-    assert (report.state, report.code) == (MirrorState.STOPPED, Code.LANDING_ORDER_UNSUPPORTED)
-
-
-@pytest.mark.parametrize("is_by_time", [True, False])
-def test_files_without_an_order_stop_the_table(zone: Zone, is_by_time: bool) -> None:
+def test_files_without_an_order_stop_the_table(zone: Zone) -> None:
     path = zone.land(1, [(1, "a", 0)])
-    if is_by_time:
-        zone.metadata(fileDetectionStrategy="LastUpdateTimeFileDetection")
-    else:
-        path.rename(path.with_name("a1b2c3.parquet"))
+    path.rename(path.with_name("a1b2c3.parquet"))
     assert zone.advance().code == Code.LANDING_ORDER_UNSUPPORTED
 
 

@@ -113,6 +113,9 @@ class _TableAgainst:
 
     def _compare(self, delta: DeltaTable) -> Iterator[Finding]:
         metadata = read_metadata(self.zone, self.table)
+        if metadata.is_partitioned:
+            yield self._finding(FindingCode.AGAINST_NOT_COMPARED, "files in folders of partitions are not compared")
+            return
         files, whole = self._files(metadata, delta)
         kinds = delta_side.kinds_of(delta)
         with temporary_connection() as connection:
