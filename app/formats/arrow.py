@@ -243,7 +243,7 @@ def _layouts(
     by_column = [[*column.encoded()] for column in columns]
     fields = [*chain.from_iterable(by_column)]
     is_below = [at > 0 for encoded in by_column for at, _ in enumerate(encoded)]
-    encoded = {field.dictionary.id: _values_of(field) for field in fields if field.dictionary is not None}
+    encoded = _encoded(fields)
     dictionaries: dict[int, DictionaryValues] = {}
     rows = arrays = 0
     for message in messages:
@@ -264,9 +264,15 @@ def _layouts(
             raise Damaged(f"the record batches have more than {MAX_ARRAYS} columns together; write larger batches")
 
 
-def _values_of(field: ArrowField) -> ArrowField:
-    """Return the field of the values of a column that is encoded as a dictionary."""
-    return replace(field, dictionary=None)
+def _encoded(fields: Sequence[ArrowField]) -> dict[int, ArrowField]:
+    """Return the fields of the values of dictionaries by their ids. Columns that share one have the same type."""
+    found: dict[int, ArrowField] = {}
+    for field in fields:
+        if field.dictionary is not None:
+            values = found.setdefault(field.dictionary.id, replace(field, dictionary=None))
+            if (values.type, values.is_view) != (field.type, field.is_view):
+                raise Damaged("two columns of different types have the same dictionary")
+    return found
 
 
 def _dictionary(

@@ -155,6 +155,23 @@ def test_a_dictionary_that_adds_to_the_one_before_is_rejected() -> None:
     assert (rejection.code, "as a whole" in rejection.detail) == (Code.MALFORMED_ARROW, True)
 
 
+@pytest.mark.parametrize("is_nested", [False, True], ids=["columns", "in a list"])
+def test_columns_that_share_a_dictionary_have_its_type(is_nested: bool) -> None:
+    """Each word of the schema that can be the id of the second dictionary becomes that of the first, in turn."""
+    texts = pa.array(["a", "b"], pa.dictionary(pa.int8(), pa.string()))
+    lists = pa.array([["a"], ["b"]], pa.list_(pa.dictionary(pa.int8(), pa.string())))
+    numbers = pa.array([7, 8], pa.dictionary(pa.int8(), pa.int64()))
+    body = stream(pa.table({"a": numbers, "b": lists if is_nested else texts}))
+    details = []
+    for at in range(8, body.index(b"\xff\xff\xff\xff", 8), 4):
+        if body[at : at + 4] == struct.pack("<i", 1):
+            try:
+                decode_arrow_stream(body[:at] + bytes(4) + body[at + 4 :])
+            except RejectedInput as error:
+                details.append(error.detail)
+    assert "two columns of different types have the same dictionary" in details
+
+
 def test_a_stream_of_polars_is_read_as_polars_writes_it() -> None:
     """Its newest form: views of texts, categories, lists and structs."""
     frame = pl.DataFrame(
