@@ -21,7 +21,10 @@ FAULTS = {
     publishers.zero_byte_file: {FindingCode.ZERO_BYTE_FILE},
     publishers.half_written_file: {FindingCode.TRUNCATED_FILE},
     publishers.missing_metadata: {FindingCode.METADATA_MISSING},
-    publishers.partition_folders: {FindingCode.PARTITION_FOLDER, FindingCode.PARTITIONS_ENABLED},
+    publishers.partition_folders: {
+        FindingCode.PARTITIONS_ENABLED,
+        FindingCode.DUPLICATE_INSERT,  # both partitions have the same keys
+    },
     publishers.spark_output: {FindingCode.NAME_NOT_A_NUMBER, FindingCode.FOREIGN_FILE},
     publishers.backup_folders: {FindingCode.FOREIGN_FOLDER},
     publishers.documented_csv: set(),

@@ -59,7 +59,7 @@ def ordered_by_time(root: Path) -> Path:
 
 
 def partition_folders(root: Path) -> Path:
-    """Put files into `Key=Value` folders, each numbered separately (`isPartitionEnabled`, not documented)."""
+    """Put files into `Key=Value` folders, each numbered separately (`isPartitionEnabled`)."""
     folder = clean_zone(root)
     replace_metadata(folder, json.dumps({"keyColumns": ["id"], "isPartitionEnabled": "true"}))
     for region in ("east", "west"):
