@@ -8,10 +8,11 @@ ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 FROM ${PYTHON_IMAGE} AS wheel
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
+COPY clients/python ./clients/python
 COPY app ./app
 COPY spark_jobs ./spark_jobs
 COPY migrations ./migrations
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python .
 
 FROM ${PYTHON_IMAGE} AS api-environment
 COPY requirements/api.lock /requirements/

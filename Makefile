@@ -30,7 +30,7 @@ MINUTES ?= 1
 SEED ?=
 
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
-	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
+	--no-emit-package mirrorgate --no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
 .PHONY: help demo up test test-fast test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.observability.quiet_logger import errors_only
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Final
 
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 _SERVER: Final = (
     "alembic",
@@ -53,5 +53,5 @@ def require_extras(command: str, *extras: str) -> None:
         raise Misconfigured(
             Code.EXTRA_MISSING,
             f"`mirrorgate {command}` needs packages that are not installed: {', '.join(modules)}",
-            remedy=f"Install the extra{'s' if len(names) > 1 else ''} `mirrorgate[{','.join(names)}]`.",
+            remedy=f"Install the extra{'s' if len(names) > 1 else ''} `mirrorgate-gateway[{','.join(names)}]`.",
         )

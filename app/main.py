@@ -23,19 +23,19 @@ from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.uvicorn_server import MAX_START_SECONDS, ApiProcesses, ApiServer
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.preflight import Outcome
-from app.errors import Code, Misconfigured
 from app.extras import require_extras
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import locked_tempdir
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
-from app.process_memory import collect_seldom, keep_freed_memory
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
 from app.staging.access.mask_secrets import hashed_tables
 from app.staging.connection.database import Engine, open_engine, pin_marker_position, translated_errors
 from app.staging.connection.schema_revision import require_migrated
+from mirrorgate.errors import Code, Misconfigured
+from mirrorgate.process_memory import collect_seldom, keep_freed_memory
 
 log = structlog.get_logger()
 

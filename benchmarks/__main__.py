@@ -21,7 +21,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
-from app.errors import MirrorgateError
 from app.local.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench
 from benchmarks.figures import GOALS, NAMES, Measure, figure_summaries, find_figures
@@ -46,6 +45,7 @@ from benchmarks.reports.results import (
     with_goals,
     write_results,
 )
+from mirrorgate.errors import MirrorgateError
 
 RESULTS: Final = REPOSITORY / "benchmarks" / "results"
 INTERRUPTED: Final = 130

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
-from app.client.http import GatewayClient
 from app.local.embedded import PrivatePostgres, find_java
 from app.settings import PREFIX
 from app.staging.connection.database import open_engine
@@ -27,6 +26,7 @@ from app.staging.connection.schema_revision import migrate
 from benchmarks.loads.workloads import Workload
 from benchmarks.machine.processes import started
 from benchmarks.reports.figure import BenchmarkFailed
+from mirrorgate.http import GatewayClient
 
 _READY_TIMEOUT_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.02

@@ -21,8 +21,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as Grid
 
-from app.client.http import GatewayClient
 from benchmarks.gateway import clear_settings, running_gateway
+from mirrorgate.http import GatewayClient
 
 COLUMNS: Final = 16
 NAMES: Final = [f"column_{number:02d}" for number in range(COLUMNS)]

@@ -19,14 +19,14 @@ from rich.table import Table as Grid
 from rich.tree import Tree
 
 from app.cli.output import status_grid
-from app.client.http import GatewayClient, RejectedByGateway
-from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
 from demo.landing_reader import ROW_MARKER, all_rows, landing_files, landing_rows, table_folder
 from demo.mirror_checks import MirrorDiffers, compare_mirror, show_mirror, wait_until_mirrored
 from demo.poster import Poster, with_retries
 from demo.samples import REJECTED, SAMPLE_TABLES, sample_posts
 from demo.workload import Row, stock_metadata, stream, stream_tables
+from mirrorgate.errors import MirrorgateError
+from mirrorgate.http import GatewayClient, RejectedByGateway
 
 HOME = Path(".demo")
 CHANGES = 100_000

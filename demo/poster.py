@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import uuid4
 
-from app.client.http import GatewayClient, RejectedByGateway
-from app.errors import MirrorgateError, TemporarilyUnavailable
 from demo.workload import Post
+from mirrorgate.errors import MirrorgateError, TemporarilyUnavailable
+from mirrorgate.http import GatewayClient, RejectedByGateway
 
 MAX_RETRY_SECONDS = 120.0
 PAUSE_SECONDS = 0.25

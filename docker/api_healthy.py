@@ -2,8 +2,8 @@
 
 import urllib.request
 
-from app.certificates import trusting_only
 from app.settings import Settings
+from mirrorgate.certificates import trusting_only
 
 settings = Settings.from_environment()
 certificate = settings.tls_certificate_file

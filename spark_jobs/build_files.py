@@ -20,13 +20,13 @@ from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.model.table import Epoch
 from app.domain.publication import described
-from app.errors import Code, InvariantBroken
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.connection.database import Engine, open_engine, translated_errors
 from app.staging.tables.schema_versions import schema_of_version
+from mirrorgate.errors import Code, InvariantBroken
 from spark_jobs.spark.health import SparkCalls
 from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 

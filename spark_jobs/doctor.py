@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 
 from app.checks.preflight import installed_versions
 from app.domain.preflight import ExecutorFacts, Finding, Seen, ZoneCheck, judge_executors, judge_seen
-from app.errors import MirrorgateError
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import clean_up, probe_folder
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.connection.database import installation_id, open_engine, translated_errors
 from app.zone_settings import zone_address
+from mirrorgate.errors import MirrorgateError
 from spark_jobs.spark.session import running_spark
 
 

@@ -22,7 +22,6 @@ from pyspark.sql import SparkSession
 
 from app.checks.preflight import examine, require_safe
 from app.domain.publication import FileLimits, described
-from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
 from app.landing.adls.retries import TransientStorageError
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
@@ -48,6 +47,7 @@ from app.staging.connection.schema_revision import program_revision, require_mig
 from app.staging.ledger.leases import give_up_lease, newest_statement_at
 from app.staging.retention.rounds import RetentionLimits
 from app.zone_settings import zone_address
+from mirrorgate.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
 from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop, maintenance_running, try_maintenance

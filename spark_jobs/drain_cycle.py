@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from app.domain.model.landing_file import PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication import FileLimits, described
-from app.errors import Code, InvariantBroken
 from app.landing.publish import repair_file
 from app.observability.drain_metrics import PUBLISH_SECONDS
 from app.staging.connection.database import translated_errors
@@ -23,6 +22,7 @@ from app.staging.ledger.files import files_to_repair, record_repaired, tables_to
 from app.staging.ledger.leases import Claim, database_run, due_tables, renew_lease
 from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.registry import find_tables_by_id
+from mirrorgate.errors import Code, InvariantBroken
 from spark_jobs.background import Backfills, stop_all
 from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, BuildResult, FileBuilder
 from spark_jobs.rebuilding import Rebuilds

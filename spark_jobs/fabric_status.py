@@ -17,7 +17,6 @@ from app.domain.fabric import DatabaseStatus, MirroredTables, TableMirroring, pa
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.publication import described
-from app.errors import TemporarilyUnavailable
 from app.fabric import FabricClient
 from app.fabric.client import is_configured, open_fabric
 from app.landing.monitoring import read_tables_json
@@ -35,6 +34,7 @@ from app.staging.ledger.fabric_status import (
 )
 from app.staging.tables.events import record_event
 from app.staging.tables.registry import list_tables
+from mirrorgate.errors import TemporarilyUnavailable
 
 log = structlog.get_logger()
 

@@ -35,7 +35,6 @@ from app.domain.rebuild import (
 )
 from app.domain.rows.projection.landing_projection import Acceptance, rows_of_block
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, answer_within
 from app.staging.rebuild.copies import (
@@ -65,6 +64,7 @@ from app.staging.rebuild.progress import (
 )
 from app.staging.rebuild.switch import RefusedSwitch, correct_copies, switch_generation
 from app.staging.tables.registry import find_table_by_id
+from mirrorgate.errors import Code
 from spark_jobs.background import BackgroundWork, Stopped
 from spark_jobs.build_files import BuildConfig, FileBuilder, worker_engine
 from spark_jobs.steps.context import DrainContext

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.api.server.problem_responses import STATUS
-from app.errors import Code
+from mirrorgate.errors import Code
 
 CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
     "any request": (

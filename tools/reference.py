@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from app.api.server.problem_responses import STATUS
-from app.errors import Kind
-from app.errors.codes import SUBJECTS as ERRORS
 from app.observability import mirror_metrics
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
+from mirrorgate.errors import Kind
+from mirrorgate.errors.codes import SUBJECTS as ERRORS
 from tools.change_codes import change_codes_table
 from tools.seeds import seeds_tables
 

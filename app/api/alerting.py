@@ -19,13 +19,13 @@ from pydantic import SecretStr
 from app.domain.health.alerts import AlertPlan, KnownAlert, message_of, plan_alerts
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import Trouble, database_away, troubles
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.ingest import BacklogWatch
 from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
 from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.overview import alerts_claimed, known_alerts, store_alerts, table_summaries
 from app.staging.tables.gateway_status import gateway_facts
+from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 log = structlog.get_logger()
 

@@ -28,7 +28,7 @@ from app.api.server.problem_responses import NOT_STORED, PAGE_HEADERS
 from app.api.server.request_facts import BODY_COMPLETE, CHANGES_PREFIX, CONNECTION, RequestFacts, read_head
 from app.console.chrome import Chrome
 from app.domain.access.rights import Credential
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 MAX_OTHER_BODY_BYTES: Final = 2**20
 """Bytes of a body that is not one of changes: enough to declare a table of thousands of columns."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from app.domain.model.names import TableName
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 if TYPE_CHECKING:
     from app.domain.model.table_schema import Column

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from app.bridge.settings_file import HealthSettings
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 _PATHS: Final = "/metrics, /healthz or /readyz"
 

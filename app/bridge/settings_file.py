@@ -22,9 +22,9 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from app.client.http import GatewayClient
-from app.client.yaml_text import Findings, YamlValue, did_you_mean, read_yaml
-from app.errors import Code, RejectedInput
+from app.yaml_text import Findings, YamlValue, did_you_mean, read_yaml
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.http import GatewayClient
 
 DEFAULT_HEALTH_PORT: Final = 9480
 MAX_REQUESTS_AT_A_TIME: Final = 64

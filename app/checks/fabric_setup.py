@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from app.domain.fabric import STATES, remedy_for, table_trouble
 from app.domain.preflight import Finding, Outcome
-from app.errors import Code, MirrorgateError
 from app.fabric import DatabaseState, FabricClient
 from app.fabric.client import MirroredDatabase, Workspace, names_in_address
 from app.fabric.definition import RETENTION_DAYS
@@ -19,6 +18,7 @@ from app.landing.zone import LandingZone, PathKind
 from app.published.table_files import PublishedTable, list_files
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.tables.registry import list_tables as list_registered
+from mirrorgate.errors import Code, MirrorgateError
 
 _METADATA = "_metadata.json"
 _FAILED_STATES = (DatabaseState.PAUSED, DatabaseState.FAILED)

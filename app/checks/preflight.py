@@ -29,7 +29,6 @@ from app.domain.preflight import (
     judge_zone,
     unsafe_among,
 )
-from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import probe_zone
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
@@ -37,6 +36,7 @@ from app.settings import Settings, unknown_variables
 from app.staging.access.mask_secrets import hashed_tables
 from app.staging.connection.database import Engine, open_engine, translated_errors
 from app.staging.connection.server_settings import database_facts
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured
 
 log = structlog.get_logger()
 

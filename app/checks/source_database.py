@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from app.domain.source_checks import GRAMMARS, Dialect, Digest, SourceQueries, bucket_of
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 """The driver that Mirrorgate has anyway, for an address that names none."""

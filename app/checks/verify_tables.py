@@ -8,7 +8,6 @@ from typing import Any, Final
 from app.checks.zone_claim import check_zone_owner
 from app.domain.model.table import FileNumber, Table, TableState
 from app.domain.preflight import ZoneCheck
-from app.errors import Code, Misconfigured
 from app.landing.landed_state import marker_mismatch
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.verification import (
@@ -22,6 +21,7 @@ from app.landing.verification import (
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.ledger.files import LedgerEntry, list_files, recorded_number
 from app.staging.tables.registry import find_table_by_id
+from mirrorgate.errors import Code, Misconfigured
 
 _PAGE_FILES: Final = 1_000
 

@@ -6,7 +6,6 @@ lock of the installation keeps two drains of one database from claiming differen
 
 from app.domain.preflight import Seen
 from app.domain.publication import KnownZone
-from app.errors import Code, MirrorgateError, Misconfigured, StorageError, TemporarilyUnavailable
 from app.landing.adls.retries import TransientStorageError
 from app.landing.open_zone import ZoneAddress
 from app.landing.zone import ScratchRevoked
@@ -15,6 +14,7 @@ from app.staging.connection.database import Engine, installation_id, translated_
 from app.staging.connection.server_settings import present_installation
 from app.staging.ledger.fabric_status import forget_former_zone
 from app.staging.ledger.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, StorageError, TemporarilyUnavailable
 
 
 def claim_landing_zone(engine: Engine, address: ZoneAddress) -> KnownZone:

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import ERRORS, print_json, say
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, LandingZone, LocalDataDir, with_connection
-from app.domain.access.api_key import RateLimits
-from app.domain.text import rates
-from app.errors import Code, Misconfigured
+from app.domain.access.api_key import RateLimits, rates
 from app.extras import require_extras
+from mirrorgate.cli.console import ERRORS, print_json, say
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, LandingZone, LocalDataDir, with_connection
+from mirrorgate.errors import Code, Misconfigured
 
 if TYPE_CHECKING:
-    from app.cli.output import Grid
+    from mirrorgate.cli.grid import Grid
 
 RequestRate = Annotated[
     float | None, typer.Option(min=0.001, help="Requests per second that one API process accepts from this key.")
@@ -81,7 +80,7 @@ def generate_key() -> None:
 @with_connection
 def list_keys(connection: Connection, as_json: AsJson = False) -> None:
     """List all keys without their secrets: rights, tables, last use, and how long a former secret still works."""
-    from app.cli.output import Grid, moment
+    from mirrorgate.cli.grid import Grid, moment
 
     with connection.client() as client:
         answer = client.get("/v1/keys")
@@ -126,7 +125,7 @@ def rotate_key(
 
     Standard error says until when the former secret works.
     """
-    from app.cli.output import moment
+    from mirrorgate.cli.grid import moment
 
     with connection.client() as client:
         rotated = client.post(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})
@@ -211,7 +210,8 @@ def audit(
 
 
 def _audit_grid(events: list[dict[str, Any]]) -> "Grid":
-    from app.cli.output import Grid, caller, moment
+    from app.cli.output import caller
+    from mirrorgate.cli.grid import Grid, moment
 
     grid = Grid(("when", "who", "what", "table", "outcome", "times", "details"), right=("times",), text=True)
     for event in events:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from app.cli.console import OUTPUT, print_json
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
 from app.domain.preflight import Finding, Outcome, unsafe_among
-from app.errors import Code, Misconfigured
 from app.extras import require_extras
+from mirrorgate.cli.console import OUTPUT, print_json
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
+from mirrorgate.errors import Code, Misconfigured
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid

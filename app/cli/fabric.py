@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import ERRORS, OUTPUT, Advance, print_json, say, working
 from app.cli.doctor import findings_grid
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from app.extras import require_extras
+from mirrorgate.cli.console import ERRORS, OUTPUT, Advance, print_json, say, working
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -140,8 +140,8 @@ def create(
 
     Example: `mirrorgate fabric create --workspace "Sales" --name orders --retention-days 7`
     """
-    from app.errors import Code, Misconfigured
     from app.fabric.definition import Definition
+    from mirrorgate.errors import Code, Misconfigured
 
     if not name.strip():
         raise typer.BadParameter("the name is empty", param_hint="--name")
@@ -302,10 +302,10 @@ def stop(
 def _require_prepared(client: "FabricClient", settings: "Settings", data_dir: Path) -> None:
     """Raise Misconfigured `fabric_not_prepared` while tables lack metadata or files, or if there are none."""
     from app.checks.fabric_setup import registered_tables, unprepared_tables
-    from app.errors import Code, Misconfigured
     from app.landing.open_zone import ZoneAddress, open_zone
     from app.published.table_files import list_tables
     from app.zone_settings import storage_options
+    from mirrorgate.errors import Code, Misconfigured
 
     configured = settings.landing_zone or ""
     location = configured if "://" in configured else client.database().landing_zone
@@ -327,7 +327,7 @@ def _require_prepared(client: "FabricClient", settings: "Settings", data_dir: Pa
 def _require(status: "DatabaseStatus", *states: str) -> None:
     """Raise Misconfigured `fabric_not_running` for another state, with what Fabric says and the state's remedy."""
     from app.domain.fabric import STATES
-    from app.errors import Code, Misconfigured
+    from mirrorgate.errors import Code, Misconfigured
 
     if status.state not in states:
         error = f" ({status.error})" if status.error else ""
@@ -408,9 +408,9 @@ def _rendered(found: "DatabaseStatus", tables: "list[TableMirroring]") -> "Rende
     """Lay out the state, the tables, and below them each trouble with its remedy."""
     from rich.text import Text
 
-    from app.cli.output import Grid
     from app.domain.fabric import STATES, remedy_for, table_trouble
-    from app.domain.text import ago, count
+    from mirrorgate.cli.grid import Grid
+    from mirrorgate.text import ago, count
 
     known = STATES[found.state]
     style = "green" if found.state.is_running else "yellow" if found.state.is_passing else "red"
@@ -470,8 +470,8 @@ def refresh(
 
 
 def _show_synced(tables: "list[TableSync]") -> None:
-    from app.cli.output import Grid
-    from app.domain.text import ago
+    from mirrorgate.cli.grid import Grid
+    from mirrorgate.text import ago
 
     if not tables:
         say("the SQL analytics endpoint has no table yet")
@@ -497,7 +497,7 @@ def export(
 
     Example: `mirrorgate fabric export --database orders --to fabric`
     """
-    from app.errors import Code, Misconfigured
+    from mirrorgate.errors import Code, Misconfigured
 
     settings = fabric_settings("export", workspace, database)
     with opened(settings, wait_seconds=timeout) as client, following("exporting", quiet=as_json) as progress:

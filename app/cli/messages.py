@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import OUTPUT, print_json, say
-from app.cli.options import AsJson, Connection, TableName, with_connection
-from app.client.table_path import table_path
 from app.domain.model.dead_letter import LetterState
-from app.errors import Code, RejectedInput
+from mirrorgate.cli.console import OUTPUT, print_json, say
+from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.table_path import table_path
 
 if TYPE_CHECKING:
-    from app.client.http import GatewayClient
+    from mirrorgate.http import GatewayClient
 
 _PAGE: Final = 1000
 _REPLAY_PAGE: Final = 100
@@ -44,7 +44,7 @@ def list_letters(
     if not found:
         say("no dead letters")
         return
-    from app.cli.output import Grid, moment
+    from mirrorgate.cli.grid import Grid, moment
 
     several = ("table",) if table is None else ()
     titles = (*several, "id", "gen", "received", "index", "format", "state", "code", "where", "what")
@@ -180,7 +180,7 @@ def put_layout(
 @with_connection
 def list_layouts(connection: Connection, as_json: AsJson = False) -> None:
     """List all layouts with their parts."""
-    from app.cli.output import Grid, moment
+    from mirrorgate.cli.grid import Grid, moment
 
     with connection.client() as client:
         found = client.get("/v1/layouts")["layouts"]

@@ -10,11 +10,11 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from app.cli.console import ERRORS, say
-from app.cli.exit_status import CANNOT_START, INTERRUPTED
-from app.cli.options import DEFAULT_DATA_DIR
-from app.errors import Misconfigured
 from app.extras import require_extras
+from mirrorgate.cli.console import ERRORS, say
+from mirrorgate.cli.exit_status import CANNOT_START, INTERRUPTED
+from mirrorgate.cli.options import DEFAULT_DATA_DIR
+from mirrorgate.errors import Misconfigured
 
 DataDir = Annotated[Path, typer.Option(help="Folder for the Postgres data, keys and logs of this gateway.")]
 Host = Annotated[

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import ERRORS, print_json
-from app.cli.exit_status import COULD_NOT_RUN
-from app.cli.options import AsJson
-from app.errors import Code, MirrorgateError, Misconfigured
 from app.extras import require_extras
+from mirrorgate.cli.console import ERRORS, print_json
+from mirrorgate.cli.exit_status import COULD_NOT_RUN
+from mirrorgate.cli.options import AsJson
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured
 
 if TYPE_CHECKING:
     from app.landing.zone import LandingZone

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from app.domain import text
 from app.staging.retention.history import Sample
+from mirrorgate import text
 
 HOUR_MINUTES: Final = 60
 

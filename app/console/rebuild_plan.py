@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.domain import text
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rebuild import RebuildPhase, RebuildPlan, RebuiltColumn
-from app.errors import Code, RejectedInput
 from app.staging.rebuild.progress import Rebuild
+from mirrorgate import text
+from mirrorgate.errors import Code, RejectedInput
 
 _NULLABLE: Final = {"required": False, "optional": True}
 

@@ -15,8 +15,9 @@ from markupsafe import Markup
 from app.console import links
 from app.console.assets import address
 from app.console.chrome import Chrome
-from app.domain import text
-from app.errors import Code
+from app.domain.access.api_key import rates
+from mirrorgate import text
+from mirrorgate.errors import Code
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -73,7 +74,7 @@ def environment() -> Environment:
         "percent": text.percent,
         "words": text.words,
         "details": text.details,
-        "rates": text.rates,
+        "rates": rates,
         "prose": prose,
     }
     made.filters |= filters

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName, column_changes
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 _OFFSET: Final = struct.Struct("<I")
 _TO_VTABLE: Final = struct.Struct("<i")

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from app.domain.model.names import TableName
-from app.errors import Code
+from mirrorgate.errors import Code
 
 Whose = Literal["user", "system", "unknown"]
 

@@ -14,15 +14,8 @@ from enum import StrEnum
 from typing import NewType
 
 from app.domain.model.table import BatchSequence, Generation, TableId
-from app.errors import Code, RejectedInput
-
-
-class LoadMode(StrEnum):
-    """What completing a load deletes: the rows that it did not have, or nothing."""
-
-    FULL = "full"
-    APPEND = "append"
-
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import LoadMode
 
 LoadId = NewType("LoadId", str)
 """The UUID of a load session, as text."""

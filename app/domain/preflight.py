@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from app.errors.codes import Code
+from mirrorgate.errors.codes import Code
 
 
 class Outcome(StrEnum):

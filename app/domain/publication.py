@@ -24,7 +24,7 @@ from uuid import UUID
 from app.domain.model.landing_file import BatchRange, FileIdentity
 from app.domain.model.table import BatchSequence, Generation
 from app.domain.model.table_schema import SchemaVersion
-from app.errors import Code, InvariantBroken, MirrorgateError, StorageError, TemporarilyUnavailable
+from mirrorgate.errors import Code, InvariantBroken, MirrorgateError, StorageError, TemporarilyUnavailable
 
 MAX_WAIT_SECONDS: Final = 60
 """Upper limit of `Retry-After` in seconds, however long the backlog is."""

@@ -47,7 +47,7 @@ from app.domain.rows.row_image import (
 )
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.typed_columns import WrongRow, typed_column
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 _Bytes: TypeAlias = npt.NDArray[np.uint8]

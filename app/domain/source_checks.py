@@ -22,7 +22,7 @@ from hashlib import md5
 from typing import Final, NamedTuple, Self
 
 from app.domain.model.table_schema import Column, TableSchema, TypeName
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 SEPARATOR: Final = "\x1f"
 """Between the texts of two columns."""

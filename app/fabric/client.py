@@ -33,7 +33,6 @@ from app.domain.fabric import (
     parse_table,
     parse_table_sync,
 )
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.fabric.definition import Definition, changed_parts, definition_parts, item_files, parse_definition
 from app.fabric.transport import (
     Answer,
@@ -46,6 +45,7 @@ from app.fabric.transport import (
     require_azure,
 )
 from app.settings import Settings
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 
 _GUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _ITEM_TYPE: Final = ".MirroredDatabase"

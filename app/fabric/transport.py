@@ -16,8 +16,8 @@ import httpx
 from app.azure_tokens import AzureTokens
 from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.domain.fabric import FabricFault, parse_fault
-from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.extras import is_installed
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 
 
 class TokenSource(Protocol):
@@ -44,7 +44,7 @@ def require_azure() -> None:
         raise Misconfigured(
             Code.EXTRA_MISSING,
             "Fabric's API needs a package that is not installed: azure-identity",
-            remedy="Install the extra `mirrorgate[onelake]`.",
+            remedy="Install the extra `mirrorgate-gateway[onelake]`.",
         )
 
 

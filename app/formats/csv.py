@@ -9,10 +9,11 @@ Invariant: the records are the whole body. What cannot be read is rejected with 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from app.domain.model.table_schema import TableSchema, TypeName
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvDialect
 
 _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
 """Types whose values can begin or end with blanks."""
@@ -26,37 +27,8 @@ def trimmed_columns(schema: TableSchema) -> frozenset[str]:
 MAX_FIELDS: Final = 2**16
 """Fields of a record; a realtime record of Arcion with 20,000 columns has fewer."""
 
-_NULL: Final = "NULL"
 _NEW_LINE: Final = b"\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True, slots=True)
-class CsvDialect:
-    """The characters that separate and enclose fields, and the text that means NULL."""
-
-    delimiter: str = ","
-    quote: str = '"'
-    escape: str = '"'
-    null: str | None = None
-    """The only text without quotes that is NULL; None leaves it to the format, see `nulls`."""
-
-    def nulls(self, *, empty_is_null: bool) -> tuple[str, ...]:
-        """Return the texts that are NULL without quotes; `empty_is_null` is what the format says of the empty one."""
-        if self.null is not None:
-            return (self.null,)
-        return (_NULL, "") if empty_is_null else (_NULL,)
-
-    def checked(self) -> Self:
-        """Return this dialect if a body can be read with it. Raises RejectedInput `bad_request`."""
-        characters = (self.delimiter, self.quote, self.escape)
-        if not all(len(one) == 1 and one.isascii() and one not in "\r\n\0" for one in characters):
-            raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape must be one ASCII character each")
-        if self.delimiter in characters[1:]:
-            raise RejectedInput(Code.BAD_REQUEST, "the delimiter must differ from the quote and the escape")
-        if not {*(self.null or "")}.isdisjoint({self.delimiter, self.quote, *"\r\n\0"}):
-            raise RejectedInput(Code.BAD_REQUEST, "null must be the text of a field without quotes")
-        return self
 
 
 @dataclass(slots=True)

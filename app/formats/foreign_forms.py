@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from app.errors import Code, Problem, RejectedInput
 from app.formats.json.decoder import raw_messages
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.texts import is_record
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 
 class Form(StrEnum):

@@ -8,8 +8,6 @@ requests from the event loop to threads, and results back.
 `loads` takes Arrow streams, `dry_run` rolls back, `replay` sends dead letters again.
 """
 
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.csv import CsvDialect
 from app.formats.debezium.values import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
 from app.formats.replicate.forms.layouts import (
     MAX_OPERATION_CHARACTERS,
@@ -21,7 +19,6 @@ from app.formats.replicate.forms.layouts import (
 )
 from app.formats.rows.csv import RowsLayout
 from app.formats.rows.declaration import Declaration, parse_declaration, parse_names
-from app.formats.rows.operations import RowOperation
 from app.ingest.backlog import BacklogWatch
 from app.ingest.dry_run import perform_dry_run
 from app.ingest.ingest_result import IngestResult
@@ -39,6 +36,7 @@ from app.ingest.readers import (
     RowsJson,
 )
 from app.ingest.replay import Replays
+from mirrorgate.parameters import CsvDialect, CsvLayout, CsvMode, RowOperation
 
 __all__ = [
     "MAX_OPERATIONS",

@@ -15,7 +15,6 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import SourceName, TableName, unknown_table
 from app.domain.model.table import Table, case_detail
-from app.errors import Code, Problem, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.messages import RecordReader, unread_change
 from app.formats.debezium.records import DebeziumRecords, Record
@@ -27,6 +26,7 @@ from app.ingest.table_cache import TableCache
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registration import RegistrationOutcome, find_locked_table, record_registration, register_table
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 log = structlog.get_logger()
 

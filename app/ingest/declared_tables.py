@@ -7,7 +7,6 @@ import structlog
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import case_detail
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.rows.declaration import Declaration
 from app.ingest.parsed_request import Registered
 from app.ingest.table_cache import TableCache
@@ -19,6 +18,7 @@ from app.staging.tables.registration import (
     record_registration,
     register_table,
 )
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 log = structlog.get_logger()
 

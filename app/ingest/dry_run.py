@@ -21,7 +21,6 @@ from app.domain.model.names import ROW_MARKER
 from app.domain.model.projection import parsed_derive
 from app.domain.model.table import Table
 from app.domain.rows.projection.landing_projection import landed_columns
-from app.errors import RejectedInput, TemporarilyUnavailable
 from app.ingest.loads import ArrowLoad
 from app.ingest.moved_tables import retry_moved
 from app.ingest.parsed_request import ParsedRequest
@@ -34,6 +33,7 @@ from app.staging.batches.locked_table import StagedBatch
 from app.staging.batches.sequence_lock import shorten_lock_timeout
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
 from app.staging.connection.database import Connection, translated_errors
+from mirrorgate.errors import RejectedInput, TemporarilyUnavailable
 
 MAX_ANSWER_BYTES: Final = 16 * 2**20
 """Bytes of JSON that the rows of an answer take, over all tables."""

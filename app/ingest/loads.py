@@ -11,12 +11,11 @@ from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.domain.rows.from_arrow import changed_rows, snapshot_rows
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.formats.arrow import decode_arrow_stream
 from app.formats.foreign_forms import Form, explained
 from app.formats.rows.columnar import split_operations
 from app.formats.rows.declaration import Declaration, declaration_of
-from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
+from app.formats.rows.operations import OPERATION_COLUMN
 from app.ingest.declared_tables import register_declared
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.moved_tables import give_marker, retry_moved
@@ -25,6 +24,8 @@ from app.ingest.pipeline import Ingest
 from app.ingest.readers import present_table
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch, MarkerNeeded, StagingRequest
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import RowOperation
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 
 from app.domain.access.rights import Principal
 from app.domain.model.table import Table
-from app.errors import Code, TemporarilyUnavailable
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import TableMoved
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registration import evolve_table, record_registration
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 Result = TypeVar("Result")
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from app.domain.model.change import Change
 from app.domain.model.dead_letter import MAX_WAITING_LETTERS, RejectedMessage, WrittenMessage, to_set_aside
 from app.domain.model.names import SourceName
-from app.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]
 """Returns the messages with these indexes as the body has them. The body is cut only when this is called."""

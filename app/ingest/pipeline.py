@@ -27,7 +27,6 @@ from app.domain.loads import LoadId, LoadStep
 from app.domain.model.dead_letter import MAX_LETTER_BYTES, NewLetter
 from app.domain.model.request_identity import RequestIdentity, StoredReceipt, replayed
 from app.domain.model.table import Table
-from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.columnar import Asked, Decline, Declined, count_columnar_path, count_exact_path
 from app.ingest.ingest_result import IngestResult, or_stored_result
@@ -45,6 +44,7 @@ from app.staging.batches.idempotency import read_receipts
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import WaitingRequest
+from mirrorgate.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 
 Stage: TypeAlias = Callable[[StagingRequest], Awaitable[list[Receipt]]]
 """Stages a request, and returns its receipts after COMMIT."""

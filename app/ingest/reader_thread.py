@@ -24,13 +24,13 @@ from typing import Any, Final, Generic, TypeVar
 from app.domain.loads import LoadStep
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
-from app.errors import TemporarilyUnavailable
 from app.ingest.columnar import Asked, ColumnarBody, Outcome, read_together
 from app.ingest.table_cache import TableCache
 from app.observability.tracing import TraceParent, current_trace
 from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import MAX_BYTES_TOGETHER, WaitingRequest
+from mirrorgate.errors import TemporarilyUnavailable
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

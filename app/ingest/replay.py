@@ -13,7 +13,6 @@ from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import WrittenMessage
 from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table
-from app.errors import RejectedInput
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import KeptMessage
 from app.staging.batches.batch import Receipt
@@ -21,6 +20,7 @@ from app.staging.batches.dead_letter_transaction import NO_LONGER_WAITING, requi
 from app.staging.batches.dead_letters import LetterReplay, find_letter, next_waiting, read_message, renew_errors
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registry import find_table
+from mirrorgate.errors import RejectedInput
 
 MAX_REPLAY_SECONDS: Final = 5.0
 """After so long, a request replays no further letter: a caller sees progress and does not run into its own timeout."""

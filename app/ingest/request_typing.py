@@ -28,7 +28,6 @@ from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import OrderedChanges, Reached, in_source_order, position_key, row_identities
 from app.domain.rows.source_progress import counts_of
-from app.errors import Code, Problem, RejectedInput
 from app.ingest.moved_tables import give_marker
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.table_cache import TableCache
@@ -38,6 +37,7 @@ from app.staging.batches.stage_transaction import check_gaps
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registration import RegistrationOutcome, evolve_table, record_registration
 from app.staging.tables.registry import pin_arcion_catalog
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 
 @dataclass(frozen=True, slots=True)

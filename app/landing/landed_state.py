@@ -20,9 +20,9 @@ import msgspec
 from app.domain.model.landing_file import FileIdentity, PlannedFile, file_name, parse_file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table
-from app.errors import Code, InvariantBroken
 from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
+from mirrorgate.errors import Code, InvariantBroken
 
 MARKER: Final = "_gateway.json"
 

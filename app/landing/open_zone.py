@@ -5,11 +5,11 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
-from app.errors import Code, Misconfigured
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.retries import Retries
 from app.landing.local_zone import LocalZone
 from app.landing.zone import LandingZone
+from mirrorgate.errors import Code, Misconfigured
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +66,5 @@ def _require_packages() -> None:
         raise Misconfigured(
             Code.LANDING_ZONE_UNUSABLE,
             f"a landing zone in OneLake or ADLS Gen2 needs a package that is not installed: {missing.name}",
-            remedy="Install the extra `mirrorgate[onelake]`.",
+            remedy="Install the extra `mirrorgate-gateway[onelake]`.",
         ) from None

@@ -14,9 +14,9 @@ import msgspec
 from app.domain.model.landing_file import BuiltFile, file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, Table, TableId
-from app.errors import Code, InvariantBroken
 from app.landing.landed_state import MARKER, FolderMarker, is_landed, require_marker
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
+from mirrorgate.errors import Code, InvariantBroken
 
 SCRATCH: Final = "_scratchPad"
 METADATA: Final = "_metadata.json"

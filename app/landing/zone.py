@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
-from app.errors import Code, InvariantBroken
+from mirrorgate.errors import Code, InvariantBroken
 
 
 class RenameOutcome(StrEnum):

@@ -19,11 +19,11 @@ import msgspec
 
 from app.domain.preflight import Seen, ZoneCheck
 from app.domain.publication import KnownZone
-from app.errors import Code, Kind, MirrorgateError, Misconfigured, StorageError, TemporarilyUnavailable
 from app.landing.landed_state import MARKER
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.publish import SCRATCH
 from app.landing.zone import LandingZone, PathKind, RenameOutcome
+from mirrorgate.errors import Code, Kind, MirrorgateError, Misconfigured, StorageError, TemporarilyUnavailable
 
 ZONE_MARKER: Final = f"{SCRATCH}/{MARKER}"
 

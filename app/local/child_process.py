@@ -11,8 +11,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
-from app.errors import Code, MirrorgateError, Misconfigured
-from app.errors.exceptions import command_remedy
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured
+from mirrorgate.errors.exceptions import command_remedy
 
 CANNOT_START: Final = 78
 """Exit status of a process that cannot start as it is configured (EX_CONFIG of sysexits.h)."""

@@ -25,11 +25,8 @@ from typing import Final
 import structlog
 from rich.console import Console
 
-from app.certificates import trusting_only
 from app.checks.preflight import examine, require_safe
-from app.client.http import ADMIN_KEY_FILE, GATEWAY_FILE
 from app.domain.access.api_key import ApiKey, format_key
-from app.errors import Code, Misconfigured, RejectedInput
 from app.landing.open_zone import ZoneAddress
 from app.local import supervisor
 from app.local.child_process import find_start_failure
@@ -42,6 +39,9 @@ from app.settings.start_checks import check_memory, check_serving, check_space, 
 from app.staging.connection.database import check_database_url
 from app.staging.connection.schema_revision import migrate
 from app.zone_settings import zone_address
+from mirrorgate.certificates import trusting_only
+from mirrorgate.errors import Code, Misconfigured, RejectedInput
+from mirrorgate.http import ADMIN_KEY_FILE, GATEWAY_FILE
 
 SIGNING_KEY_FILE: Final = "signing.key"
 

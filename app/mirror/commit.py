@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 
-from app.errors import Code, InvariantBroken
 from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.mirror.delta_columns import Column, known_columns
 from app.mirror.target import Position
+from mirrorgate.errors import Code, InvariantBroken
 
 INSERT: Final = 0
 UPDATE: Final = 1

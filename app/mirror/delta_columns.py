@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from app.errors import Code, InvariantBroken
+from mirrorgate.errors import Code, InvariantBroken
 
 REQUIRED: Final = "mirrorgate.required"
 

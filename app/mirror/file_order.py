@@ -16,7 +16,6 @@ from typing import Final
 
 from deltalake import DeltaTable
 
-from app.errors import Code, InvariantBroken
 from app.landing.zone import LandingZone
 from app.mirror.target import Position, partition_number
 from app.published.table_files import (
@@ -29,6 +28,7 @@ from app.published.table_files import (
     number_of,
 )
 from app.published.table_metadata import TableMetadata
+from mirrorgate.errors import Code, InvariantBroken
 
 _TAIL_BYTES: Final = 64 * 2**10
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

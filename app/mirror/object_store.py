@@ -19,8 +19,8 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from app.azure_tokens import AzureTokens
-from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.errors.store_faults import StoreFault, store_fault, without_queries
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors.store_faults import StoreFault, store_fault, without_queries
 
 _MAX_TEXT: Final = 400
 _COLOR: Final = re.compile(r"\x1b\[[0-9;]*m")

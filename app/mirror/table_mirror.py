@@ -34,7 +34,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
-from app.errors import Code, InvariantBroken
 from app.landing.landed_state import FolderMarker, read_marker
 from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.landing.zone import LandingZone, PathKind
@@ -46,6 +45,7 @@ from app.mirror.target import MirrorTarget, Position, arrow_dataset, read_pins, 
 from app.published.data_file import read_rows, read_schema, with_partition, without_marker
 from app.published.table_files import SCHEMA_SUFFIX, DataFile, PublishedTable, TableFiles
 from app.published.table_metadata import TableMetadata, read_metadata
+from mirrorgate.errors import Code, InvariantBroken
 
 
 def generation_of(

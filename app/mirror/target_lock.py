@@ -22,9 +22,9 @@ from typing import Final, Protocol
 import structlog
 from deltalake.exceptions import DeltaError
 
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.mirror.object_store import store_error
 from app.mirror.target import MirrorTarget
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 
 log = structlog.get_logger()
 

@@ -20,9 +20,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from app.domain.model.table_schema import Column
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.mirror.target import MirrorTarget, arrow_dataset
 from app.published.table_files import PublishedTable
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 MAX_PAGE_BYTES: Final = 16 * 2**20
 """Bytes of JSON after which a page ends; it has at least one row."""

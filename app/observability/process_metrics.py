@@ -20,7 +20,7 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a creation time per counter doubles the series, and no dashboard uses it
 

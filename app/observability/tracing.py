@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from app.errors import Code, Misconfigured
 from app.settings import Settings
+from mirrorgate.errors import Code, Misconfigured
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -57,7 +57,7 @@ class Tracing:
             raise Misconfigured(
                 Code.EXTRA_MISSING,
                 "MIRRORGATE_TRACES_ENDPOINT needs packages that are not installed: opentelemetry",
-                remedy="Install the extra `mirrorgate[otel]`.",
+                remedy="Install the extra `mirrorgate-gateway[otel]`.",
             ) from error
         resource = Resource.create({"service.name": f"mirrorgate-{process}", "service.namespace": "mirrorgate"})
         sampler = ParentBased(TraceIdRatioBased(settings.traces_ratio))

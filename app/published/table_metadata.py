@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.errors import Code, InvariantBroken
 from app.landing.publish import METADATA
 from app.landing.zone import LandingZone, PathKind
 from app.published.table_files import PublishedTable
+from mirrorgate.errors import Code, InvariantBroken
 
 
 class UnreadableFile(InvariantBroken):

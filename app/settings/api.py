@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 
 class RequestLimits(BaseModel, use_attribute_docstrings=True):

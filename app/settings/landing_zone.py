@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 
 class FabricSettings(BaseModel, use_attribute_docstrings=True):

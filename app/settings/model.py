@@ -19,10 +19,10 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from app.domain.access.api_key import ApiKey
 from app.domain.mirror_report import Upkeep
-from app.errors import Code, Misconfigured, RejectedInput
 from app.settings.api import ApiSettings, BacklogLimits, RequestLimits
 from app.settings.landing_zone import FabricSettings, LandingZoneSettings
 from app.settings.operation import AlertSettings, OperationSettings
+from mirrorgate.errors import Code, Misconfigured, RejectedInput
 
 
 class DatabaseSettings(BaseModel, use_attribute_docstrings=True):
@@ -317,7 +317,7 @@ class Settings(
 
 
 _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
-"""Variables of the client commands (app/cli/options.py), which are not settings of the gateway."""
+"""Variables of the client commands (`mirrorgate.cli.options`), which are not settings of the gateway."""
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

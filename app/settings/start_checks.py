@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.domain.preflight import Finding, Outcome, bytes_text, judge_memory
-from app.errors import Code, Misconfigured
 from app.settings import LOOPBACK, PREFIX, Settings
+from mirrorgate.errors import Code, Misconfigured
 
 CALLBACK_PATH: Final = "/console/oidc/callback"
 """Where an identity provider sends browsers back to."""
@@ -112,7 +112,7 @@ def check_tokens(settings: Settings) -> None:
         raise Misconfigured(
             Code.EXTRA_MISSING,
             f"{PREFIX}OIDC_ISSUER is set, but the packages that verify tokens are not installed",
-            remedy="Install the extra `mirrorgate[oidc]`.",
+            remedy="Install the extra `mirrorgate-gateway[oidc]`.",
         )
 
 

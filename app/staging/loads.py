@@ -16,15 +16,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.loads import (
-    LoadId,
-    LoadMode,
-    LoadSession,
-    LoadState,
-    is_repeated_abort,
-    is_repeated_completion,
-    unknown_load,
-)
+from app.domain.loads import LoadId, LoadSession, LoadState, is_repeated_abort, is_repeated_completion, unknown_load
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table, TableId
@@ -32,13 +24,14 @@ from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.projection.landing_projection import rows_of_block
 from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.observability.api_metrics import ENDED_LOADS
 from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import read_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.tables.events import record_event
 from app.staging.tables.registry import find_table, find_table_by_id, find_table_id
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import LoadMode
 
 MAX_LISTED_LOADS: Final = 100
 """Newest load sessions of a table that are listed."""

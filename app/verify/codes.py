@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum, auto, unique
 from typing import Any, Final, Self
 
-from app.errors.codes import by_subject
+from mirrorgate.errors.codes import by_subject
 
 _REPLACE: Final = (
     "Put a valid file with the same rows at the same name, complete before it is visible: write it under a hidden "

@@ -6,9 +6,9 @@ Errors of a check, or of the store under it, become findings too (`guarded`): no
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from app.errors import Misconfigured
 from app.published.table_metadata import UnreadableFile, UnreadableMetadata
 from app.verify.codes import FindingCode, Severity
+from mirrorgate.errors import Misconfigured
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from app.errors import Code, Misconfigured
 from app.landing.publish import METADATA, PARTNER_EVENTS, SCRATCH
 from app.landing.zone import LandingZone, PathKind
 from app.published.table_files import PublishedTable, list_files, list_tables
 from app.verify.checks.folders import ZONE_CHECKS, ZoneView
 from app.verify.finding import Finding, guarded
 from app.verify.table_verification import ROW_CHECKS, RowCheckFactory, SharedColumns, TableVerification
+from mirrorgate.errors import Code, Misconfigured
 
 Progress = Callable[[str, float, int], None]
 """Called with the name of the table, the number of tables done with fractions, and the number of tables."""

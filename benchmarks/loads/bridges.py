@@ -105,7 +105,7 @@ class _Run:
         def staged() -> int:
             return int(gateway.value(_STAGED, began=began))
 
-        command = [sys.executable, "-m", "app.cli", "bridge", prepared.bridge, "--config", str(configuration)]
+        command = [sys.executable, "-m", "mirrorgate.cli", "bridge", prepared.bridge, "--config", str(configuration)]
         with started("bridge", command, log_file=gateway.folder / f"{name}.log") as process:
             parts = {"api": api.pid, "bridge": process.pid, **prepared.processes}
             wait_until(lambda: staged() > 0, "the bridge has started", process, every=_LOOK_SECONDS)

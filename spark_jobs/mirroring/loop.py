@@ -27,12 +27,12 @@ from pyspark.sql import SparkSession
 
 from app.domain.mirror_report import NO_UPKEEP, MirrorState, TableReport, Upkeep
 from app.domain.publication import Failure, described
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.target_lock import HeldTarget
 from app.observability import mirror_metrics as metrics
 from app.published.table_files import PublishedTable, list_tables
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from spark_jobs.mirroring.task import DueTable, MirrorJob, TableOutcome, run_task, version_of
 from spark_jobs.retry_schedule import RetrySchedule
 from spark_jobs.spark.health import SparkCalls

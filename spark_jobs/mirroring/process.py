@@ -28,7 +28,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from app.domain.mirror_report import MirrorState, TableReport
 from app.domain.publication import described
-from app.errors import Code, InvariantBroken, Misconfigured, RejectedInput
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import PathKind
 from app.landing.zone_owner import unavailable_zone
@@ -45,6 +44,7 @@ from app.settings import Settings
 from app.staging.connection.database import open_engine
 from app.staging.mirror import CONFIRM_SECONDS, store_reports
 from app.zone_settings import zone_address
+from mirrorgate.errors import Code, InvariantBroken, Misconfigured, RejectedInput
 from spark_jobs.mirroring.loop import MirrorLoop
 from spark_jobs.mirroring.task import MirrorJob
 from spark_jobs.spark.health import SparkPing

@@ -11,8 +11,8 @@ from typing import Any, Final
 import structlog
 from pyspark.sql import SparkSession
 
-from app.errors import Code
 from app.observability.periodic_thread import PeriodicThread
+from mirrorgate.errors import Code
 
 log = structlog.get_logger()
 

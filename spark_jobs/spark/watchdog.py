@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import structlog
 
-from app.errors import Code
+from mirrorgate.errors import Code
 from spark_jobs.spark.health import SparkCalls, SparkPing, SparkWatch
 
 log = structlog.get_logger()

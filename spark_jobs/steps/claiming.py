@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import structlog
 
 from app.domain.model.table import Epoch, Table, TableId
-from app.errors import Code, TemporarilyUnavailable
 from app.landing.scratch_sweep import newest_epoch
 from app.staging.connection.database import Connection
 from app.staging.ledger.landing_zone import known_zone
 from app.staging.ledger.leases import claim_table, raise_epoch, release_table
 from app.staging.tables.registry import find_table_by_id
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from spark_jobs.steps.context import DrainContext, log_fields
 
 log = structlog.get_logger()

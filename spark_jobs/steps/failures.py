@@ -17,12 +17,12 @@ import structlog
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication import described
-from app.errors import Code
 from app.observability.drain_metrics import FAILED_ATTEMPTS
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.ledger.failures import FAILING_AFTER, clear_failures, has_failed, record_failure
 from app.staging.ledger.leases import check_epoch
 from app.staging.tables.registry import find_table_by_id, note_drop_trouble, quarantine_table
+from mirrorgate.errors import Code
 from spark_jobs.steps.context import DrainContext, log_fields
 
 

@@ -23,13 +23,13 @@ import structlog
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication import described
-from app.errors import Code, InvariantBroken
 from app.landing.publish import Scratch, make_visible, prepare_folder
 from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.observability.tracing import TRACING, TraceParent, mark_failed, traceparent_of
 from app.staging.batches.block_insert import find_traces
 from app.staging.connection.database import Engine, answer_within, translated_errors
 from app.staging.ledger.files import record_published, register_builds
+from mirrorgate.errors import Code, InvariantBroken
 from spark_jobs.build_files import BuildFailure, BuildResult
 from spark_jobs.steps.context import DrainContext
 

@@ -23,7 +23,6 @@ import structlog
 
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, FileNumber, Table
-from app.errors import Code, InvariantBroken
 from app.landing.landed_state import (
     MARKER,
     FolderMarker,
@@ -52,6 +51,7 @@ from app.staging.ledger.files import (
 from app.staging.ledger.leases import Claim, check_epoch, revoked_through
 from app.staging.ledger.planning import adopt_file
 from app.staging.tables.operations import end_marker_rewrite, is_marker_to_be_rewritten
+from mirrorgate.errors import Code, InvariantBroken
 from spark_jobs.steps.context import DrainContext
 from spark_jobs.steps.failures import TableFailures
 from spark_jobs.steps.publishing import Publishing

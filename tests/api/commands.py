@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.cli import main as cli
 from app.domain.arrow import decode_payload
+from mirrorgate.cli import main as cli
 from tests.api.calls import ADMIN_KEY, insert
 from tests.support.cli_output import first_json
 from tests.support.gateway_parts import current

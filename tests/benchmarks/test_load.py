@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.http import GatewayClient
 from app.settings import Settings
 from benchmarks.gateway import Api
 from benchmarks.loads.client import LoadCommand, Requests, take_answer
 from benchmarks.loads.driver import limit_server, load_on
 from benchmarks.loads.workloads import MASK_SECRET, WORKLOADS, find_workload
 from benchmarks.reports.figure import BenchmarkFailed
+from mirrorgate.http import GatewayClient
 from tests.support.http.server import served
 from tests.support.http.stand_in import StandIn, serving
 

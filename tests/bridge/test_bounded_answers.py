@@ -13,8 +13,8 @@ from app.api.alerting import Webhook
 from app.api.auth.issuer_keys import discovered, issuer_client
 from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.bridge.kafka.registry import SchemaRegistry
-from app.errors import TemporarilyUnavailable
 from app.fabric.transport import Transport
+from mirrorgate.errors import TemporarilyUnavailable
 from tests.support.http.stand_in import StandIn, serving
 
 BLOCK = b" " * 2**20

@@ -7,8 +7,8 @@ import pytest
 from app.bridge.kafka.settings import BatchSettings, BridgeSettings, KafkaSettings, RegistrySettings, read_settings
 from app.bridge.kafka.topics import TopicRule
 from app.bridge.settings_file import GatewaySettings, HealthSettings, StopSettings
-from app.client.yaml_text import BadFile
-from app.errors import MirrorgateError
+from app.yaml_text import BadFile
+from mirrorgate.errors import MirrorgateError
 from tests.support.processes import REPOSITORY
 
 ENVIRONMENT = {"MIRRORGATE_API_KEY": "mg_key", "WHERE": "http://gateway:8480"}

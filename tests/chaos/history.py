@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from app.errors import MirrorgateError
 from app.landing.open_zone import ZoneAddress
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.connection.schema_revision import migrate
+from mirrorgate.errors import MirrorgateError
 from tests.chaos.checks.consumer_view import LocalConsumer
 from tests.chaos.checks.journal import Contradiction, Journal
 from tests.chaos.checks.ledger_view import counts_of, recorded_files

@@ -62,7 +62,7 @@ with small_drain(sys.argv[1], Path(sys.argv[2])) as cycle:
 LATER: Final = "only_newer"
 """The table with an option that the older version does not know."""
 
-_COPIED: Final = ("app", "spark_jobs", "migrations", "demo", "tests", "pyproject.toml")
+_COPIED: Final = ("app", "clients", "spark_jobs", "migrations", "demo", "tests", "pyproject.toml")
 
 
 @contextmanager
@@ -119,7 +119,7 @@ class Version:
     address: str = ""
 
     def migrate(self) -> None:
-        command = [sys.executable, "-m", "app.cli", "migrate", "--database-url", self.database_url]
+        command = [sys.executable, "-m", "mirrorgate.cli", "migrate", "--database-url", self.database_url]
         subprocess.run(command, cwd=self.tree, check=True, capture_output=True, timeout=120)
 
     def start_api(self, stack: ExitStack) -> None:

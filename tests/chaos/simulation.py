@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan, TableState
-from app.errors import MirrorgateError
 from app.ingest import ArcionJson, IngestResult, ReplicateJson
 from app.staging.tables.operations import begin_drop, request_flush, set_publishing
 from demo.workload import Post, stock_metadata
+from mirrorgate.errors import MirrorgateError
 from tests.chaos.checks.consumer_view import LocalConsumer
 from tests.chaos.checks.journal import Journal
 from tests.chaos.checks.ledger_view import counts_of, recorded_files

@@ -15,7 +15,7 @@ from app.cli.tables.table_rows import ExportedRows, export_rows, find_exportable
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import RowImages, TableOptions
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql

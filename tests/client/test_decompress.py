@@ -10,8 +10,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.file_content import decompress
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.file_content import decompress
 
 SKIPPABLE = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.compress}

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bridge.objects.formats import StreamReader
-from app.client.chunking.chunks import Limits
-from app.client.chunking.json_messages import split_json
-from app.client.file_content import HashedStream, Mark, with_lookahead
-from app.errors import Code, RejectedInput
+from mirrorgate.chunking.chunks import Limits
+from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.file_content import HashedStream, Mark, with_lookahead
 
 READER = StreamReader(split_json)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.file_paths import FileNames, FileOrder, PathTemplate, TablePath, first_match, sort_key
-from app.errors import Misconfigured
+from mirrorgate.errors import Misconfigured
+from mirrorgate.file_paths import FileNames, FileOrder, PathTemplate, TablePath, first_match, sort_key
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.client.folder import FolderStore, ObjectGone
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.folder import FolderStore, ObjectGone
 from tests.api.objects.bridging import write
 
 

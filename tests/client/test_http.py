@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from app.client import http
-from app.client.http import ANSWER_SECONDS, GatewayClient
+from mirrorgate import http
+from mirrorgate.http import ANSWER_SECONDS, GatewayClient
 
 
 def test_a_long_answer_does_not_lengthen_the_wait_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def mirroring(fabric: Fabric, onelake: OneLake, target: Path) -> Iterator[None]:
     def watch() -> None:
         while not ended.wait(0.2):
             if any(database.started for database in list(fabric.service.databases.values())):
-                command = [sys.executable, "-m", "app.cli", "mirror", "run", onelake.url, "--to", str(target)]
+                command = [sys.executable, "-m", "mirrorgate.cli", "mirror", "run", onelake.url, "--to", str(target)]
                 with (target.parent / "mirror.log").open("wb") as log:
                     process = subprocess.Popen([*command, "--poll-seconds", "0.5"], stderr=log, stdout=log)
                 started.append(process)

@@ -11,11 +11,11 @@ from app.console.attention import attention
 from app.console.plots import hour_plots
 from app.console.render import TEMPLATES, environment, prose
 from app.console.table_list import TableQuery, table_list, totals_of
-from app.domain import text
 from app.domain.access.sign_in import SessionToken, safe_next
 from app.domain.health.facts import HealthFacts, TableSummary
 from app.domain.health.troubles import troubles
 from app.staging.retention.history import Sample
+from mirrorgate import text
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
 PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:21]) | {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.contract.reading import (
     PROBLEM,
     Example,

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 from app.bridge.kafka.settings import read_settings as read_kafka
 from app.bridge.objects.settings import read_settings as read_objects
 from app.bridge.settings_file import DEFAULT_HEALTH_PORT
-from app.cli.main import app as command_line
 from app.settings import Settings
+from mirrorgate.cli.main import app as command_line
 from tests.project.facts import REPOSITORY, project_table
 from tools.helm import find_program
 from tools.manifests import CHART, MANIFESTS, chart_digest, leaves, manifest_files, readme, render

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 import typer.main
 
-from app.cli.main import app as command_line
 from app.settings import Settings
+from mirrorgate.cli.main import app as command_line
 from tests.project.facts import REPOSITORY
 
 FOLDER: Final = REPOSITORY / "deploy" / "systemd"

@@ -17,13 +17,13 @@ from structlog.testing import capture_logs
 from app.checks.preflight import examine, not_examined, require_safe
 from app.cli.doctor import findings_grid
 from app.domain.preflight import Finding, Outcome
-from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
 from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.local import up
 from app.local.embedded import PrivatePostgres, running_url
 from app.settings import Settings
 from app.staging.connection.server_settings import present_installation
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY
 
@@ -44,7 +44,7 @@ def set_up(database_url: str, landing_zone: Path) -> Mapping[str, str]:
 def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsafe(
     database_url: str, tmp_path: Path
 ) -> None:
-    ran = run("app.cli", "doctor", "--json", **set_up(database_url, tmp_path), MIRRORGATE_LANDINGZONE="/x")
+    ran = run("mirrorgate.cli", "doctor", "--json", **set_up(database_url, tmp_path), MIRRORGATE_LANDINGZONE="/x")
     findings = first_json(ran.stdout)
     assert ran.returncode == 1
     assert [found["check"] for found in findings if found["outcome"] == "unsafe"] == UNSAFE
@@ -183,6 +183,6 @@ def test_the_private_postgres_of_a_data_directory_is_found_while_it_runs(tmp_pat
 
 def test_the_landing_zone_of_a_data_directory_is_examined(tmp_path: Path) -> None:
     (tmp_path / "landing-zone").mkdir()
-    ran = run("app.cli", "doctor", "--json", "--data-dir", str(tmp_path))
+    ran = run("mirrorgate.cli", "doctor", "--json", "--data-dir", str(tmp_path))
     checks = {found["check"]: found["outcome"] for found in first_json(ran.stdout)}
     assert checks["zone_rename_keeps_existing"] == "ok"

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import TableState
-from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.zone_owner import ZONE_MARKER
+from mirrorgate.errors import Code, InvariantBroken, TemporarilyUnavailable
 from spark_jobs.build_files import FileBuilder
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import DrainLoop

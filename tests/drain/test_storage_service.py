@@ -13,11 +13,11 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import HttpRequest, RequestsTransportResponse
 
 from app.domain.model.table import DropAction, DropPlan
-from app.errors import Code, TemporarilyUnavailable
 from app.landing.adls.client import AdlsClient
 from app.staging.connection.database import open_engine
 from app.staging.ledger.failures import failing_tables
 from app.staging.tables.operations import begin_drop
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.drain.conftest import NewDrain
 from tests.drain.test_restore import ID
 from tests.support.gateway_parts import current, registered, stage_keys

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from app.checks.zone_claim import claim_landing_zone, move_landing_zone
 from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
 from app.domain.model.table import TableState
-from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
 from app.staging.ledger.fabric_status import (
     claim_poll,
@@ -18,6 +17,7 @@ from app.staging.ledger.fabric_status import (
     store_answer,
 )
 from app.staging.ledger.landing_zone import present_zone
+from mirrorgate.errors import Code, Misconfigured
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql

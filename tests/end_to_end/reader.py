@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.client.http import GatewayClient
 from demo.gateway import admin_key, running_gateway
+from mirrorgate.http import GatewayClient
 from tests.support.documents import blocks
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.client.http import GatewayClient
 from demo.gateway import admin_key, running_gateway
+from mirrorgate.http import GatewayClient
 from tests.end_to_end.reader import follow_the_readme, reading
 from tests.support.documents import blocks
 from tests.support.gateway_parts import landed_keys

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from app.cli import main as cli
 from app.domain.fabric import STATES
 from app.fabric import DatabaseState
+from mirrorgate.cli import main as cli
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.service import WORKSPACE_ID, Database, sync, table
 from tests.support.onelake.endpoint import ITEM, OneLake, Trust, served
@@ -341,7 +341,7 @@ def test_every_state_has_an_explanation_and_a_row_in_the_docs() -> None:
 def test_ctrl_c_ends_a_watch_without_a_traceback(fabric: Fabric) -> None:
     fabric.service.add("orders", "Paused")
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from app.cli.__main__ import main; main()"
+    code += "from mirrorgate.cli.__main__ import main; main()"
     names = ["--workspace", "Sales workspace", "--database", "orders"]
     with subprocess.Popen(
         [sys.executable, "-c", code, "fabric", "status", "--watch", "--json", *names],

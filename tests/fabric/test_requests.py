@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.errors import Code, MirrorgateError
 from app.fabric.definition import Definition
 from app.fabric.transport import FabricRejected
+from mirrorgate.errors import Code, MirrorgateError
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import FastClock, OpenClient
 from tests.support.fabric.service import STORAGE_AUDIENCE, WORKSPACE_ID, Answer

@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.model.change import InputLimits
-from app.errors import Code, RejectedInput
 from app.formats.arcion.csv import decode_arcion_csv
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.formats.csv import MAX_FIELDS
 from app.formats.json.decoder import MessageDecoder, raw_messages
 from app.formats.replicate.messages import decode_replicate
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.rejections import rejected
 
 DECODERS: list[Callable[[bytes], object]] = [decode_arcion, decode_replicate]

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import InputLimits
-from app.errors import Code, RejectedInput
 from app.formats.arrow import MAX_ARRAYS, decode_arrow_stream
+from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import made, messages
 from tests.fuzz.decoders import ARROW_LIMITS
 from tests.support.rejections import rejected

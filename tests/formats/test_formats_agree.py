@@ -23,8 +23,8 @@ from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.projection.landing_projection import landed as as_landed
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.errors import Code, RejectedInput
 from app.formats.replicate.messages import decode_replicate
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.forms.catalogue import FORMS, FULL_FORMS
 from tests.support.forms.columnar import check_paths_agree
 from tests.support.forms.form import NAME, Form, schema

@@ -16,7 +16,7 @@ from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.forms import arcion
 from tests.support.forms.catalogue import FORMS, FULL_FORMS, KEY_CHANGE_FORMS
 from tests.support.forms.form import NAME, Form, schema

@@ -13,7 +13,6 @@ from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceHistory, SourceVersion
@@ -23,6 +22,7 @@ from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import ArcionJson, ReplicateJson
 from app.ingest.replicate.source_cache import CachedSource, SourceCache
 from app.ingest.table_cache import TableCache
+from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz import arcion_bodies, replicate_bodies
 from tests.fuzz.bodies import Dice
 from tests.fuzz.debezium_reader import DebeziumReader

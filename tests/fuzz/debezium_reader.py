@@ -12,7 +12,6 @@ from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.formats.debezium.connect_schema import read_schema
 from app.formats.debezium.messages import RecordReader
 from app.formats.debezium.records import Record, decode_debezium, row_schema
@@ -21,6 +20,7 @@ from app.formats.debezium.values import DebeziumReading
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import DebeziumJson
 from app.ingest.table_cache import TableCache
+from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz import debezium_bodies
 
 _ANYONE: Final = Principal("fuzz", frozenset({Right.INGEST}), ("*",))

@@ -22,16 +22,13 @@ from app.domain.rows.from_arrow import changed_rows, snapshot_rows
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.projection.landing_projection import Acceptance, landed, row_bytes
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow import decode_arrow_stream
-from app.formats.csv import CsvDialect, trimmed_columns
+from app.formats.csv import trimmed_columns
 from app.formats.json.decoder import MessageDecoder
 from app.formats.not_columnar import NotColumnar
-from app.formats.replicate.avro_envelope import read_envelopes
 from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
@@ -39,7 +36,10 @@ from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver,
 from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody, split_operations
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS, RowOperation
+from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS
+from mirrorgate.avro_envelope import read_envelopes
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvDialect, CsvLayout, CsvMode, RowOperation
 from tests.memory.multiple import FIXED_BYTES, MULTIPLE, Counted, measured
 from tests.support.columnar_replicate import check_agreement
 from tests.support.debezium_decoding import debezium

@@ -26,10 +26,10 @@ from app.domain.model.table import TableId
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_image import ImageRows
 from app.domain.rows.row_rules import RowRules
-from app.errors import RejectedInput
 from app.formats.not_columnar import NotColumnar
 from app.ingest.columnar import Asked, ColumnarBody, Declined, OpenedBody, Outcome, read_together
 from app.ingest.table_cache import TableCache
+from mirrorgate.errors import RejectedInput
 from tests.fuzz.bodies import random_bodies
 from tests.fuzz.columnar_readers import READERS, Reader
 

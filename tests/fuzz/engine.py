@@ -5,7 +5,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["app"]):
+with atheris.instrument_imports(include=["app", "mirrorgate"]):
     from tests.fuzz.arrow_mutants import mutant
     from tests.fuzz.decoders import tried
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from app.domain.arrow import schema_to_flatbuffer
-from app.formats.replicate.avro_envelope import read_envelopes
+from mirrorgate.avro_envelope import read_envelopes
 from tests.fuzz.arrow_mutants import made
 from tests.fuzz.decoders import LAYOUTS, TYPES
 from tests.support.samples.arrow_streams import hostile_streams

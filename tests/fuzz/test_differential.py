@@ -8,10 +8,10 @@ import pytest
 
 from app.domain.model.change import Change
 from app.domain.model.table import TableId
-from app.errors import Code, RejectedInput
 from app.ingest.columnar import Asked, ColumnarBody, Opened
 from app.ingest.readers import ArcionJson
 from app.ingest.table_cache import TableCache
+from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz.bodies import random_bodies
 from tests.fuzz.columnar_readers import ANYONE, READERS, ArcionReader
 from tests.fuzz.differential import Counts, Difference, compare, run, shrunk

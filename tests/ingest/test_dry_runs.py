@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
-from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import ArcionCsv, ArcionJson, BodyReader, ReplicateJson
 from app.ingest.dry_run import DryRunResult
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Code
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import DebeziumJson, ReplicateJson
 from app.observability.api_metrics import DUPLICATE_CHANGES, INGEST_PATHS
+from mirrorgate.errors import Code
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from app.domain.arrow import schema_from_bytes
-from app.domain.loads import LoadId, LoadMode
+from app.domain.loads import LoadId
 from app.domain.model.names import TableName
-from app.errors import Code, RejectedInput
 from app.ingest import ArrowLoad, RowOperation
 from app.ingest.loads import RowsOfStream
 from app.staging.ledger.files import read_chain
 from app.staging.loads import begin_load
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import LoadMode
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import stream

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.domain.rows.source_progress import PROVEN_CHANGES
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.staging.overview import TableFacts, find_facts, table_summaries
 from app.staging.tables.events import list_events
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata

@@ -11,7 +11,6 @@ import pytest
 
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import Epoch, FileNumber, TableId
-from app.errors import Code, InvariantBroken, StorageError
 from app.landing.landed_state import CONSUMED_FOLDERS, LandedState, recover_visible_file, verify_landed
 from app.landing.local_zone import LocalZone
 from app.landing.publish import (
@@ -22,6 +21,7 @@ from app.landing.publish import (
 )
 from app.landing.zone import PathKind
 from app.settings import Settings
+from mirrorgate.errors import Code, InvariantBroken, StorageError
 from tests.landing.publishing import (
     INSTALLATION,
     OTHER_INSTALLATION,

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from app.landing.publish import (
     make_visible,
@@ -14,6 +13,7 @@ from app.landing.publish import (
     repair_file,
 )
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
+from mirrorgate.errors import Code, InvariantBroken
 from tests.landing.publishing import (
     INSTALLATION,
     OTHER_INSTALLATION,

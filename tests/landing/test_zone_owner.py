@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from app.errors import Code, Misconfigured
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.publish import SCRATCH
 from app.landing.scratch_sweep import sweep_dropped, sweep_prepared
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
 from app.landing.zone_owner import ZONE_MARKER, check_owner, claim_zone
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.onelake import Effect, Fault, Trust
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake

@@ -21,7 +21,7 @@ from app.api.limits.memory_budget import (
     Reservation,
     UnverifiedRoom,
 )
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.limits.conftest import Serve
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.api.limits.body_semaphore import ConcurrencyLimit
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 
 def test_a_request_waits_for_a_slot_and_is_told_to_come_back_if_there_is_none() -> None:

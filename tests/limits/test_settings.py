@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.errors import Code, Misconfigured
 from app.settings import Settings
+from mirrorgate.errors import Code, Misconfigured
 
 
 def test_a_process_has_room_for_one_body_of_the_largest_size_compressed() -> None:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from app.errors import Code, TemporarilyUnavailable
 from app.local.child_process import run_process
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 
 def without_postgres() -> None:

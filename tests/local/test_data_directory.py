@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Code, Misconfigured
 from app.local.embedded import DataDirectory
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import read_line, started
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Code, Misconfigured
 from app.local.embedded import find_java
 from app.local.embedded import java as java_module
+from mirrorgate.errors import Code, Misconfigured
 
 VECTOR = "jdk.incubator.vector"
 NO_JAVA = {"PATH": "/nonexistent"}

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.errors import Code
 from app.local.child_process import find_start_failure
 from app.local.log_files import ChildLog, RotatingFile, Rotation
+from mirrorgate.errors import Code
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.errors import Code, Misconfigured
 from app.local.embedded import postgres_account
 from app.local.embedded.postgres import PrivatePostgres
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import REPOSITORY, is_alive, read_line, started
 from tests.support.waiting import wait_until
 
@@ -254,7 +254,7 @@ def test_a_missing_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Misconfigured) as rejection:
         PrivatePostgres(tmp_path).start()
     assert rejection.value.code == Code.POSTGRES_MISSING
-    assert "mirrorgate[embedded]" in rejection.value.remedy
+    assert "mirrorgate-gateway[embedded]" in rejection.value.remedy
 
 
 @as_root

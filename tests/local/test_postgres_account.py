@@ -9,10 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.errors import Code, Misconfigured
 from app.local.embedded import postgres_account
 from app.local.embedded.postgres import PrivatePostgres
 from app.local.embedded.postgres_account import choose_account
+from mirrorgate.errors import Code, Misconfigured
 
 ALL = (1 << 41) - 1
 DOCKER = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))

@@ -17,7 +17,6 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from app.domain.access.api_key import ApiKey
-from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress
 from app.local import supervisor, up
 from app.local.child_process import CANNOT_START
@@ -26,6 +25,7 @@ from app.local.log_files import ChildLog, Rotation
 from app.local.supervisor import Child
 from app.local.up import UpPlan
 from app.settings import Settings, start_checks
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 

@@ -12,11 +12,11 @@ from typing import Final
 import pytest
 
 from app import extras
-from app.cli.main import main
-from app.errors import Code, Misconfigured
 from app.local.embedded import postgres_account
 from app.local.up import plan_up
 from app.settings import Settings
+from mirrorgate.cli.main import main
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import REPOSITORY
 
 ONELAKE: Final = "abfss://w@onelake.dfs.fabric.microsoft.com/i.MirroredDatabase/Files/LandingZone"
@@ -42,7 +42,7 @@ def rejected(folder: Path, given: Mapping[str, str]) -> list[str]:
     """Return what `mirrorgate up` prints with these settings; check that it leaves nothing behind."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("MIRRORGATE_", "AZURE_"))}
     environment = {"MIRRORGATE_PORT": "0", **bare, **{f"MIRRORGATE_{name}": value for name, value in given.items()}}
-    command = [sys.executable, "-c", "from app.cli.__main__ import main; main()", "up"]
+    command = [sys.executable, "-c", "from mirrorgate.cli.__main__ import main; main()", "up"]
     ran = subprocess.run(
         command,
         cwd=folder,
@@ -128,7 +128,7 @@ def test_missing_postgres_programs_are_named(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(Misconfigured) as rejection:
         plan_up(Settings(port=0), tmp_path / "data", None, os.environ)
     assert rejection.value.code is Code.POSTGRES_MISSING
-    assert "mirrorgate[embedded]" in rejection.value.remedy
+    assert "mirrorgate-gateway[embedded]" in rejection.value.remedy
     assert [*tmp_path.iterdir()] == []
 
 
@@ -143,7 +143,7 @@ def test_a_part_without_its_packages_names_the_extra(
     assert ended.value.code == 78
     said = capsys.readouterr().err
     assert said.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
-    assert f"mirrorgate[{'embedded' if command == 'up' else command}]" in said
+    assert f"mirrorgate-gateway[{'embedded' if command == 'up' else command}]" in said
 
 
 def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:

@@ -17,10 +17,10 @@ from app.domain.arrow import decode_payload
 from app.domain.model.change import InputLimits
 from app.domain.model.landing_file import seed_identity
 from app.domain.model.names import TableName
-from app.errors import Code, RejectedInput
 from app.ingest import ArrowLoad, BodyReader, perform_dry_run
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.staging.tables.schema_versions import schema_of_version
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.ingest_harness import ADMIN, SELECT_BLOCKS, IngestHarness
 from tests.support.postgres import sql
 

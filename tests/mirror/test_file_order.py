@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.domain.mirror_report import MirrorState
-from app.errors import Code
 from app.mirror.table_mirror import MirrorLimits
+from mirrorgate.errors import Code
 from tests.mirror.test_table_mirror import SCHEMA, Zone, noted
 
 ALL = MirrorLimits()

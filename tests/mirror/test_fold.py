@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import Code, InvariantBroken
 from app.mirror.commit import fold
+from mirrorgate.errors import Code, InvariantBroken
 
 Row = tuple[int | None, str | None, int]
 

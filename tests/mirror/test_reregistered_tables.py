@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.domain.mirror_report import FolderOwner, MirrorState
-from app.errors import Code
 from app.landing.landed_state import MARKER
 from app.mirror.table_mirror import MirrorLimits
+from mirrorgate.errors import Code
 from tests.mirror.test_table_mirror import Zone, noted
 
 INSTALLATION = "0d1f2a3b-0000-0000-0000-000000000001"

@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from app.domain.mirror_report import MirrorState, TableReport
-from app.errors import Code
 from app.landing.local_zone import LocalZone
 from app.mirror.commit import CHECKPOINT_COMMITS
 from app.mirror.table_mirror import MirrorLimits, advance_table, inspect_table
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable
+from mirrorgate.errors import Code
 
 ORDERS = PublishedTable("sales", "my orders", "sales.schema/my orders")
 ONE_FILE = MirrorLimits(max_files=1)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.mirror.target_lock import LOCK_FILE, exclusive_target
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.processes import REPOSITORY
 
 HOLD = (

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.domain.mirror_report import NO_UPKEEP, Upkeep
-from app.errors import Misconfigured
 from app.landing.open_zone import ZoneAddress
 from app.mirror.inspection.status import LastUpkeep, read_upkeep
 from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable
 from app.settings import Settings
+from mirrorgate.errors import Misconfigured
 from spark_jobs.mirroring.loop import TableStates
 from spark_jobs.mirroring.task import NO_VERSION, DueTable, MirrorJob, TableOutcome, mirror_tables
 

@@ -15,7 +15,6 @@ from app.api.limits.memory_budget import Allowance, MemoryBudget
 from app.domain.fabric import DatabaseStatus, TableMirroring, parse_state
 from app.domain.model.table import Table
 from app.domain.publication import Failure
-from app.errors import Code
 from app.ingest import backlog
 from app.observability.api_metrics import RESOURCE_LOW
 from app.observability.resource_watch import ResourceWatch
@@ -25,6 +24,7 @@ from app.staging.ledger.failures import clear_failures, record_failure
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.mirror import store_reports
 from app.staging.tables.registry import quarantine_table
+from mirrorgate.errors import Code
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.expositions import check_recorded, help_of, series_of
 from tests.support.gateway_parts import current

@@ -18,10 +18,10 @@ from app.domain.preflight import (
     judge_memory,
     judge_space,
 )
-from app.errors import Code, Misconfigured
 from app.observability.resource_watch import ResourceWatch, memory_limit, open_descriptors
 from app.settings import Settings
 from app.settings.start_checks import check_memory, check_space
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 

@@ -11,18 +11,28 @@ from packaging.utils import canonicalize_name
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
-def project_table() -> dict[str, Any]:
-    """`[project]` of pyproject.toml."""
-    table: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+CLIENT: Final = "clients/python"
+"""The folder of the client's distribution `mirrorgate`; that of the gateway is the repository."""
+
+
+def project_table(folder: str = ".") -> dict[str, Any]:
+    """`[project]` of the pyproject.toml of a distribution."""
+    table: dict[str, Any] = tomllib.loads((REPOSITORY / folder / "pyproject.toml").read_text())["project"]
     return table
 
 
 def direct_requirements() -> dict[str, list[Requirement]]:
-    """Return the direct dependencies by extra, without the project's own extras; `""` means no extra."""
-    table = project_table()
-    listed = {"": table["dependencies"], **table["optional-dependencies"]}
+    """Return the direct dependencies by extra, without the project's own; `client` means those of the client."""
+    table, client = project_table(), project_table(CLIENT)
+    listed = {
+        "client": client["dependencies"],
+        **client["optional-dependencies"],
+        "": table["dependencies"],
+        **table["optional-dependencies"],
+    }
+    own = {table["name"], client["name"]}
     return {
-        extra: [requirement for requirement in map(Requirement, lines) if requirement.name != table["name"]]
+        extra: [requirement for requirement in map(Requirement, lines) if requirement.name not in own]
         for extra, lines in listed.items()
     }
 

@@ -6,8 +6,9 @@ from typing import Any
 from rich.console import Console
 
 from app.cli import output as cli_grid
-from app.cli.output import Grid, print_status, status_grid
-from app.domain.text import amount
+from app.cli.output import print_status, status_grid
+from mirrorgate.cli.grid import Grid
+from mirrorgate.text import amount
 
 REASON = "landing_folder_lost: folder q.schema/folder is gone although it held published files"
 

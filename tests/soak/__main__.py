@@ -16,13 +16,13 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from app.client.http import GatewayClient
 from app.local.embedded import running_url
 from app.staging.connection.database import open_engine
 from benchmarks.machine.description import describe_machine, describe_versions
 from benchmarks.machine.process_facts import children
 from demo.gateway import admin_key, running_gateway
 from demo.mirror_reader import mirrored_rows, open_mirrored
+from mirrorgate.http import GatewayClient
 from tests.soak.consumer import consume
 from tests.soak.growth import MIN_SAMPLES, growth_of
 from tests.soak.load import Load, SteadyTable, register, steady_tables

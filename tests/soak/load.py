@@ -5,9 +5,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.client.http import GatewayClient, RejectedByGateway
 from demo.poster import Poster, with_retries
 from demo.workload import Row, StreamTable, stock_metadata
+from mirrorgate.http import GatewayClient, RejectedByGateway
 from tests.chaos.workload import PartialTable, bad_post, chaos_tables, registration
 
 MAX_LIVE_ROWS: Final = 2_000

@@ -13,13 +13,14 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from app.domain.loads import LoadId, LoadMode
-from app.errors import Code, Misconfigured
+from app.domain.loads import LoadId
 from app.landing.adls.retries import Retries, TransientStorageError
 from app.observability.drain_metrics import DRAIN, DrainView, serve_metrics
 from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch
 from app.staging.loads import begin_load
+from mirrorgate.errors import Code, Misconfigured
+from mirrorgate.parameters import LoadMode
 from spark_jobs import drain_loop
 from spark_jobs.drain import renew, view_of
 from spark_jobs.spark.health import SparkPing

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, TableState
-from app.errors import Code
 from app.landing.local_zone import LocalZone
 from app.staging.retention import rounds as retention
 from app.staging.tables.operations import request_repair, set_publishing
+from mirrorgate.errors import Code
 from spark_jobs import drain_loop
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import maintenance_running, run_maintenance, try_maintenance

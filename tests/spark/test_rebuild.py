@@ -16,10 +16,10 @@ from app.domain.model.table import Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.rebuild import RebuildPhase, RebuiltColumn, UnfitRows
-from app.errors import Code
 from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild
 from app.staging.tables.operations import set_publishing
 from app.staging.tables.registration import evolve_table
+from mirrorgate.errors import Code
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
 from tests.spark.conftest import NewWorker, drain, end_lease

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 Place = tuple[Code, int | None, str | None, str | None]
 """Code, index, pointer and column of one problem."""

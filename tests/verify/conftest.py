@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.cli import main as cli
+from mirrorgate.cli import main as cli
 from tests.drain.conftest import landing_zone, new_drain
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 

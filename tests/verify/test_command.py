@@ -113,7 +113,7 @@ def test_names_of_any_bytes_are_printed_and_never_end_the_command(zone: Zone) ->
     table.raw("\x1b]0;title\x07.txt", b"x")
     (Path(os.fsdecode(os.fsencode(zone.root) + b"/\xff\xfe"))).mkdir()
     (Path(os.fsdecode(os.fsencode(zone.root) + b"/\xff\xfe/\xfd.bin"))).touch()
-    command = [sys.executable, "-m", "app.cli", "verify", str(zone.root)]
+    command = [sys.executable, "-m", "mirrorgate.cli", "verify", str(zone.root)]
     for more in ([], ["--json"]):
         ended = subprocess.run([*command, *more], cwd=REPOSITORY, capture_output=True, timeout=60, check=False)
         assert ended.returncode == 1, ended.stderr

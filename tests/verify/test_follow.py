@@ -148,7 +148,7 @@ def test_the_command_prints_new_findings_as_they_appear_and_ends_cleanly(tmp_pat
     made = Zone.create(tmp_path / "zone")
     table = made.clean()
     table.raw("notes.md", b"x")
-    with started("app.cli", "verify", made.root, "--follow", "--json") as process:
+    with started("mirrorgate.cli", "verify", made.root, "--follow", "--json") as process:
         assert json.loads(read_line(process))["code"] == "foreign_file"
         table.file(4, rows(4))
         assert json.loads(read_line(process))["code"] == "number_gap"
@@ -163,7 +163,7 @@ def test_people_see_each_new_finding_with_its_remedy_and_a_summary(tmp_path: Pat
     made = Zone.create(tmp_path / "zone")
     table = made.clean()
     table.raw(file_name(3), b"")
-    with started("app.cli", "verify", made.root, "--follow") as process:
+    with started("mirrorgate.cli", "verify", made.root, "--follow") as process:
         assert read_line(process) == f"error    zero_byte_file t t/{file_name(3)}"
         assert [read_line(process), read_line(process)[:12]] == ["the file has 0 bytes", "-> Put a val"]
         table.file(3, rows(3))
@@ -183,7 +183,7 @@ def test_people_see_each_new_finding_with_its_remedy_and_a_summary(tmp_path: Pat
 def test_a_zone_that_is_away_is_reported_once_and_watched_further(tmp_path: Path) -> None:
     made = Zone.create(tmp_path / "zone")
     made.clean().raw("notes.md", b"x")
-    with started("app.cli", "verify", made.root, "--follow", "--table", "t", "--json") as process:
+    with started("mirrorgate.cli", "verify", made.root, "--follow", "--table", "t", "--json") as process:
         read_line(process)
         away = made.root.rename(tmp_path / "away")
         assert process.stderr is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import NoReturn
 
-from app.errors import MirrorgateError
+from mirrorgate.errors import MirrorgateError
 from tools.conformance.report import Report, say
 from tools.conformance.run import PREFIX, Plan, run
 

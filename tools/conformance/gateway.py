@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.client.http import GatewayClient
 from app.settings import PREFIX
+from mirrorgate.http import GatewayClient
 from tools.conformance.content import NewTable, Post
 from tools.conformance.report import StepFailed
 
@@ -101,7 +101,7 @@ def running_gateway(data_dir: Path, environment: Mapping[str, str]) -> Iterator[
     Its settings are `environment` and those of `_INHERITED`: an exported MIRRORGATE_DATABASE_URL is that of an
     operator's gateway, which the run must not touch.
     """
-    command = [sys.executable, "-m", "app.cli", "up", "--data-dir", str(data_dir), "--port", "0"]
+    command = [sys.executable, "-m", "mirrorgate.cli", "up", "--data-dir", str(data_dir), "--port", "0"]
     log = data_dir / "up.log"
     with (
         log.open("wb") as errors,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from app.errors import MirrorgateError
+from mirrorgate.errors import MirrorgateError
 
 
 class Outcome(StrEnum):

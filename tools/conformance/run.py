@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from app.domain.fabric import DatabaseState, parse_state
-from app.errors import MirrorgateError
 from app.fabric import FabricClient, open_fabric
 from app.fabric.client import MirroredDatabase
 from app.fabric.definition import Definition
@@ -20,6 +19,7 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
 from app.settings import Settings
 from app.zone_settings import storage_options
+from mirrorgate.errors import MirrorgateError
 from tools.conformance import content
 from tools.conformance.comparison import differences, in_words, table_names, wrong_in_zone
 from tools.conformance.gateway import RunningGateway, running_gateway, until

@@ -14,10 +14,10 @@ from app.api.limits.rate_limits import RateLimiter
 from app.domain.access.api_key import NO_LIMITS, ApiKey, TokenBucket, hash_secret, looks_like_a_token, signing_secret
 from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Right
 from app.domain.access.sign_in import SignInAttempt
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.access.api_keys import StoredKey, find_key, list_key_ids
 from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine, translated_errors
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 CACHE_SECONDS: Final = 5.0
 """How long a cached key is valid: a deleted or expired key or secret stops working within this time."""

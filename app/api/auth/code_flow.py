@@ -20,7 +20,7 @@ from app.api.auth.authenticator import TokenVerifier
 from app.api.auth.issuer_keys import discovered, exchange_json, issuer_client, named_address
 from app.domain.access.rights import Credential, Grant
 from app.domain.access.sign_in import SignInAttempt
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 log = structlog.get_logger()
 

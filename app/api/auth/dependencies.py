@@ -29,7 +29,7 @@ from app.domain.access.api_key import MAX_SKEW_SECONDS, Signature
 from app.domain.access.rights import Credential, Principal, Right
 from app.domain.access.sign_in import SUBJECT_PREFIX
 from app.domain.model.names import SourceName, TableName, unknown_table
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 bearer = HTTPBearer(
     scheme_name="apiKey",

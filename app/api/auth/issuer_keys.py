@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from app.bounded_answers import bounded_answer
-from app.errors import Code, TemporarilyUnavailable
 from app.settings.start_checks import is_safe_address
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 _TIMEOUT_SECONDS: Final = 5.0
 _MAX_BYTES: Final = 2**20

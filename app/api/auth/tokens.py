@@ -13,9 +13,9 @@ from app.api.auth.code_flow import CodeFlow, Registration
 from app.api.auth.issuer_keys import IssuerKeys
 from app.domain.access.rights import Credential, Grant, Right
 from app.domain.access.sign_in import SignInAttempt, credential_of
-from app.errors import Code, RejectedInput
 from app.settings import Settings
 from app.settings.start_checks import check_tokens
+from mirrorgate.errors import Code, RejectedInput
 
 ALGORITHMS: Final = ("RS256", "ES256")
 """Asymmetric signatures only: with HMAC, everyone who can verify a token could also sign one."""

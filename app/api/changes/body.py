@@ -14,8 +14,8 @@ from fastapi import Request
 
 from app.api.exchange import Exchange, body_too_large, exchange_of
 from app.domain.model.change import InputLimits
-from app.errors import Code, RejectedInput
 from app.settings import Settings
+from mirrorgate.errors import Code, RejectedInput
 
 MAX_MEMBERS: Final = 10_000
 """gzip members or zstd frames of a body: an empty one costs work that the size of the result does not bound."""

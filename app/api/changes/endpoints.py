@@ -28,9 +28,9 @@ from app.api.changes.parameters import (
 from app.api.exchange import Answer, Exchange
 from app.api.gateway import gateway_in
 from app.api.server.content_types import ARROW_STREAM, AVRO, CSV, check_arrow_type, check_json_type, media_type
-from app.errors import RejectedInput
 from app.ingest import ArrowLoad, IngestResult, perform_dry_run
 from app.observability.api_metrics import ACCEPTED_CHANGES, DEAD_LETTERS
+from mirrorgate.errors import RejectedInput
 
 PREFIX: Final = "/v1/changes"
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}

@@ -10,8 +10,8 @@ from app.api.middleware.error_handlers import record_rejection
 from app.api.server.problem_responses import STATUS
 from app.console.chrome import Chrome, Notice
 from app.console.render import render
-from app.errors import MirrorgateError
 from app.observability.api_metrics import REJECTED_REQUESTS
+from mirrorgate.errors import MirrorgateError
 
 
 def page(request: Request, name: str, chrome: Chrome, *, status: int = 200, **values: object) -> Response:

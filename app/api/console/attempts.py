@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 from app.domain.access.api_key import TokenBucket
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 ATTEMPTS_PER_SECOND: Final = 5.0
 """Failed tries of one address, which can be a proxy with many people behind it."""

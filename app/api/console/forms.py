@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Depends, Request
 
 from app.api.console.sessions import ConsoleUser
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 MAX_FIELDS: Final = 100
 _TYPE: Final = "application/x-www-form-urlencoded"

@@ -21,8 +21,8 @@ from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, GatewayDep
 from app.domain.access.rights import Credential
 from app.domain.access.sign_in import ATTEMPT_SECONDS, TOKEN_BYTES, SessionToken, SignInAttempt
-from app.errors import Code, RejectedInput
 from app.settings.start_checks import CALLBACK_PATH
+from mirrorgate.errors import Code, RejectedInput
 
 router = APIRouter()
 

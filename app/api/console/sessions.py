@@ -22,9 +22,9 @@ from app.console.chrome import Chrome, Theme, chrome_of, installed_version
 from app.domain.access.rights import Credential, Principal, Right
 from app.domain.access.sign_in import SessionToken, safe_next
 from app.domain.model.names import TableName
-from app.errors import Code, RejectedInput
 from app.staging.access.console_sessions import find_session
 from app.staging.connection.database import translated_errors
+from mirrorgate.errors import Code, RejectedInput
 
 SESSION_COOKIE: Final = "mirrorgate_session"
 THEME_COOKIE: Final = "mirrorgate_theme"

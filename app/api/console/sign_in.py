@@ -29,10 +29,10 @@ from app.console.chrome import Theme
 from app.domain.access.api_key import ApiKey
 from app.domain.access.rights import Credential
 from app.domain.access.sign_in import TOKEN_BYTES, SessionToken, safe_next
-from app.errors import MirrorgateError, RejectedInput
 from app.staging.access.audit_events import record_operation
 from app.staging.access.console_sessions import end_session, start_session
 from app.staging.connection.database import translated_errors
+from mirrorgate.errors import MirrorgateError, RejectedInput
 
 router = APIRouter()
 

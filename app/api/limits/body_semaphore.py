@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.errors import Code, TemporarilyUnavailable
 from app.observability.api_metrics import ADMITTED_BODIES, ADMITTED_BODIES_LIMIT, WAITING_BODIES
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 
 class ConcurrencyLimit:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from app.errors import Code, TemporarilyUnavailable
 from app.observability.api_metrics import (
     ANSWER_BYTES,
     BODY_BYTES,
@@ -27,6 +26,7 @@ from app.observability.api_metrics import (
     CHANGE_REQUESTS_LIMIT,
     UNFINISHED_BODIES,
 )
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 READ_AHEAD_BYTES: Final = 256 * 2**10
 """Bytes reserved beyond what has arrived of a body with a declared length: what the connection buffers unread."""

@@ -12,7 +12,7 @@ from typing import Final
 from app.api.server.request_facts import RequestFacts
 from app.domain.access.api_key import NO_LIMITS, RateLimits, TokenBucket
 from app.domain.access.rights import Credential
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 MAX_METERS: Final = 10_000
 """Keys that are counted at a time. Beyond it all meters are dropped, and every key starts with a full quota."""

@@ -33,8 +33,8 @@ from app.console.chrome import Chrome, installed_version
 from app.console.render import render
 from app.domain.access.rejections import Rejection
 from app.domain.model.names import TableName
-from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.observability.telemetry import current_request_id
+from mirrorgate.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 
 MAX_SHOWN: Final = 20
 """Problems that a page lists."""

@@ -37,7 +37,6 @@ from app.api.exchange import Answer, BodyBounds, Exchange
 from app.api.middleware.error_handlers import answer_error, answer_validation_error, problem_answer
 from app.api.server.problem_responses import BodyRejected, is_page_path
 from app.api.server.request_facts import CHANGES_PREFIX
-from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.observability.api_metrics import REQUEST_SECONDS, REQUESTS
 from app.observability.telemetry import REQUEST_LINES
 from app.observability.tracing import (
@@ -48,6 +47,7 @@ from app.observability.tracing import (
     traceparent_of,
     valid_traceparent,
 )
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -18,9 +18,9 @@ from app.api.exchange import Exchange
 from app.api.gateway import gateway_in
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat
-from app.errors import RejectedInput
 from app.ingest import perform_dry_run
 from app.ingest.dry_run import DryRunResult
+from mirrorgate.errors import RejectedInput
 
 _QUERIES: Final[Mapping[LetterFormat, Callable[[bytes], ChangeQuery]]] = {
     LetterFormat.ROWS: rows_query,

@@ -9,7 +9,6 @@ from app.api.gateway import Gateway
 from app.api.schemas.access import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
 from app.domain.access.api_key import SALT_BYTES, RateLimits, format_key, hash_secret, signing_secret
 from app.domain.access.rights import Principal, Right
-from app.errors import Code, Problem, RejectedInput
 from app.staging.access.api_keys import (
     StoredKey,
     change_limits,
@@ -21,6 +20,7 @@ from app.staging.access.api_keys import (
 )
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import Connection, translated_errors
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 SETTINGS_KEY: Final = "MIRRORGATE_ADMIN_KEY"
 """The name of the key of the settings, which the database does not have."""

@@ -13,7 +13,7 @@ from app.api.auth.dependencies import visible_name
 from app.api.gateway import Gateway
 from app.api.operations.table_operations import found_table
 from app.domain.access.rights import Principal
-from app.domain.loads import LoadId, LoadMode, LoadSession, LoadState, LoadStep
+from app.domain.loads import LoadId, LoadSession, LoadState, LoadStep
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.ingest import give_marker
@@ -30,6 +30,7 @@ from app.staging.loads import (
     next_unseen,
     note_scanned,
 )
+from mirrorgate.parameters import LoadMode
 
 COMPLETION_SECONDS: Final = 10.0
 """How long one request deletes rows before it answers that it is not finished."""

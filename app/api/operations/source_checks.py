@@ -20,9 +20,9 @@ from app.domain.model.table_schema import Column
 from app.domain.rows.projection.landing_projection import landed_columns
 from app.domain.rows.typed_columns import typed_images
 from app.domain.source_checks import MAX_ROWS, BucketDigests, BucketRows, Digest, compared_columns
-from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
 from app.staging.images.snapshot import image_snapshot
+from mirrorgate.errors import Code, RejectedInput
 
 
 class _Rows(NamedTuple):

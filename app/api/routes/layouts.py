@@ -9,7 +9,6 @@ from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.schemas.changes import LayoutModel, LayoutsModel, StoredLayoutModel
 from app.domain.access.rights import Principal, Right
-from app.errors import Code, Problem, RejectedInput
 from app.ingest import WrongLayout, read_layout
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
@@ -23,6 +22,7 @@ from app.staging.tables.replicate_sources import (
     lock_layouts,
     set_layout,
 )
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 router = APIRouter(prefix="/v1/layouts", tags=["layouts"])
 

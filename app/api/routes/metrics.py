@@ -12,10 +12,10 @@ from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
 from app.api.scrape import ScrapeFacts, ScrapeMetrics, read_facts
 from app.domain.access.rights import Principal
-from app.errors import TemporarilyUnavailable
 from app.observability.process_metrics import BuildInfo
 from app.staging.connection.database import answer_within, translated_errors
 from app.staging.connection.schema_revision import program_revision
+from mirrorgate.errors import TemporarilyUnavailable
 
 router = APIRouter(tags=["status"])
 

@@ -15,9 +15,9 @@ from app.api.schemas.common import MAX_ID, MAX_PAGE_ENTRIES
 from app.api.schemas.status import MirrorRowsModel, TableMirrorModel
 from app.domain.access.rights import Principal
 from app.domain.model.table import Table
-from app.errors import Code, RejectedInput
 from app.staging.connection.database import translated_errors
 from app.staging.mirror import mirror_progress
+from mirrorgate.errors import Code, RejectedInput
 
 router = APIRouter(prefix="/v1/tables/{table}", tags=["mirror"])
 

@@ -8,9 +8,9 @@ from app.api.auth.dependencies import Ingester
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.schemas.changes import ProducerModel
-from app.errors import Code, RejectedInput
 from app.staging.batches.idempotency import find_producer
 from app.staging.connection.database import translated_errors
+from mirrorgate.errors import Code, RejectedInput
 
 router = APIRouter(prefix="/v1/producers", tags=["changes"])
 

@@ -24,13 +24,13 @@ from app.domain.access.mask_secret import check_registered, hashes
 from app.domain.access.rights import check_row_rules
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation
-from app.errors import Code, RejectedInput
 from app.staging.access.mask_secrets import record_secret
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import read_snapshot, translated_errors
 from app.staging.ledger.files import list_files
 from app.staging.tables.registration import RegistrationOutcome, record_registration, register_table
 from app.staging.tables.registry import list_tables
+from mirrorgate.errors import Code, RejectedInput
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 

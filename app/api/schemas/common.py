@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Self
 from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
-from app.errors import Code
+from mirrorgate.errors import Code
 
 MAX_ID: Final = 2**63 - 1
 """The largest id that Postgres stores."""

@@ -11,7 +11,7 @@ from app.api.schemas.tables import ColumnModel, RegisterTable, declared_columns
 from app.domain.model.table import DropAction
 from app.domain.rebuild import RebuildPhase, RebuiltColumn
 from app.domain.source_checks import MAX_DIGITS
-from app.errors import Code
+from mirrorgate.errors import Code
 
 
 class RecreateTable(RegisterTable):

@@ -15,7 +15,7 @@ from app.api.schemas.operations import RebuildModel
 from app.domain.fabric import remedy_for
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import Kind, Severity, database_troubles, troubles
-from app.domain.loads import LoadMode, LoadSession, LoadState
+from app.domain.loads import LoadSession, LoadState
 from app.domain.mirror_report import MirrorState
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableLife, TableState
@@ -26,6 +26,7 @@ from app.staging.images.size import ImagesSize
 from app.staging.ledger.fabric_status import FabricStatus, fabric_database
 from app.staging.mirror import MirrorProgress
 from app.staging.overview import TableFacts, find_facts
+from mirrorgate.parameters import LoadMode
 
 
 class BeginLoad(Model):

@@ -19,7 +19,7 @@ from app.domain.model.names import check_column_name
 from app.domain.model.projection import MaskMethod, bad_option
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 _REGISTRATIONS: Final[list[Any]] = [
     {

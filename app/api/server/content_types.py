@@ -6,7 +6,7 @@ from typing import Final
 
 from fastapi import Request
 
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 AVRO: Final = "application/avro"

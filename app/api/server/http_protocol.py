@@ -25,8 +25,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.server.problem_responses import problem_response
 from app.api.server.request_facts import BODY_COMPLETE, CONNECTION
-from app.errors import Code, MirrorgateError, RejectedInput
 from app.observability.api_metrics import REQUESTS
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 
 MAX_LINGER_SECONDS: Final = 2.0
 """How long a rejected caller can still send before its connection is closed."""

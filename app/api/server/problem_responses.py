@@ -18,9 +18,9 @@ import msgspec
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
-from app.errors import Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.observability.api_metrics import REJECTED_REQUESTS
 from app.observability.telemetry import current_request_id
+from mirrorgate.errors import Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 
 
 class BodyRejected(HTTPException):

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.api.server.problem_responses import printable_name
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 ParameterLocation = Literal["query", "header"]
 

@@ -25,8 +25,8 @@ from app.bridge.kafka.registered_records import Decoders, Gateway
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of
 from app.bridge.log import BridgeLog
-from app.errors import Code, MirrorgateError, Misconfigured
 from app.observability.periodic_thread import PeriodicThread
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured
 
 LOOK_SECONDS: Final = 15.0
 _AGAIN_SECONDS: Final = 2.0

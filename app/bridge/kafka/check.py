@@ -15,11 +15,11 @@ from app.bridge.kafka.registered_records import registry_of
 from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule, rule_of
-from app.client.http import GatewayClient, RejectedByGateway
-from app.client.producer import Patience, Producer
-from app.client.table_path import table_path
-from app.errors import Code, MirrorgateError
-from app.errors.codes import Kind
+from mirrorgate.errors import Code, MirrorgateError
+from mirrorgate.errors.codes import Kind
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.producer import Patience, Producer
+from mirrorgate.table_path import table_path
 
 _OF_THE_REQUEST: Final = frozenset({Kind.UNAUTHENTICATED, Kind.FORBIDDEN, Kind.MISSING, Kind.CONFLICT})
 

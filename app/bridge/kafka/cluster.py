@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from app.bridge.kafka.partition.positions import Log
 from app.bridge.kafka.settings import BridgeSettings
-from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 
 DEFAULTS: Final = {
     "client.id": "mirrorgate",

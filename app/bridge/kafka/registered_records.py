@@ -22,10 +22,10 @@ from app.bridge.kafka.registry import SchemaRegistry
 from app.bridge.kafka.settings import RegistrySettings
 from app.bridge.kafka.topics import TopicRule
 from app.bridge.settings_file import GatewaySettings
-from app.client.http import GatewayClient
-from app.errors import RejectedInput
 from app.formats.avro import DecodePlan, Node, Style, connect_schema, read_schema
-from app.formats.replicate.avro_envelope import MAGIC, Incomplete, read_envelope
+from mirrorgate.avro_envelope import MAGIC, Incomplete, read_envelope
+from mirrorgate.errors import RejectedInput
+from mirrorgate.http import GatewayClient
 
 MAX_SCHEMAS: Final = 2_000
 """Schemas in memory for a rule of topics; the oldest goes first."""

@@ -19,7 +19,7 @@ import msgspec
 
 from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.bridge.kafka.records import RecordRejected
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 
 MAX_REFERENCES: Final = 500
 """References that are read for one schema: at most as many requests."""

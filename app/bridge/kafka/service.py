@@ -24,7 +24,7 @@ from app.bridge.kafka.partition.positions import Choices
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.log import BridgeLog
 from app.observability.process_metrics import ProcessMetrics
-from app.process_memory import collect_seldom, keep_freed_memory
+from mirrorgate.process_memory import collect_seldom, keep_freed_memory
 
 MAX_SERIES: Final = 1_000
 _PREFIX: Final = "mirrorgate_bridge"

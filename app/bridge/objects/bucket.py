@@ -12,9 +12,9 @@ import obstore
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError, UnknownConfigurationKeyError
 from obstore.store import from_url
 
-from app.client.folder import BLOCK_BYTES, Found, ObjectGone
-from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.errors.store_faults import StoreFault, store_fault, without_queries
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors.store_faults import StoreFault, store_fault, without_queries
+from mirrorgate.folder import BLOCK_BYTES, Found, ObjectGone
 
 _WHOLE_BYTES: Final = 8 * 2**20
 """Up to this size an object is read at once: a stream arrives in small pieces, at several times the cost."""

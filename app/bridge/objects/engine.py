@@ -18,11 +18,11 @@ from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import BridgeStatus, TableStatus
 from app.bridge.objects.store import ObjectStore, without_folders
 from app.bridge.objects.table import TableListing, TableReader
-from app.client.file_paths import PathTemplate, TablePath, first_match
-from app.client.folder import Found
-from app.client.http import GatewayClient
-from app.client.producer import Patience, durable_number
-from app.errors import MirrorgateError, TemporarilyUnavailable
+from mirrorgate.errors import MirrorgateError, TemporarilyUnavailable
+from mirrorgate.file_paths import PathTemplate, TablePath, first_match
+from mirrorgate.folder import Found
+from mirrorgate.http import GatewayClient
+from mirrorgate.producer import Patience, durable_number
 
 MAX_LISTED: Final = 10_000
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from app.client.chunking.avro_messages import split_replicate
-from app.client.chunking.chunks import Limits, Splitter
-from app.client.chunking.json_messages import split_json
-from app.client.file_content import Mark, hashed_chunks
-from app.client.file_paths import name_of
-from app.client.source import Source, SourceFormat
+from mirrorgate.chunking.avro_messages import split_replicate
+from mirrorgate.chunking.chunks import Limits, Splitter
+from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.file_content import Mark, hashed_chunks
+from mirrorgate.file_paths import name_of
+from mirrorgate.source import Source, SourceFormat
 
 _PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")
 

@@ -19,13 +19,13 @@ from typing import Any, Final, Self
 import msgspec
 
 from app.bridge.objects.formats import Piece, plain_name
-from app.client.chunking.chunks import Limits
-from app.client.chunking.csv_records import split_csv
-from app.client.chunking.json_messages import split_json
-from app.client.file_content import Mark, check_unchanged, decompress, digest_of
-from app.errors import Code, RejectedInput
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.csv import read_records
+from mirrorgate.chunking.chunks import Limits
+from mirrorgate.chunking.csv_records import split_csv
+from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.file_content import Mark, check_unchanged, decompress, digest_of
+from mirrorgate.parameters import CsvLayout, CsvMode
 
 _HEADER: Final = "header__"
 _OPERATION_COLUMNS: Final = ("header__change_oper", "header__operation")

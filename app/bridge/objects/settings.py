@@ -25,8 +25,8 @@ from app.bridge.settings_file import (
     whole_number,
     wrong,
 )
-from app.client.file_paths import FileNames, FileOrder, PathTemplate
-from app.errors import Misconfigured
+from mirrorgate.errors import Misconfigured
+from mirrorgate.file_paths import FileNames, FileOrder, PathTemplate
 
 DEFAULT_SETTLE_SECONDS: Final = 5.0
 _OWN_PARAMETERS: Final = {

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.errors import MirrorgateError
 from app.observability.periodic_thread import PeriodicThread
+from mirrorgate.errors import MirrorgateError
 
 
 @dataclass(frozen=True, slots=True)

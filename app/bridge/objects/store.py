@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from app.client.folder import FolderStore, Found
-from app.errors import Code, Misconfigured, RejectedInput
+from mirrorgate.errors import Code, Misconfigured, RejectedInput
+from mirrorgate.folder import FolderStore, Found
 
 MAX_SMALL_BYTES: Final = 16 * 2**20
 """The largest object that is read into memory as a whole, such as the description of a file."""

@@ -23,15 +23,15 @@ from app.bridge.objects.replicate_files import ReplicateFilesReader, metadata_ke
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import Stop, TableStatus
 from app.bridge.objects.store import ObjectStore, read_small
-from app.client.chunking.chunks import Limits
-from app.client.file_content import Mark, digest_of, stored_mark, with_lookahead
-from app.client.file_paths import FileOrder, TablePath, sort_key
-from app.client.folder import Found, ObjectGone
-from app.client.http import GatewayClient, RejectedByGateway
-from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
-from app.client.retrying import is_final
-from app.client.source import content_type_of
-from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from mirrorgate.chunking.chunks import Limits
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from mirrorgate.file_content import Mark, digest_of, stored_mark, with_lookahead
+from mirrorgate.file_paths import FileOrder, TablePath, sort_key
+from mirrorgate.folder import Found, ObjectGone
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
+from mirrorgate.retrying import is_final
+from mirrorgate.source import content_type_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli.console import say
 from app.extras import require_extras
+from mirrorgate.cli.console import say
 
 
 def kafka(

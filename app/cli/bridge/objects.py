@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.console import ERRORS, OUTPUT, print_json, say
-from app.cli.exit_status import INTERRUPTED
-from app.cli.options import AsJson, Connection, named_values, with_connection
-from app.cli.output import Grid
-from app.domain.text import amount
-from app.errors import Misconfigured, TemporarilyUnavailable
 from app.extras import require_extras
+from mirrorgate.cli.console import ERRORS, OUTPUT, print_json, say
+from mirrorgate.cli.exit_status import INTERRUPTED
+from mirrorgate.cli.grid import Grid
+from mirrorgate.cli.options import AsJson, Connection, named_values, with_connection
+from mirrorgate.errors import Misconfigured, TemporarilyUnavailable
+from mirrorgate.text import amount
 
 if TYPE_CHECKING:
     from app.bridge.objects.settings import ObjectsSettings
     from app.bridge.objects.status import BridgeStatus
-    from app.client.http import GatewayClient
+    from mirrorgate.http import GatewayClient
 
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _REJECTED: Final = 1
@@ -95,8 +95,8 @@ def objects(
         raise typer.BadParameter("give either a SOURCE or --config FILE")
     from app.bridge.objects.status import BridgeStatus
     from app.bridge.objects.store import is_folder
-    from app.client.http import RejectedByGateway
-    from app.client.retrying import is_final
+    from mirrorgate.http import RejectedByGateway
+    from mirrorgate.retrying import is_final
 
     if source is None or not is_folder(source):
         require_extras("bridge objects", "objects")
@@ -153,7 +153,7 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
     from app.bridge.objects.settings import ObjectsSettings, SourceSettings
     from app.bridge.objects.store import is_folder
     from app.bridge.settings_file import GatewaySettings
-    from app.client.file_paths import PathTemplate
+    from mirrorgate.file_paths import PathTemplate
 
     if given.format not in set(ObjectFormat):
         raise typer.BadParameter(f"--format must be one of {', '.join(ObjectFormat)}")
@@ -209,7 +209,7 @@ def _run(
     from app.bridge.objects.engine import run
     from app.bridge.objects.status import showing
     from app.bridge.objects.store import open_store
-    from app.process_memory import collect_seldom, keep_freed_memory
+    from mirrorgate.process_memory import collect_seldom, keep_freed_memory
 
     keep_freed_memory()
     collect_seldom()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import Advance, print_json, say, working
 from app.cli.mirror.rows import Memory
 from app.cli.mirror.target import (
     AsOf,
@@ -19,7 +18,8 @@ from app.cli.mirror.target import (
     open_target,
     point_in_time,
 )
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+from mirrorgate.cli.console import Advance, print_json, say, working
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -75,9 +75,9 @@ def mirror_status(
 
 def _zone_address(zone: str | None, data_dir: Path) -> "ZoneAddress":
     """Return the address of an existing landing zone. Raises Misconfigured."""
-    from app.errors import Code, Misconfigured
     from app.settings import Settings
     from app.zone_settings import zone_address
+    from mirrorgate.errors import Code, Misconfigured
 
     settings = Settings.from_environment(landing_zone=zone)
     local = data_dir / "landing-zone"
@@ -95,8 +95,8 @@ def _moment(at: "datetime | None") -> str:
 
 
 def _print_reports(reports: "list[TableReport]", upkeep: "dict[str, LastUpkeep]") -> None:
-    from app.cli.output import Grid
     from app.mirror.inspection.status import FAULTS, lag_seconds
+    from mirrorgate.cli.grid import Grid
 
     if not reports:
         say("the landing zone and the target have no tables")
@@ -156,7 +156,7 @@ def history(
 
 
 def _print_versions(versions: "list[TableVersion]") -> None:
-    from app.cli.output import Grid
+    from mirrorgate.cli.grid import Grid
 
     grid = Grid(
         ("version", "time (UTC)", "operation", "gen", "files", "rows by marker", "deleted", "appended"),
@@ -248,7 +248,7 @@ _SHOWN_COLUMNS = 20
 
 
 def _print_columns(table: str, costs: "list[ColumnCost]") -> None:
-    from app.cli.output import Grid
+    from mirrorgate.cli.grid import Grid
 
     numbers = ("distinct", "nulls", "dictionary MB", "references MB", "file MB")
     grid = Grid((f"columns of {table}", "type", *numbers), right=numbers)
@@ -279,7 +279,7 @@ def _show_files(advance: Advance, name: str, read: int, files: int) -> None:
 
 
 def _print_health(examined: "list[TableHealth]", problems: "list[HealthFinding]") -> None:
-    from app.cli.output import Grid
+    from mirrorgate.cli.grid import Grid
 
     numbers = ("version", "rows", "files", "row groups", "rows/group", "MB", "old MB", "deleted", "log")
     grid = Grid(("table", *numbers, "fits"), right=numbers)

@@ -16,7 +16,6 @@ import typer
 from rich.cells import cell_len
 from rich.console import Console
 
-from app.cli.console import OUTPUT, encoded, say, working
 from app.cli.mirror.target import (
     AsOf,
     AtVersion,
@@ -27,9 +26,10 @@ from app.cli.mirror.target import (
     parse_version_or_time,
     point_in_time,
 )
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
-from app.cli.output import Grid
-from app.domain.text import amount
+from mirrorgate.cli.console import OUTPUT, encoded, say, working
+from mirrorgate.cli.grid import Grid
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+from mirrorgate.text import amount
 
 if TYPE_CHECKING:
     from app.mirror.inspection.difference import Change, Difference

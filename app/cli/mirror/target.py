@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.errors import Code, Misconfigured
 from app.extras import require_extras
+from mirrorgate.errors import Code, Misconfigured
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.console import interruptible, print_json, say, working
 from app.cli.mirror.target import (
     AsOf,
     AtVersion,
@@ -23,9 +22,10 @@ from app.cli.mirror.target import (
     parse_storage_options,
     point_in_time,
 )
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
-from app.domain.text import amount
 from app.extras import require_extras
+from mirrorgate.cli.console import interruptible, print_json, say, working
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+from mirrorgate.text import amount
 
 if TYPE_CHECKING:
     from app.mirror.inspection.maintenance import Vacuumed

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from app.cli.console import ERRORS, print_json, say
-from app.cli.options import AsJson, Connection, TableName, with_connection
-from app.client.table_path import table_path
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.source_checks import MAX_ROWS, Dialect, SourceQueries, bucket_of, compared_columns, is_bucket
-from app.errors import Code, MirrorgateError
 from app.extras import require_extras
+from mirrorgate.cli.console import ERRORS, print_json, say
+from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
+from mirrorgate.errors import Code, MirrorgateError
+from mirrorgate.table_path import table_path
 
 if TYPE_CHECKING:
     from app.checks.source_database import SourceDatabase
-    from app.client.http import GatewayClient
+    from mirrorgate.http import GatewayClient
 
 _MAX_SHOWN: Final = 20
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import print_json, say, working
-from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir, TableName
-from app.errors import Code, RejectedInput
 from app.extras import require_extras
+from mirrorgate.cli.console import print_json, say, working
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir, TableName
+from mirrorgate.errors import Code, RejectedInput
 
 if TYPE_CHECKING:
     from app.checks.verify_tables import Verified
@@ -58,9 +58,9 @@ def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
     """Return the tables to compare. A table that is being dropped has nothing to compare."""
     from app.domain.model.names import TableName
     from app.domain.model.table import TableState
-    from app.errors import Code, RejectedInput
     from app.staging.connection.database import translated_errors
     from app.staging.tables.registry import find_table, list_tables
+    from mirrorgate.errors import Code, RejectedInput
 
     with translated_errors(), engine.begin() as connection:
         if table is None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from app.cli.console import ERRORS, print_json, say
-from app.cli.options import AsJson, Connection, TableName, with_connection
-from app.client.table_path import table_path
+from mirrorgate.cli.console import ERRORS, print_json, say
+from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
+from mirrorgate.table_path import table_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from app.client.http import GatewayClient, RejectedByGateway
+    from mirrorgate.http import GatewayClient, RejectedByGateway
 
 _POLL_SECONDS: Final = 0.2
 _ENDED: Final = frozenset({"checked", "done", "failed", "cancelled"})
@@ -68,7 +68,7 @@ def rebuild(
         raise typer.BadParameter("--all takes no table and no change of columns or keys")
     if not every and (table is None or generation is None):
         raise typer.BadParameter("name a table and its --generation, or give --all")
-    from app.client.http import RejectedByGateway
+    from mirrorgate.http import RejectedByGateway
 
     with connection.client() as client:
         chosen = _with_images(client) if every else [(table or "", generation or 1)]

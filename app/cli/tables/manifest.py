@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import typer
 
-from app.cli.console import ERRORS, print_json, say
-from app.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
 from app.cli.tables.manifest_plan import Action, Plan, TablePlan, plan_tables
-from app.client.http import GatewayClient
-from app.client.table_manifest import DeclaredTable, PresentTable, read_manifest, to_manifest
-from app.client.table_path import table_path
 from app.domain.model.names import TableName
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.errors import Code, MirrorgateError, RejectedInput
+from app.table_manifest import DeclaredTable, PresentTable, read_manifest, to_manifest
+from mirrorgate.cli.console import ERRORS, print_json, say
+from mirrorgate.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput
+from mirrorgate.http import GatewayClient
+from mirrorgate.table_path import table_path
 
 _STANDARD_INPUT: Final = Path("-")
 _MAX_LISTED: Final = 20

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.options import AsJson, Connection, with_connection
+from mirrorgate.cli.options import AsJson, Connection, with_connection
 
 
 @with_connection

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from app.client.http import GatewayClient, RejectedByGateway
-from app.client.table_manifest import DeclaredTable
-from app.client.table_path import table_path
-from app.client.yaml_text import BadFile, Misplaced
 from app.domain.model.names import TableName
-from app.errors import Code
+from app.table_manifest import DeclaredTable
+from app.yaml_text import BadFile, Misplaced
+from mirrorgate.errors import Code
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.table_path import table_path
 
 _NEEDS_ANOTHER_TABLE: Final = frozenset({Code.INCOMPATIBLE_SCHEMA, Code.BAD_OPTION})
 """Codes of differences between a declared and a present table that recreating it resolves."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import OUTPUT, print_json, say
-from app.cli.options import AsJson, Connection, GenerationOption, TableName, with_connection
-from app.client.table_path import table_path
-from app.errors import Code
+from mirrorgate.cli.console import OUTPUT, print_json, say
+from mirrorgate.cli.options import AsJson, Connection, GenerationOption, TableName, with_connection
+from mirrorgate.errors import Code
+from mirrorgate.table_path import table_path
 
 if TYPE_CHECKING:
-    from app.client.http import GatewayClient
+    from mirrorgate.http import GatewayClient
 
 _PASSED_OVER: Final = frozenset({Code.UNKNOWN_TABLE, Code.GENERATION_MISMATCH, Code.WRONG_TABLE_STATE})
 """Errors of a table that another caller has released, recreated or dropped meanwhile."""
@@ -121,7 +121,8 @@ def repair(
 @with_connection
 def show_events(connection: Connection, table: TableName) -> None:
     """List who did what to the tables of this name, when and why."""
-    from app.cli.output import Grid, caller, moment
+    from app.cli.output import caller
+    from mirrorgate.cli.grid import Grid, moment
 
     grid = Grid(("when", "gen", "who", "what", "why", "details"), text=True)
     with connection.client() as client:
@@ -187,7 +188,7 @@ def _events(client: "GatewayClient", table: str, after: int) -> tuple[list[dict[
 
 def _state_reason(client: "GatewayClient", table: str) -> str | None:
     """Return why the operation is still running; None if there is no reason or the table is gone."""
-    from app.client.http import RejectedByGateway
+    from mirrorgate.http import RejectedByGateway
 
     try:
         reason: str | None = client.get(table_path(table))["state_reason"]
@@ -238,7 +239,7 @@ def release(
 
 
 def _release_all(client: "GatewayClient", code: Code, reason: str) -> None:
-    from app.client.http import RejectedByGateway
+    from mirrorgate.http import RejectedByGateway
 
     released = 0
     for found in client.get("/v1/tables")["tables"]:
@@ -269,7 +270,7 @@ def list_loads(connection: Connection, table: TableName, as_json: AsJson = False
 
     Example: `mirrorgate tables loads shop.prices`
     """
-    from app.cli.output import Grid, moment
+    from mirrorgate.cli.grid import Grid, moment
 
     with connection.client() as client:
         loads = client.get(f"{table_path(table)}/loads")["loads"]

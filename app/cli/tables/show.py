@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.console import print_json, say
-from app.cli.options import AsJson, Connection, TableName, with_connection
-from app.client.table_path import table_path
+from mirrorgate.cli.console import print_json, say
+from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
+from mirrorgate.table_path import table_path
 
 if TYPE_CHECKING:
     from app.domain.publication import Block
@@ -114,7 +114,7 @@ def show_schema(connection: Connection, table: TableName) -> None:
 @with_connection
 def show_files(connection: Connection, table: TableName) -> None:
     """List the files of a table with their batches and rows, from the landing ledger."""
-    from app.cli.output import Grid, moment
+    from mirrorgate.cli.grid import Grid, moment
 
     grid = Grid(("file", "batches", "rows", "bytes", "published"), right=("rows", "bytes"))
     with connection.client() as client:
@@ -140,8 +140,8 @@ def show_chain(
     ] = False,
 ) -> None:
     """Show the metadata chain: a hash-linked log of what each file holds, written before the file."""
-    from app.cli.output import Grid
     from app.domain.publication import verify_chain
+    from mirrorgate.cli.grid import Grid
 
     written = _written_blocks(connection, table)
     blocks = [_block(one) for one in written]
@@ -165,8 +165,8 @@ def show_chain(
 
 def _print_schema(block: dict[str, Any]) -> None:
     """Print what a block says of the schema: what it changed, and the columns that the files have then."""
-    from app.cli.console import OUTPUT
-    from app.cli.output import Grid
+    from mirrorgate.cli.console import OUTPUT
+    from mirrorgate.cli.grid import Grid
 
     OUTPUT.print(
         f"\nblock {block['sequence_number']}: {'; '.join(block['changes']) or 'no change of columns'}", markup=False

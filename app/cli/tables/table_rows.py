@@ -16,12 +16,12 @@ import pyarrow as pa
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Table
 from app.domain.rows.typed_columns import typed_images
-from app.errors import Code, RejectedInput
 from app.landing.parquet_file import open_writer, row_groups
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.images.size import image_sizes
 from app.staging.images.snapshot import image_snapshot
 from app.staging.tables.registry import find_table
+from mirrorgate.errors import Code, RejectedInput
 
 COMPRESSION: Final = "zstd"
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Final
 
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.text import digits, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +180,11 @@ def format_key(key_id: str, secret: str) -> str:
 def hash_secret(secret: str) -> bytes:
     """Return the SHA-256 of a secret. Secrets have 256 random bits, so a slow hash would add nothing."""
     return hashlib.sha256(secret.encode()).digest()
+
+
+def rates(limits: RateLimits) -> str:
+    """Return how much a key may send, such as `0.5 requests a second`."""
+    requests, length = limits.requests_per_second, limits.bytes_per_second
+    said = [] if requests is None else [f"{digits(requests)} requests a second"]
+    said += [] if length is None else [f"{size(length)} a second"]
+    return ", ".join(said) or "those of the settings"

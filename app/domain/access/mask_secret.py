@@ -13,7 +13,7 @@ from typing import Final, Self
 from app.domain.model.projection import MaskMethod
 from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 SALT_BYTES: Final = 16
 FINGERPRINT_BYTES: Final = SALT_BYTES + 32

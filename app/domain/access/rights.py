@@ -13,7 +13,7 @@ from app.domain.access.api_key import NO_LIMITS, RateLimits
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 EVERY_TABLE: Final = "*"
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.domain.access.rights import Credential, Grant
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 TOKEN_BYTES: Final = 32
 MAX_SESSION_SECONDS: Final = 12 * 3600

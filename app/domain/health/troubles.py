@@ -14,7 +14,7 @@ from app.domain.fabric import FabricFacts, fabric_trouble, remedy_for
 from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts, TableSummary
 from app.domain.model.table import TableState
 from app.domain.preflight import Outcome
-from app.errors.codes import Code
+from mirrorgate.errors.codes import Code
 
 OK: Final = "ok"
 

@@ -10,8 +10,8 @@ import msgspec
 
 from app.domain.model.log_position import LogPosition
 from app.domain.model.written_values import as_json
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 SourceValue: TypeAlias = str | int | bool | Decimal | dict[str, Any] | list[Any] | None
 """A column value as the source gave it. Numbers never pass through float; containers only as JSON."""

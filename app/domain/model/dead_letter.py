@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from app.errors import Code, Problem
+from mirrorgate.errors import Code, Problem
+from mirrorgate.errors.codes import KEPT
 
 MAX_LETTER_BYTES: Final = 2**20
 """Bytes of one message; a longer one rejects its request."""
@@ -18,32 +19,6 @@ MAX_WAITING_BYTES: Final = 256 * 2**20
 
 MAX_LETTER_ERRORS: Final = 100
 """Problems that are stored with a letter."""
-
-KEPT: Final = frozenset(
-    {
-        Code.AMBIGUOUS_DELETE,
-        Code.BAD_EXISTS,
-        Code.BAD_MASK,
-        Code.BAD_OP,
-        Code.BAD_VALUE,
-        Code.CSV_FIELD_COUNT,
-        Code.DELETE_NEEDS_MARKER,
-        Code.EXISTS_MISMATCH,
-        Code.INCOMPLETE_INSERT,
-        Code.INCOMPLETE_UPDATE,
-        Code.KEY_IN_USE,
-        Code.MALFORMED_AVRO,
-        Code.MASK_MISMATCH,
-        Code.MASK_OUT_OF_RANGE,
-        Code.MISSING_KEY,
-        Code.NO_KEY,
-        Code.NULL_KEY,
-        Code.NULL_VALUE,
-        Code.OLD_KEY_MISSING,
-        Code.UNKNOWN_COLUMN,
-    }
-)
-"""Codes that concern one message of a known table. Any other code rejects the request."""
 
 
 class LetterFormat(StrEnum):

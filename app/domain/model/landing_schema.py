@@ -9,7 +9,7 @@ from dataclasses import replace
 from app.domain.model.projection import History, bad_option, parsed_derive
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, TableSchema, evolve
-from app.errors import RejectedInput
+from mirrorgate.errors import RejectedInput
 
 
 def with_landing(schema: TableSchema, options: TableOptions, present: TableSchema | None = None) -> TableSchema:

@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 ROW_MARKER: Final = "__rowMarker__"
 MAX_NAME_BYTES: Final = 128

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from app.domain.model.expressions import ExpressionError, ParsedExpression, parse_expression
 from app.domain.model.names import check_new_column_name
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

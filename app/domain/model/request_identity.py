@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 Answer: TypeAlias = Mapping[str, Any]
 """The stored answer: `receipts`, `ignored`, `duplicates`, and `dead_letters` unless an early release stored it."""

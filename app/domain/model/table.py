@@ -9,7 +9,7 @@ from app.domain.model.names import SourceName, TableName
 from app.domain.model.projection import History
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 
 class DropAction(StrEnum):

@@ -34,7 +34,7 @@ from app.domain.model.projection import (
     rejection,
 )
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.errors import Code
+from mirrorgate.errors import Code
 
 
 class PartialUpdates(StrEnum):

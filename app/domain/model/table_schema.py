@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, NewType, assert_never
 
 from app.domain.model.names import ROW_MARKER, check_column_name, check_new_column_name
-from app.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 if TYPE_CHECKING:
     import pyarrow as pa

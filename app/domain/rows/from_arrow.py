@@ -35,8 +35,8 @@ from app.domain.rows.projection.row_facts import needed_facts, operation_column,
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
 from app.domain.rows.row_layout import LayoutProblem, RowLayout, layout_of
 from app.domain.rows.row_rules import RowMarker, RowRules, Shape, Values
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 ROWS_AT_ONCE: Final = 1_024
 """Rows that become row images together: as Python values they take ten times the memory of typed ones."""

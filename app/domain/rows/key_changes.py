@@ -20,8 +20,8 @@ from app.domain.model.change import Image, SourceValue
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, TableSchema
 from app.domain.rows.conversion import BadValues, convert, reading_of
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 IsLive: TypeAlias = Callable[[bytes], bool | None]
 """Tells whether a row has this key when a statement begins, None if it is unknown."""

@@ -23,7 +23,7 @@ from app.domain.rows.row_rules import RowMarker, RowRules, ShapedChanges
 from app.domain.rows.shaped_rows import POINTER, ShapedRows, shaped_rows
 from app.domain.rows.source_progress import NO_PROGRESS, SourceProgress, progress_of
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
-from app.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 
 @dataclass(frozen=True, slots=True)

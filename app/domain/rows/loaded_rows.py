@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_image import ImageRows
 from app.domain.rows.row_rules import RowMarker
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 _LOADABLE: Final = pa.array([RowMarker.INSERT, RowMarker.UPSERT], pa.int32())
 

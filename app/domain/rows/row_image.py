@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from app.domain.model.change import SourceValue
 from app.domain.model.written_values import as_kept, fraction
 from app.domain.rows.key_changes import KeyChange
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 MAX_KEY_BYTES: Final = 256
 """A longer row key is stored as its digest after a zero byte, with which no text starts."""

@@ -30,7 +30,7 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.source_progress import NO_PROGRESS, SourceProgress
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 Values: TypeAlias = tuple[SourceValue, ...]
 """The values of an image in the order of the table's columns; those of columns that are not given are ignored."""

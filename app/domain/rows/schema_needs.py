@@ -8,8 +8,8 @@ from app.domain.model.names import check_new_column_name
 from app.domain.model.table import Table
 from app.domain.model.table_options import NewColumns, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 _TEXT = ColumnType(TypeName.STRING)
 

@@ -27,7 +27,7 @@ from app.domain.model.log_position import SEPARATOR, LogPosition
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.row_facts import source_times
 from app.domain.rows.row_rules import LogRun, ShapedChanges
-from app.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 MAX_PARTITION_CHARACTERS: Final = 128
 MAX_KEPT_ROWS: Final = 1_000

@@ -19,8 +19,8 @@ from app.domain.rows.row_image import by_position, known_values, list_images
 from app.domain.rows.row_layout import MAX_PROBLEMS, RowBuilder
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows
-from app.errors import Code, InvariantBroken, Problem
-from app.errors.json_pointer import pointer_to
+from mirrorgate.errors import Code, InvariantBroken, Problem
+from mirrorgate.errors.json_pointer import pointer_to
 
 
 def typed_images(

@@ -29,7 +29,6 @@ from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
 from app.domain.rows.source_order import run_of
 from app.domain.rows.source_progress import OperationCounts, SourceProgress, progress
-from app.errors import RejectedInput
 from app.formats.arcion.messages import (
     ALL_AFTER,
     FLAGS,
@@ -45,6 +44,7 @@ from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import Given, ImageDecoder, are_opaque, count_quotes, is_all_read
 from app.formats.json.texts import count_brackets, has_suspicious_escape
 from app.formats.not_columnar import NotColumnar
+from mirrorgate.errors import RejectedInput
 
 _EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
 _MAX_CACHED: Final = 1_024

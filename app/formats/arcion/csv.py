@@ -12,10 +12,10 @@ from typing import Final
 
 from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Operation
 from app.domain.model.dead_letter import RejectedMessage, is_kept
-from app.errors import Code, Problem, RejectedInput
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
 from app.formats.arcion.messages import OPERATIONS, WrongMessage, facts_of_cursor, images, operation_count
 from app.formats.csv import CsvRecord, read_records, written_records
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.parameters import CsvLayout, CsvMode, check_columns, columns_of_triplets
 
 _MAX_PROBLEMS: Final = 100
 

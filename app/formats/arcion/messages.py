@@ -23,10 +23,10 @@ from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.written_values import as_json
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.json.decoder import MessageDecoder, raw_messages
 from app.formats.json.framing import DECODE_ERRORS
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 DEFAULT_SCHEMA: Final = "default_schema"
 

@@ -15,10 +15,10 @@ import fastavro
 import msgspec
 from fastavro.schema import SchemaParseException, parse_schema
 
-from app.errors import Code, RejectedInput
 from app.formats.avro import values
 from app.formats.avro.tree import Node, meaning_of, scale_of, unsupported
 from app.formats.avro.values import Convert
+from mirrorgate.errors import Code, RejectedInput
 
 ENCODE: Final = msgspec.json.Encoder().encode
 

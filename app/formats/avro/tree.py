@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 MAX_NODES: Final = 20_000
 """Types in one schema, after named types are written out: a table has at most a few thousand columns."""

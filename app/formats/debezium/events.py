@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.errors import Code
+from mirrorgate.errors import Code
 
 
 class Form(Enum):

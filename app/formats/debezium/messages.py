@@ -9,8 +9,6 @@ from typing import Any
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.table import Table
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.debezium.connect_schema import ConnectField
 from app.formats.debezium.events import METADATA
 from app.formats.debezium.records import Record
@@ -24,6 +22,8 @@ from app.formats.debezium.values import (
     hides_unavailable,
     unavailable_values,
 )
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 _PLACEHOLDER: str = (
     "the connector wrote a placeholder in place of the value of a new row; let the source log whole rows, in Postgres "

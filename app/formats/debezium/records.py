@@ -20,12 +20,12 @@ from app.domain.model.change import UNLIMITED, InputLimits, Operation, SourceTim
 from app.domain.model.dead_letter import is_kept
 from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
 from app.domain.model.names import SourceName, is_bounded
-from app.errors import Code, Problem, RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import NO_VALUE, Form, WrongEvent, form_of, marks_delete, read_key, unwrap, with_null
 from app.formats.debezium.values import PLAIN_READING, DebeziumReading, Tombstones
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.texts import split
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 _POSITION: Final = (
     "gtid",

@@ -12,9 +12,9 @@ from typing import Final
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.errors import Code, RejectedInput
 from app.formats.debezium.connect_schema import VARIABLE_DECIMAL, ConnectField
 from app.formats.debezium.events import METADATA
+from mirrorgate.errors import Code, RejectedInput
 
 _INTEGER_DIGITS: Final = {TypeName.INT16: 5, TypeName.INT32: 10, TypeName.INT64: 19}
 _FLOAT_DIGITS: Final = {TypeName.FLOAT32: 24, TypeName.FLOAT64: 53}

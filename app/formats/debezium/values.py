@@ -28,7 +28,6 @@ from uuid import UUID
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import DEFAULT_OPTIONS, BinaryEncoding, TableOptions, TimestampUnit
 from app.domain.model.table_schema import Column, TypeName
-from app.errors import Code, RejectedInput
 from app.formats.debezium.connect_schema import DECIMAL, MAX_SCALE, VARIABLE_DECIMAL, ConnectField
 from app.formats.debezium.times import (
     ELEMENT_READERS,
@@ -38,6 +37,7 @@ from app.formats.debezium.times import (
     iso_text,
     without_nanoseconds,
 )
+from mirrorgate.errors import Code, RejectedInput
 
 EVERY_COLUMN: Final = "*"
 _UNITS: Final = ", ".join(TimestampUnit)

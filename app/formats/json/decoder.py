@@ -35,8 +35,6 @@ import numpy as np
 
 from app.domain.model.change import OBJECT_BYTES, UNLIMITED, InputLimits
 from app.domain.model.written_values import as_json, fraction, keep_minus_zeros
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.json.framing import DECODE_ERRORS, reason_of, split_messages, strip_body
 from app.formats.json.quote_accounting import count_quotes, count_structural_quotes
 from app.formats.json.texts import (
@@ -47,6 +45,8 @@ from app.formats.json.texts import (
     first_wrong_byte,
     is_too_deep,
 )
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _SLICE: Final = 256

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from app.errors import Code, RejectedInput
 from app.formats.json.texts import check_utf8
+from mirrorgate.errors import Code, RejectedInput
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]|null', re.DOTALL)

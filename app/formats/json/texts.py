@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from app.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 VALUE_AT: Final = "/value"
 """JSON Pointer of the message inside a record."""

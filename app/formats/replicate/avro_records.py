@@ -19,14 +19,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.model.change import InputLimits
-from app.errors import Code, RejectedInput
 from app.formats.avro import DecodePlan, Style, read_schema, unsupported
 from app.formats.avro.flat import Column, FlatReader, Record, is_flat
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
-from app.formats.replicate.avro_envelope import AvroEnvelope
 from app.formats.replicate.columnar import DataBody, DataColumns, by_address
 from app.formats.replicate.forms.standard_form import Headers, rejection
+from mirrorgate.avro_envelope import AvroEnvelope
+from mirrorgate.errors import Code, RejectedInput
 
 MAX_SCHEMA_BYTES: Final = 2**20
 """Bytes of a `dataSchema` that is kept: three thousand columns."""

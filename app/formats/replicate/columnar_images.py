@@ -22,7 +22,6 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
 from app.domain.rows.source_progress import progress
-from app.errors import RejectedInput
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
@@ -41,6 +40,7 @@ from app.formats.replicate.forms.standard_form import HeaderPointers, Id, Text
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
 from app.formats.replicate.metadata import MAX_ORDINAL
+from mirrorgate.errors import RejectedInput
 
 _Names: TypeAlias = frozenset[str]
 _Key: TypeAlias = tuple[Any, ...]

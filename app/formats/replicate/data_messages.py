@@ -14,9 +14,9 @@ from msgspec import UNSET
 from app.domain.model.change import Change, Image, Operation, SourceTime
 from app.domain.model.log_position import LogPosition
 from app.domain.model.names import SourceName, is_bounded
-from app.errors import Code, Problem
 from app.formats.replicate.forms.standard_form import KEY_AT, DataParts, HeaderPointers, Text, rejection, text
 from app.formats.replicate.masks import read_mask
+from mirrorgate.errors import Code, Problem
 
 OPERATIONS: Final = {
     "REFRESH": Operation.SNAPSHOT,

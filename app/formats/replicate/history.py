@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 MAX_EARLIER_VERSIONS: Final = 32
 """Versions kept besides the current one; bounded, because every MD message rewrites all of them."""

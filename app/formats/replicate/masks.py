@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from app.domain.model.change import Change, Image, Operation, SourceValue
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.replicate.forms.standard_form import HeaderPointers
 from app.formats.replicate.metadata import SourceColumn
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 _HEX: Final = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
 _RANGES: Final = {

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from app.domain.model.change import UNLIMITED, InputLimits
 from app.domain.model.dead_letter import is_kept
-from app.errors import Code, Problem, RejectedInput
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.texts import split
 from app.formats.replicate.avro_records import AvroMessages, SchemaLookup, is_avro, kept_schema
@@ -19,6 +18,7 @@ from app.formats.replicate.data_messages import DataChange, Images, MessageAddre
 from app.formats.replicate.forms.layouts import STANDARD, CustomForm, MessageForm
 from app.formats.replicate.forms.standard_form import DataParts, StandardBody, data_parts, is_metadata, text, unwrap
 from app.formats.replicate.metadata import TableMetadata, read_metadata
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 
 @dataclass(frozen=True, slots=True)

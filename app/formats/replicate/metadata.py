@@ -13,8 +13,8 @@ from msgspec import UNSET, UnsetType
 from app.domain.model.names import MAX_TEXT_BYTES, SourceName, TableName, is_bounded
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 _TYPES: Final = {
     "BOOLEAN": TypeName.BOOLEAN,

@@ -12,11 +12,11 @@ from typing import NamedTuple, TypeAlias
 
 from app.domain.model.change import Change
 from app.domain.model.names import TableName
-from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.data_messages import DataChange, DataMessage
 from app.formats.replicate.history import SourceHistory, SourceVersion, VersionId
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout
 from app.formats.replicate.metadata import TableMetadata
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 Recall: TypeAlias = Callable[[], SourceHistory | None]
 """Returns all stored versions of a table's source."""

@@ -29,15 +29,16 @@ from app.domain.model.change import Operation, SourceValue
 from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.from_arrow import RowOperations
 from app.domain.rows.row_rules import Shape, ShapedChanges, Values
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
-from app.formats.csv import MAX_FIELDS, CsvDialect, read_records
+from app.formats.csv import MAX_FIELDS, read_records
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
 from app.formats.not_columnar import NotColumnar
-from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, RowOperation, operation_of, written_operation
+from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, operation_of, written_operation
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.parameters import CsvDialect, RowOperation
 
 MAX_ROWS_NAMED: Final = 100
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from app.domain.model.change import UNLIMITED, Image, InputLimits
 from app.domain.model.dead_letter import RejectedMessage
-from app.errors import Code, Problem, RejectedInput
-from app.formats.csv import CsvDialect, CsvRecord, read_records, written_records
+from app.formats.csv import CsvRecord, read_records, written_records
 from app.formats.rows.messages import RowChanges
-from app.formats.rows.operations import RowOperation
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.parameters import CsvDialect, RowOperation
 
 _MAX_PROBLEMS: Final = 100
 _DELIMITERS: Final = {";": "%3B", "\t": "%09", "|": "%7C", ",": "%2C", ":": "%3A"}

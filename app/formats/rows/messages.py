@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from app.domain.model.change import UNLIMITED, Change, InputLimits
 from app.domain.model.dead_letter import RejectedMessage
-from app.errors import Code, Problem, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.foreign_forms import Form, foreign_problem, remedy_of
 from app.formats.json.decoder import MessageDecoder
-from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, RowOperation, operation_of, row_change
+from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, operation_of, row_change
+from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.parameters import RowOperation
 
 _DECODER: Final = MessageDecoder(dict[str, Any])
 _UNWRAP: Final = "Send the array of rows itself as the body. Parameters, such as the table, are part of the address."

@@ -1,9 +1,9 @@
 """The operations of plain rows, and the change that a row becomes."""
 
-from enum import StrEnum
 from typing import Any, Final
 
 from app.domain.model.change import Change, Image, Operation
+from mirrorgate.parameters import RowOperation
 
 OPERATION_COLUMN: Final = "__op__"
 """The key of a JSON row, or the column of a CSV file, that has the operation of its row."""
@@ -12,14 +12,6 @@ BAD_OPERATION: Final = f"{OPERATION_COLUMN} must be upsert, insert, update or de
 
 _AT: Final = ""
 """JSON Pointer of the row: a message is the row itself."""
-
-
-class RowOperation(StrEnum):
-    """The operation of all rows of a request that have none of their own."""
-
-    UPSERT = "upsert"
-    INSERT = "insert"
-    DELETE = "delete"
 
 
 OPERATIONS: Final = {

@@ -10,10 +10,8 @@ from app.domain.model.change import Operation
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import SourceName, TableName
 from app.domain.rows.source_order import order_key
-from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionBody, ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
-from app.formats.arcion.csv_layout import CsvLayout
 from app.formats.arcion.messages import OPERATION_KEY, decode_arcion
 from app.formats.csv import trimmed_columns
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, eligible_table, opened_or_why
@@ -22,6 +20,8 @@ from app.ingest.readers.body_reader import BodyReader, present_table
 from app.ingest.readers.rows import open_rows
 from app.ingest.table_cache import TableCache
 from app.observability.api_metrics import HASH_MISMATCHES
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvLayout
 
 _MAX_CACHED: Final = 1_024
 

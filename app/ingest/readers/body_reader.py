@@ -14,13 +14,13 @@ from app.domain.model.change import UNLIMITED, InputLimits
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import SourceName, TableName, unknown_table
 from app.domain.model.table import Table
-from app.errors import RejectedInput
 from app.formats.foreign_forms import Form, explained
 from app.formats.json.decoder import raw_messages
 from app.formats.rows.declaration import Declaration
 from app.ingest.columnar import Asked, Decline, Declined, Opened, eligible_table
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.table_cache import TableCache
+from mirrorgate.errors import RejectedInput
 
 
 @dataclass(frozen=True, slots=True)

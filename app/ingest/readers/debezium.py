@@ -11,7 +11,6 @@ from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
 from app.domain.rows.row_rules import KeptByTable, RowRules
 from app.domain.rows.source_order import order_key
-from app.errors import RejectedInput
 from app.formats.debezium.columnar.events import EventBody, EventPart, decode_events
 from app.formats.debezium.columnar.images import EventReader
 from app.formats.debezium.records import decode_debezium
@@ -23,6 +22,7 @@ from app.ingest.debezium import DebeziumTables
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers.body_reader import BodyReader
 from app.ingest.table_cache import NotCached, TableCache
+from mirrorgate.errors import RejectedInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,8 @@ from dataclasses import dataclass
 from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import TableName
-from app.errors import Code, RejectedInput
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.formats.csv import CsvDialect
 from app.formats.debezium.values import DebeziumReading
 from app.formats.rows.csv import RowsLayout
-from app.formats.rows.operations import RowOperation
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers.arcion import ArcionCsv, ArcionJson
 from app.ingest.readers.body_reader import BodyReader
@@ -18,6 +14,8 @@ from app.ingest.readers.debezium import DebeziumJson
 from app.ingest.readers.replicate import read_again
 from app.ingest.readers.rows import RowsCsv, RowsJson
 from app.ingest.table_cache import TableCache
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvDialect, CsvLayout, CsvMode, RowOperation
 
 
 @dataclass(frozen=True, slots=True)

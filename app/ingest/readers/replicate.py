@@ -11,10 +11,8 @@ from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import TableId
 from app.domain.rows.source_order import order_key
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.avro import DecodePlan
 from app.formats.json.decoder import raw_messages
-from app.formats.replicate.avro_envelope import MAGIC, AvroEnvelope, read_envelopes
 from app.formats.replicate.avro_records import AvroBody, plan_of
 from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages, is_keyed
 from app.formats.replicate.forms.layouts import STANDARD, Layout, MessageForm, read_layout
@@ -27,6 +25,8 @@ from app.ingest.replicate.tables import EarlierReading, ReplicateTables, StoredS
 from app.ingest.table_cache import NotCached, TableCache
 from app.staging.connection.database import translated_errors
 from app.staging.tables.replicate_sources import find_layout
+from mirrorgate.avro_envelope import MAGIC, AvroEnvelope, read_envelopes
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 _SCHEMA_ID: Final = re.compile(rb'"messageSchemaId"[ \t\r\n]*:[ \t\r\n]*"([^"\\]+)"')
 _HAS_BYTES: Final = re.compile(rb'"message"[ \t\r\n]*:[ \t\r\n]*"')

@@ -15,12 +15,13 @@ from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody
 from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
 from app.formats.rows.declaration import Declaration
 from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import OPERATIONS, RowOperation
+from app.formats.rows.operations import OPERATIONS
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, opened_or_why
 from app.ingest.declared_tables import register_declared
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader, present_table
 from app.ingest.table_cache import TableCache
+from mirrorgate.parameters import RowOperation
 
 _MAX_CACHED: Final = 1_024
 

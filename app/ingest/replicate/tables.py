@@ -26,7 +26,6 @@ from app.domain.model.change import Change, Image
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table, case_detail
-from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.avro_records import plan_of
 from app.formats.replicate.data_messages import DataChange, RejectedData
 from app.formats.replicate.forms.standard_form import with_key, with_missing_keys
@@ -61,6 +60,7 @@ from app.staging.tables.replicate_sources import (
     replicate_metadata,
     source_facts,
 )
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 _ONELAKE: Final = re.compile(r"(^|\.)dfs\.fabric\.microsoft\.[a-z]+$|^[\w-]*onelake\.dfs\.")
 _GUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -23,10 +23,10 @@ from azure.identity import CredentialUnavailableError, DefaultAzureCredential
 from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
 from azure.storage.filedatalake import PathProperties as ListedPath
 
-from app.errors import Code, Misconfigured
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.retries import StorageRejected, TransientStorageError
 from app.observability.quiet_logger import errors_only
+from mirrorgate.errors import Code, Misconfigured
 
 log = structlog.get_logger()
 

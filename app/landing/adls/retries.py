@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from app.errors import Code, StorageError
 from app.observability.drain_metrics import STORAGE_FAILURES, STORAGE_RETRIES
+from mirrorgate.errors import Code, StorageError
 
 log = structlog.get_logger()
 

@@ -21,10 +21,10 @@ from uuid import uuid4
 import structlog
 
 from app.domain.preflight import Seen, ZoneCheck
-from app.errors import StorageError
 from app.landing.adls.client import AdlsClient, PathProperties
 from app.landing.adls.retries import Retries, StorageRejected, TransientStorageError
 from app.landing.zone import Entry, FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome, ScratchRevoked
+from mirrorgate.errors import StorageError
 
 
 def supported_conditions(zone: LandingZone, client: AdlsClient, retries: Retries, folder: str) -> Iterator[Seen]:

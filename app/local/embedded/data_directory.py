@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Final, Self
 
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 _OTHER_ACCOUNTS: Final = 0o077
 """The permission bits of the group and of everybody else."""

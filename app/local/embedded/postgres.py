@@ -32,7 +32,6 @@ from urllib.parse import quote
 
 import structlog
 
-from app.errors import Code, Misconfigured
 from app.local.embedded.postgres_account import (
     SYSTEM_ENVIRONMENT,
     PostgresAccount,
@@ -41,6 +40,7 @@ from app.local.embedded.postgres_account import (
     run_program,
 )
 from app.local.log_files import ChildLog
+from mirrorgate.errors import Code, Misconfigured
 
 _POLL_SECONDS: Final = 0.02
 

@@ -14,11 +14,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.errors import Code, RejectedInput
 from app.mirror.inspection.history import table_store
 from app.mirror.inspection.opening import open_table, reading
 from app.mirror.inspection.sql_engine import DEFAULT_MEMORY, SqlEngine, identifier, open_engine
 from app.mirror.target import MirrorTarget, arrow_dataset
+from mirrorgate.errors import Code, RejectedInput
 
 _MIN_ROWS: Final = 10_000
 """Rows below which no column is worth advice."""

@@ -28,11 +28,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from app.errors import Code, RejectedInput
 from app.mirror.inspection.history import TableVersion, read_history, read_key_columns
 from app.mirror.inspection.opening import PointInTime, find_table, open_table, reading, table_names
 from app.mirror.inspection.sql_engine import DEFAULT_MEMORY, SqlEngine, identifier, open_engine, text_literal
 from app.mirror.target import MirrorTarget, arrow_dataset
+from mirrorgate.errors import Code, RejectedInput
 
 _BATCH_ROWS: Final = 1 << 15
 """Arrow reads 16 batches of 131,072 rows ahead of each of 4 files otherwise: gigabytes for wide rows."""

@@ -17,13 +17,13 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.mirror.commit import delta_writer
 from app.mirror.inspection.health import MIN_FILE_BYTES, data_files, read_checkpoint
 from app.mirror.inspection.history import CLUSTERED_BY, read_history, read_key_columns
 from app.mirror.inspection.opening import PointInTime, open_table, reading
 from app.mirror.target import PIN, VACUUMED, MirrorTarget, read_pins
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 TARGET_FILE_BYTES: Final = 1 << 30
 """Direct Lake loads few large files fastest (decision 0037)."""

@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
-from app.errors import Code, Misconfigured, RejectedInput
 from app.mirror.inspection.history import read_history
 from app.mirror.object_store import shown, store_error
 from app.mirror.target import MirrorTarget
+from mirrorgate.errors import Code, Misconfigured, RejectedInput
 
 PointInTime: TypeAlias = int | datetime | None
 """A version, a time with its offset, or None for the newest version."""

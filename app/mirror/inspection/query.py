@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import duckdb
 
-from app.errors import Code, RejectedInput
 from app.mirror.inspection.opening import (
     PointInTime,
     find_table,
@@ -32,6 +31,7 @@ from app.mirror.inspection.opening import (
 )
 from app.mirror.inspection.sql_engine import DEFAULT_MEMORY, SqlEngine, identifier, open_engine
 from app.mirror.target import MirrorTarget, arrow_dataset
+from mirrorgate.errors import Code, RejectedInput
 
 _AT: Final = "mirrorgate-at-"
 """Begins the names that stand for tables at a version or time."""

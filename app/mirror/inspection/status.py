@@ -10,7 +10,6 @@ from typing import Any, Final
 from app.domain.mirror_report import MirrorState, TableReport
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
-from app.errors import Code
 from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.inspection.history import OPTIMIZE, read_history
@@ -18,6 +17,7 @@ from app.mirror.inspection.opening import reading
 from app.mirror.table_mirror import inspect_table
 from app.mirror.target import KEPT, MirrorTarget, vacuum_time
 from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, list_tables
+from mirrorgate.errors import Code
 
 FAULTS: Final = frozenset({MirrorState.WAITING, MirrorState.STOPPED})
 """States that need a person."""

@@ -11,7 +11,7 @@ import secrets
 import sqlalchemy as sa
 
 from app.domain.access.mask_secret import SALT_BYTES, HashedTables, MaskSecret
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 PIN_FINGERPRINT = sa.text("UPDATE mirrorgate.installation SET mask_fingerprint = :fingerprint")
 """Record the gateway's secret."""

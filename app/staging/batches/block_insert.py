@@ -25,11 +25,11 @@ from app.domain.model.landing_file import PlannedFile
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.source_progress import NO_PROGRESS, NOT_COUNTED, Counted, SourceProgress
-from app.errors import Code, TemporarilyUnavailable
 from app.observability.tracing import MAX_LINKS, TraceParent
 from app.staging.batches.batch import BatchKey
 from app.staging.connection.database import answer_within
 from app.staging.connection.raw_sql import driver_rows, int_array_literal, text_array_literal
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 SELECT_TRANSACTION: Final = "SELECT CAST(pg_current_xact_id() AS text)"
 """Read the id of the open transaction."""

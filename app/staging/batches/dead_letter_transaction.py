@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from app.domain.model.dead_letter import MAX_WAITING_BYTES, MAX_WAITING_LETTERS, LetterState
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import BatchSequence, Table, TableId
-from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.batches.dead_letters import (
     LetterReplay,
@@ -24,6 +23,7 @@ from app.staging.batches.dead_letters import (
     lock_letters,
     mark_replayed,
 )
+from mirrorgate.errors import Code, RejectedInput
 
 NO_LONGER_WAITING: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
 """Codes of the rejections that mean: no such letter is waiting."""

@@ -16,8 +16,8 @@ from app.domain.model.dead_letter import LetterFormat, LetterState, NewLetter, W
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
-from app.errors import Problem
 from app.staging.connection.page_turn import Turn
+from mirrorgate.errors import Problem
 
 INSERT_LETTER = sa.text("""
     INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,

@@ -12,14 +12,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.domain.loads import (
-    LoadId,
-    LoadMode,
-    LoadSession,
-    LoadState,
-    LoadStep,
-    check_step,
-)
+from app.domain.loads import LoadId, LoadSession, LoadState, LoadStep, check_step
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
@@ -29,6 +22,7 @@ from app.staging.batches.row_images import MAX_IMAGES_PER_STATEMENT, read_presen
 from app.staging.batches.sequence_lock import Counters
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.connection.raw_sql import driver_rows, int_array_literal, text_array_literal
+from mirrorgate.parameters import LoadMode
 
 SELECT_LOADS: Final = """
     SELECT CAST(l.load_id AS text), l.table_id, l.generation, l.mode,

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.rows.row_image import MAX_COMPLETED_BYTES, CompletedBytes, StoredImage
-from app.errors import Code, RejectedInput
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.connection.raw_sql import int_array_literal
+from mirrorgate.errors import Code, RejectedInput
 
 # psycopg's placeholders, because %()b sends arrays in binary form; as text they would be twice as long.
 SELECT_ROW_IMAGES: Final = """

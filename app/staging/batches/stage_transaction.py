@@ -18,7 +18,6 @@ from app.domain.rows.image_overlay import Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import landed, needs_acceptance
 from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
-from app.errors import RejectedInput
 from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, StagingRequest, TableMoved
 from app.staging.batches.block_insert import NewBlock, TransactionId, stage_blocks
 from app.staging.batches.dead_letter_transaction import DeadLetterTransaction
@@ -33,6 +32,7 @@ from app.staging.batches.locked_table import (
 )
 from app.staging.batches.row_images import note_touched, write_row_images
 from app.staging.batches.sequence_lock import read_table_versions
+from mirrorgate.errors import RejectedInput
 
 Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
 """The outcome of a request: its batches in the order given, or the reason why it was left out."""

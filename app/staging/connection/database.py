@@ -29,7 +29,7 @@ from uuid import UUID
 import psycopg
 import sqlalchemy as sa
 
-from app.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 
 
 @dataclass(slots=True)

@@ -24,9 +24,9 @@ import structlog
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transaction
 from app.staging.connection.database import answer_within, open_engine, translated_errors
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 
 SELECT_BACKEND = sa.text("SELECT pg_backend_pid()")
 """Read the id of the server process that runs the statement."""

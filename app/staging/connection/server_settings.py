@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from app.domain.preflight import DatabaseFacts
-from app.errors import Code, TemporarilyUnavailable
 from app.staging.connection.database import (
     driver_url,
     installation_id,
@@ -23,6 +22,7 @@ from app.staging.connection.schema_revision import (
     require_own_sessions,
     through_pooler,
 )
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 SELECT_SETTINGS = sa.text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)")
 """Read settings of the session."""

@@ -29,7 +29,6 @@ from app.domain.rows.from_arrow import source_rows
 from app.domain.rows.projection.landing_projection import source_rows_of
 from app.domain.rows.row_image import encode_images, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import BINARY_RESULT, Engine, translated_errors
 from app.staging.connection.raw_sql import int_array_literal
@@ -39,6 +38,7 @@ from app.staging.tables.operations import locked_table
 from app.staging.tables.registration import ROW_RULES_CHANGED
 from app.staging.tables.registry import find_table_by_id
 from app.staging.tables.schema_versions import schema_of_version
+from mirrorgate.errors import Code, RejectedInput
 
 SELECT_BACKFILLS = sa.text("""
     SELECT table_id, generation, state, through_sequence, rows_done, rows_total, batches_total, detail, started_at,

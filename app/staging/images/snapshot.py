@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Table
 from app.domain.rows.row_image import is_deleted
-from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import scan_row_images
 from app.staging.connection.database import Engine, read_snapshot, translated_errors
 from app.staging.tables.registry import find_table_by_id
+from mirrorgate.errors import Code, RejectedInput
 
 _IMAGES_AT_ONCE: Final = 5_000
 

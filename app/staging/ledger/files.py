@@ -24,9 +24,9 @@ from app.domain.model.landing_file import BuiltFile, FileIdentity, PlannedFile
 from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication import Block, Event, add_data
-from app.errors import Code, InvariantBroken
 from app.staging.batches.sequence_lock import lock_counters, shorten_lock_timeout
 from app.staging.ledger.leases import check_epoch, check_epochs
+from mirrorgate.errors import Code, InvariantBroken
 
 _COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
     f.digest, f.state, f.file_bytes, f.file_sha256, f.planned_at, f.published_at, f.repair_requested"""

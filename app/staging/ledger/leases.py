@@ -24,8 +24,8 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Epoch, FileNumber, Table, TableId
 from app.domain.publication import FileLimits
-from app.errors import Code, InvariantBroken
 from app.staging.connection.database import translated_errors
+from mirrorgate.errors import Code, InvariantBroken
 
 SELECT_NEWEST_STATEMENT = sa.text("""
     SELECT max(query_start) FROM pg_stat_activity

@@ -19,12 +19,12 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rebuild import RebuildPhase, RebuildPlan, RebuiltColumn, UnfitRows, plan_rebuild
-from app.errors import Code, RejectedInput
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.loads import open_loads
 from app.staging.tables.events import record_event
 from app.staging.tables.operations import locked_table
 from app.staging.tables.schema_versions import schema_of_version, store_version
+from mirrorgate.errors import Code, RejectedInput
 
 SELECT_TOUCHED: Final = """
     SELECT t.row_key, t.image, i.image

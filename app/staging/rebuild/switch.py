@@ -34,7 +34,6 @@ from app.domain.rebuild import (
 from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.row_image import StoredImage
 from app.domain.rows.row_rules import RowMarker
-from app.errors import Code, RejectedInput
 from app.staging.batches.block_insert import NewBlock, insert_block
 from app.staging.batches.row_images import read_present_keys, write_row_images
 from app.staging.batches.sequence_lock import lock_counters
@@ -54,6 +53,7 @@ from app.staging.rebuild.progress import (
 from app.staging.tables.operations import END_EPOCH
 from app.staging.tables.registry import find_table_by_id
 from app.staging.tables.schema_versions import announce_version, store_version
+from mirrorgate.errors import Code, RejectedInput
 
 LAST_SEQUENCE = sa.text("""
     SELECT coalesce(max(last_sequence), 0) AS sequence, coalesce(max(schema_version), 1) AS version

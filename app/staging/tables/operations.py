@@ -20,11 +20,11 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import DropPlan, Epoch, FileNumber, Generation, Table, TableId, TableState
 from app.domain.rows.projection.landing_projection import check_values
-from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.ledger.leases import LOCK_LEASE, check_epoch
 from app.staging.tables.events import record_event
 from app.staging.tables.registry import find_table, find_table_id, lock_routing
+from mirrorgate.errors import Code, RejectedInput
 
 BEGIN_DROP = sa.text("""
     UPDATE mirrorgate.tables SET state = 'dropping', state_reason = NULL, drop_plan = CAST(:plan AS jsonb)

@@ -23,7 +23,6 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOp
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.publication import seed
 from app.domain.rows.projection.landing_projection import check_values
-from app.errors import Code, RejectedInput
 from app.staging.access.audit_events import record_operation
 from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import discard_row_images
@@ -41,6 +40,7 @@ from app.staging.tables.registry import (
     set_sources,
 )
 from app.staging.tables.schema_versions import advance_version, insert_version
+from mirrorgate.errors import Code, RejectedInput
 
 INSERT_TABLE = sa.text("""
     INSERT INTO mirrorgate.tables (name, folded_name, options) VALUES (:name, :folded_name, CAST(:options AS jsonb))

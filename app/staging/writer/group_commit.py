@@ -24,7 +24,6 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS, REPEATED_INSERTS
 from app.observability.tracing import TraceParent, span
 from app.staging.batches.batch import Receipt, StagingRequest
@@ -35,6 +34,7 @@ from app.staging.connection.raw_sql import PersistentConnection
 from app.staging.tables.events import record_event
 from app.staging.writer.request_queue import Query, RequestQueue, UnreadRequest, WaitingRequest, parts_of
 from app.staging.writer.state import WriterRecord, WriterState
+from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 
 @dataclass(frozen=True, slots=True)

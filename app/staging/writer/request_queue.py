@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 import sqlalchemy as sa
 
 from app.domain.model.table import TableId
-from app.errors import Code, TemporarilyUnavailable
 from app.observability.tracing import TraceParent, current_trace
 from app.staging.batches.batch import Receipt, StagingRequest
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 
 class Waiter(Protocol):

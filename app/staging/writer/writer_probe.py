@@ -11,11 +11,11 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.access.mask_secret import HashedTables
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.staging.access.mask_secrets import hashed_tables
 from app.staging.connection.raw_sql import driver_rows
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.state import WriterState
+from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 SHOW_READ_ONLY: Final = "SHOW transaction_read_only"
 """Find out whether the server takes writes."""

@@ -7,7 +7,6 @@ from typing import Final
 
 from deltalake import DeltaTable
 
-from app.errors import Code, Misconfigured
 from app.landing.zone import LandingZone
 from app.mirror.target import MirrorTarget, read_position
 from app.published.table_files import DataFile, PublishedTable, TableFiles, list_files, list_tables
@@ -18,6 +17,7 @@ from app.verify.comparison.table_comparison import DifferenceDetails, Difference
 from app.verify.comparison.zone_fold import FoldedTable, ZoneFold
 from app.verify.finding import Finding
 from app.verify.rows.duckdb_session import temporary_connection
+from mirrorgate.errors import Code, Misconfigured
 
 DEFAULT_SCHEMA: Final = "dbo"
 """Where Fabric puts a table of a zone without schema folders."""

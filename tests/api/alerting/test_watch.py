@@ -17,12 +17,12 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from app.api.alerting import AlertWatch, Webhook
-from app.cli.main import app
 from app.domain.publication import BacklogLimit
-from app.errors import Code, TemporarilyUnavailable
 from app.ingest import BacklogWatch
 from app.staging.connection.database import open_engine
 from app.staging.overview import alerts_claimed
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.http.stand_in import StandIn
 from tests.support.postgres.ledger import owned_table
 from tests.support.waiting import wait_until

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.cli.main import app
+from mirrorgate.cli.main import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql

@@ -18,9 +18,9 @@ from app.api.auth.authenticator import (
 )
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Credential, Grant, Right
-from app.errors import Code, TemporarilyUnavailable
 from app.staging.access.api_keys import delete_key, insert_key, rotate_key
 from app.staging.access.audit_events import AuditWriter
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.commands import Terminal
 from tests.api.conftest import ClientWith

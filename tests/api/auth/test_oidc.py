@@ -17,8 +17,8 @@ from app.api import application
 from app.api.auth.issuer_keys import KEYS_SECONDS, RETRY_SECONDS, RETRY_WITHOUT_KEYS_SECONDS, IssuerKeys
 from app.api.auth.tokens import LEEWAY_SECONDS, OidcVerifier, token_verifier
 from app.domain.access.rights import Grant, Right
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.settings import Settings
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.http.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer, issuing
 from tests.support.http.server import served

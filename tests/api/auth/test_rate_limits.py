@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from app.api.limits.rate_limits import KeyMeter, RateLimiter
 from app.api.server.request_facts import RequestFacts
-from app.cli.main import app
 from app.domain.access.api_key import RateLimits
 from app.domain.access.rights import Credential
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.postgres import sql
 from tests.support.waiting import wait_until

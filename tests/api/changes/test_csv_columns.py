@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from app.api.changes.parameters import CsvParameters, csv_query, debezium_query
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 
 

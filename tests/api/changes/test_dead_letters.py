@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from app.cli.main import app
+from mirrorgate.cli.main import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql

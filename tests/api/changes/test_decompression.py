@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from app.api.changes.body import MAX_MEMBERS, decompress
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 
 SKIPPABLE = b"\x50\x2a\x4d\x18" + bytes(4)

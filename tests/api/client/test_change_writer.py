@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.client import (
+from mirrorgate import (
     Accepted,
     BufferLimits,
     ChangeWriter,
@@ -25,7 +25,7 @@ from app.client import (
     RejectedRow,
     RowsRejected,
 )
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.api.client.writers import SMALL, writing
 from tests.api.commands import staged

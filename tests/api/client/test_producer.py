@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.client.http import GatewayClient, RejectedByGateway
-from app.client.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import staged
 from tests.client.send.fake_gateway import answer, fake_gateway

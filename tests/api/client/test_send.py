@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.client.http import AnswerLost, GatewayClient
-from app.errors import Code
+from mirrorgate.errors import Code
+from mirrorgate.http import AnswerLost, GatewayClient
 from tests.api.calls import EMPLOYEES, MAX_BODY_BYTES, Gateway
 from tests.api.commands import Ended, Terminal, lines, staged
 from tests.support.samples.replicate_avro import data_message, metadata_message

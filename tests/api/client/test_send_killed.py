@@ -32,7 +32,7 @@ def test_a_killed_sending_goes_on_exactly(
     file = tmp_path / "changes.ndjson"
     file.write_bytes(b"\n".join(lines(5 * PART)))
     with holding_proxy(api_address, 3, kind) as before:
-        with started("app.cli", *sending(before.url, file, "--batch", PART)) as process:
+        with started("mirrorgate.cli", *sending(before.url, file, "--batch", PART)) as process:
             assert before.held.wait(60)
             process.kill()
             process.wait()
@@ -40,7 +40,7 @@ def test_a_killed_sending_goes_on_exactly(
         assert before.passed.wait(60)
     durable = 2 if kind is Held.LOST else 3
     assert len(staged(api_engine, "t")) == durable * PART
-    with started("app.cli", *sending(api_address, file, "--batch", batch)) as process:
+    with started("mirrorgate.cli", *sending(api_address, file, "--batch", batch)) as process:
         assert ended(process) == (0, "")
     assert [row[0] for row in staged(api_engine, "t")] == list(range(5 * PART))
 
@@ -55,13 +55,13 @@ def test_a_killed_sending_of_a_folder_goes_on_exactly(
     for number in range(3):
         (folder / f"{number}.json").write_bytes(b"\n".join(lines(2 * PART, 2 * PART * number)))
     with holding_proxy(api_address, 4, kind) as before:
-        with started("app.cli", *sending(before.url, folder, "--batch", PART)) as process:
+        with started("mirrorgate.cli", *sending(before.url, folder, "--batch", PART)) as process:
             assert before.held.wait(60)
             process.kill()
             process.wait()
         before.release.set()
         assert before.passed.wait(60)
-    with started("app.cli", *sending(api_address, folder)) as process:
+    with started("mirrorgate.cli", *sending(api_address, folder)) as process:
         status, errors = ended(process)
     assert status == 0, errors
     assert [row[0] for row in staged(api_engine, "t")] == list(range(6 * PART))

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.client.http import GatewayClient, RejectedByGateway
-from app.client.loads import Load
-from app.errors import Code
+from mirrorgate.errors import Code
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.loads import Load
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
 from tests.support.gateway_parts import current
@@ -91,13 +91,13 @@ def test_a_killed_load_continues_with_the_same_command(
     options = ("--format", "rows-csv", "--table", table, "--load", "full", "--batch", 10)
     with holding_proxy(api_address, 4, Held.LOST) as before:
         command = ("send", file, *options, "--url", before.url, "--key", ADMIN_KEY)
-        with started("app.cli", *command) as process:
+        with started("mirrorgate.cli", *command) as process:
             assert before.held.wait(60)
             process.kill()
             process.wait()
         before.release.set()
     assert loads(gateway) == ["open"]
-    with started("app.cli", "send", file, *options, "--url", api_address, "--key", ADMIN_KEY) as process:
+    with started("mirrorgate.cli", "send", file, *options, "--url", api_address, "--key", ADMIN_KEY) as process:
         output, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, ""), output
     assert loads(gateway) == ["completed"]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.client.http import GatewayClient
+from mirrorgate.http import GatewayClient
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal, lines, staged
 from tests.api.objects.bridging import write

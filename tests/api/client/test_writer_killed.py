@@ -13,7 +13,7 @@ from tests.support.processes import REPOSITORY
 
 PROGRAM = """
 import sys
-from app.client import BufferLimits, ChangeWriter, GatewayClient
+from mirrorgate import BufferLimits, ChangeWriter, GatewayClient
 
 url, key = sys.argv[1:]
 limits = BufferLimits(request_rows=10, max_age=60)

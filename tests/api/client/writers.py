@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from app.client import AsyncChangeWriter, AsyncGatewayClient, BufferLimits, ChangeWriter, GatewayClient, Receipt
+from mirrorgate import AsyncChangeWriter, AsyncGatewayClient, BufferLimits, ChangeWriter, GatewayClient, Receipt
 from tests.api.calls import ADMIN_KEY
 
 SMALL = BufferLimits(request_bytes=120, request_rows=5, max_age=0.01, buffer_bytes=2_000)

@@ -24,9 +24,9 @@ from app.api.console.oidc_sign_in import ATTEMPT_COOKIE
 from app.api.console.sessions import SESSION_COOKIE
 from app.domain.access.rights import Grant, Right
 from app.domain.access.sign_in import SignInAttempt
-from app.errors import Code, Misconfigured
 from app.settings import Settings
 from app.settings.start_checks import check_tokens
+from mirrorgate.errors import Code, Misconfigured
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.console.plain_browser import Browser, check_markup
 from tests.support.http.issuer import AUDIENCE, CLIENT_ID, CLIENT_SECRET, Issuer, issuing

@@ -12,7 +12,7 @@ from app.api.console.attempts import ATTEMPTS_PER_SECOND, AttemptLimit
 from app.api.console.sessions import SESSION_COOKIE
 from app.api.middleware.request_entry import MAX_SIGN_IN_BYTES
 from app.api.server.problem_responses import POLICY
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.conftest import ClientWith
 from tests.support.waiting import wait_until

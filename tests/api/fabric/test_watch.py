@@ -17,13 +17,13 @@ from structlog.testing import capture_logs
 from app.api.routes import probes as probe_routes
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import troubles
-from app.errors import MirrorgateError
 from app.fabric import open_fabric
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
 from app.staging.ledger.fabric_status import claim_reading
 from app.staging.overview import table_summaries
 from app.staging.tables.gateway_status import gateway_facts
+from mirrorgate.errors import MirrorgateError
 from spark_jobs.fabric_status import FabricStatus, FabricWatcher, fabric_watcher
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal

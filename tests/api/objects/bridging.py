@@ -16,7 +16,7 @@ from app.bridge.objects.settings import BatchSettings, ObjectsSettings, SourceSe
 from app.bridge.objects.status import BridgeStatus, TableStatus
 from app.bridge.objects.store import open_store
 from app.bridge.settings_file import GatewaySettings, HealthSettings, LogSettings, StopSettings
-from app.client.file_paths import PathTemplate
+from mirrorgate.file_paths import PathTemplate
 from tests.api.calls import ADMIN_KEY
 
 

@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Misconfigured
+from mirrorgate.errors import Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import staged
 from tests.api.objects.bridging import bridge_of

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from app.bridge.objects import engine
 from app.bridge.objects.settings import BatchSettings
-from app.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import lines, staged
 from tests.api.objects.bridging import bridge_of, write

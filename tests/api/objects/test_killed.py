@@ -79,7 +79,7 @@ def check_kills(
         kind = chance.choice(list(Held))
         with holding_proxy(api_address, chance.randint(1, 6), kind) as proxy:
             configure(config, source, proxy.url)
-            with started("app.cli", "bridge", "objects", "--config", config, "--once") as process:
+            with started("mirrorgate.cli", "bridge", "objects", "--config", config, "--once") as process:
                 while not proxy.held.wait(0.05) and process.poll() is None:
                     pass
                 if proxy.held.is_set():
@@ -90,7 +90,7 @@ def check_kills(
             if proxy.held.is_set():
                 assert proxy.passed.wait(60)
     configure(config, source, api_address)
-    with started("app.cli", "bridge", "objects", "--config", config, "--once", "--json") as process:
+    with started("mirrorgate.cli", "bridge", "objects", "--config", config, "--once", "--json") as process:
         output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert {table["table"] for table in first_json(output)["tables"]} == {name.partition("/")[0] for name in names}
@@ -136,7 +136,7 @@ def test_sigterm_ends_the_bridge_after_its_requests(gateway: Gateway, api_addres
     write(source, {"t/1": b'{"id": 1}'})
     with holding_proxy(api_address, 1, Held.ANSWERED) as proxy:
         configure(tmp_path / "objects.yaml", source, proxy.url)
-        with started("app.cli", "bridge", "objects", "--config", tmp_path / "objects.yaml", "--json") as process:
+        with started("mirrorgate.cli", "bridge", "objects", "--config", tmp_path / "objects.yaml", "--json") as process:
             assert proxy.held.wait(60)
             process.send_signal(signal.SIGTERM)
             assert process.stderr is not None

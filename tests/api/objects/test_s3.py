@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from obstore.store import S3Store, from_url
 
 from app.bridge.objects.settings import BatchSettings
-from app.errors import Misconfigured
+from mirrorgate.errors import Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import staged
 from tests.api.objects.bridging import bridge_of

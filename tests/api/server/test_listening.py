@@ -15,13 +15,13 @@ import trustme
 from pydantic import SecretStr
 
 from app import main
-from app.client.http import GatewayClient
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local import up
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.staging.connection.database import open_engine
 from app.staging.ledger.leases import renew_lease
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.http import GatewayClient
 from tests.api.calls import ADMIN_KEY
 from tests.support.http.server import api_process
 from tests.support.postgres.databases import create_database, database_in

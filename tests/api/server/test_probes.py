@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from app.api.routes import probes as probe_routes
 from app.domain.publication import Failure
-from app.errors import Code
 from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
+from mirrorgate.errors import Code
 from tests.api.calls import Gateway, insert
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql

@@ -9,8 +9,8 @@ import pytest
 from httpx import URL
 
 from app.api.application import create_app
-from app.errors import Code
 from app.settings import Settings
+from mirrorgate.errors import Code
 from tests.api.calls import Gateway, insert, problem
 from tests.api.conftest import ClientWith
 

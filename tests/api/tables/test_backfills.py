@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.cli.main import app
-from app.client.http import RejectedByGateway
 from app.staging.images.backfill import Backfill
 from app.staging.tables.drop_completion import finish_drop
+from mirrorgate.cli.main import app
+from mirrorgate.http import RejectedByGateway
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.backfills import carry_out, purge_payloads
 from tests.support.gateway_parts import current

@@ -18,9 +18,9 @@ from pydantic import SecretStr
 
 from app import extras, main
 from app.api import application, mirror_rows
-from app.errors import Misconfigured
 from app.mirror import typed_rows
 from app.settings import Settings
+from mirrorgate.errors import Misconfigured
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.http.server import api_process, served, stopped
 
@@ -262,5 +262,5 @@ def test_a_target_without_the_extra_stops_the_start(
     with pytest.raises(Misconfigured) as raised:
         main.check_start(settings)
     assert raised.value.code == "extra_missing"
-    assert "mirrorgate[rows]" in raised.value.remedy
+    assert "mirrorgate-gateway[rows]" in raised.value.remedy
     main.check_start(Settings(database_url=SecretStr(database_url)))

@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.cli.main import app
 from app.staging.tables.registry import quarantine_table
+from mirrorgate.cli.main import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current

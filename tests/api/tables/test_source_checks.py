@@ -24,10 +24,10 @@ from app.checks.source_database import SourceDatabase
 from app.cli.tables import check as comparison
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.source_checks import Dialect, SourceQueries
-from app.errors import MirrorgateError
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.staging.connection.database import open_engine
+from mirrorgate.errors import MirrorgateError
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.api.commands import Terminal
 from tests.support.http.server import served

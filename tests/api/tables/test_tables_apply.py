@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from app.cli.tables.manifest import present_tables
 from app.cli.tables.manifest_plan import Action, plan_tables
-from app.client.http import GatewayClient
-from app.client.table_manifest import read_manifest, to_manifest
 from app.domain.model.names import TableName
+from app.table_manifest import read_manifest, to_manifest
+from mirrorgate.http import GatewayClient
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
 from tests.client.table_manifest.tables import declared_tables

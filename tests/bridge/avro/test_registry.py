@@ -10,7 +10,7 @@ import pytest
 from app.bridge.kafka.records import RecordRejected
 from app.bridge.kafka.registered_records import RegisteredDecoder, decoder_of
 from app.bridge.kafka.registry import MAX_REFERENCE_DEPTH, MAX_REFERENCES, SchemaRegistry
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.forms.avro import encoded
 from tests.support.http.stand_in import StandIn, serving
 from tests.support.kafka import RegistryDouble, framed, registry_double

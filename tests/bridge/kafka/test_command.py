@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from app.bridge.kafka.cluster import check_librdkafka, is_incremental
 from app.bridge.kafka.settings import read_settings
-from app.cli.main import app
+from mirrorgate.cli.main import app
 from tests.api.calls import Gateway
 from tests.bridge.kafka.running import register, row, settings_text, staged
 from tests.support.expositions import check_recorded
@@ -94,10 +94,10 @@ def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(
     command = ("bridge", "kafka", "--config", file)
     records = [Record(row(n, text="x" * 200)) for n in range(1_000)]
     cluster.produce("c_killed", records[:500])
-    with started("app.cli", *command):  # killed at the end of the block
+    with started("mirrorgate.cli", *command):  # killed at the end of the block
         wait_until(lambda: staged(api_engine, "c.orders"), within=60, what="something landed")
     cluster.produce("c_killed", records[500:])
-    with started("app.cli", *command) as process:
+    with started("mirrorgate.cli", *command) as process:
         assert process.stderr is not None
         first = json.loads(process.stderr.readline())
         assert first["event"] == "bridge_starts"

@@ -12,8 +12,8 @@ from app.bridge.kafka.partition.elements import parameters_of
 from app.bridge.kafka.partition.partition import Partition
 from app.bridge.kafka.partition.positions import Position
 from app.bridge.kafka.topics import TopicRule
-from app.client.http import GatewayClient, RejectedByGateway
-from app.client.producer import ChangeRequest, Patience, Producer
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.producer import ChangeRequest, Patience, Producer
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import register, row, staged

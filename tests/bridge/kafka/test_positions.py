@@ -13,7 +13,7 @@ from app.bridge.kafka.partition.positions import (
     next_offset,
     producer_name,
 )
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 
 def decide(position: Position, log: Log, accepted: int | None = None) -> int:

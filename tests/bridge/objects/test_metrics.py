@@ -29,7 +29,7 @@ def test_the_metrics_name_a_stopped_table(gateway: Gateway, api_address: str, tm
             return ""
 
     labels = '{source="lake",table="o.orders"}'
-    with started("app.cli", "bridge", "objects", "--config", file):
+    with started("mirrorgate.cli", "bridge", "objects", "--config", file):
         read = f"mirrorgate_bridge_objects_objects_total{labels} 1.0"
         wait_until(lambda: read in metrics(), within=30, what="the first object is read")
         healthy = metrics()

@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from app.bridge.objects.formats import ObjectFormat
 from app.bridge.objects.settings import read_settings
-from app.cli.main import app
-from app.client.file_paths import FileOrder
-from app.client.yaml_text import BadFile
+from app.yaml_text import BadFile
+from mirrorgate.cli.main import app
+from mirrorgate.file_paths import FileOrder
 from tests.support.processes import REPOSITORY
 
 ENVIRONMENT = {"MIRRORGATE_API_KEY": "mg_1"}

@@ -10,7 +10,7 @@ from app.bridge.objects import bucket as bucket_module
 from app.bridge.objects import store as store_module
 from app.bridge.objects.bucket import BucketStore
 from app.bridge.objects.store import open_store, read_small
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 BUCKET = "https://account.blob.core.windows.net/c"
 

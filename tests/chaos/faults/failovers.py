@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app.domain.model.table import TableState
-from app.errors import MirrorgateError
 from app.landing.landed_state import CONSUMED_FOLDERS
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
+from mirrorgate.errors import MirrorgateError
 from spark_jobs.drain import keep_lease
 from spark_jobs.drain_loop import DrainLoop
 from tests.chaos.checks.oracle import Violation

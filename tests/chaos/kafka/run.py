@@ -16,7 +16,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.client.http import GatewayClient
+from mirrorgate.http import GatewayClient
 from tests.api.commands import staged
 from tests.chaos.kafka.fleet import Fleet
 from tests.chaos.kafka.source import COLUMNS, Source

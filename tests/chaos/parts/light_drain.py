@@ -19,12 +19,12 @@ from uuid import uuid4
 import structlog
 
 from app.domain.publication import FileLimits
-from app.errors import MirrorgateError
 from app.landing.adls import retries
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
+from mirrorgate.errors import MirrorgateError
 from spark_jobs import drain_loop, retry_schedule
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain import keep_lease

@@ -12,11 +12,11 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from app.domain.publication import FileLimits
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from app.staging.ledger.leases import renew_lease
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from tests.chaos.faults.failpoints import CONTAINED, failpoints

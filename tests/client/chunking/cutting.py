@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from app.client.chunking.chunks import Chunk
-from app.errors import RejectedInput
+from mirrorgate.chunking.chunks import Chunk
+from mirrorgate.errors import RejectedInput
 
 Messages = TypeVar("Messages")
 

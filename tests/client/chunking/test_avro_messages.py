@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.chunking.avro_messages import split_replicate
-from app.client.chunking.chunks import Limits, positions_of
-from app.errors import Code
+from mirrorgate.chunking.avro_messages import split_replicate
+from mirrorgate.chunking.chunks import Limits, positions_of
+from mirrorgate.errors import Code
 from tests.client.chunking.cutting import check_chunks, pieces
 from tests.support.rejections import rejected
 from tests.support.samples.replicate_avro import envelope

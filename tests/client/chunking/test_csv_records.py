@@ -6,13 +6,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from app.client.chunking.chunks import Chunk, Limits, positions_of
-from app.client.chunking.csv_records import split_csv
 from app.domain.model.change import Change
-from app.errors import Code
 from app.formats.arcion.csv import CsvChanges, decode_arcion_csv
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
+from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
+from mirrorgate.chunking.csv_records import split_csv
+from mirrorgate.errors import Code
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.client.chunking.cutting import check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 

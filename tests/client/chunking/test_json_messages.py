@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.client.chunking.chunks import Chunk, Limits, positions_of
-from app.client.chunking.json_messages import split_json
-from app.errors import Code
 from app.formats.json.decoder import MessageDecoder
+from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
+from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.errors import Code
 from tests.client.chunking.cutting import check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from app.cli.main import app
+from mirrorgate.cli.main import app
 from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, rejects
 from tests.support.cli_output import first_json
 from tests.support.http.stand_in import StandIn
@@ -27,7 +27,7 @@ def sending(gateway: FakeGateway, *arguments: str, text: str) -> Iterator["subpr
     """Give the command, its standard input open behind `text`."""
     connection = ("--url", gateway.url, "--key", "mg_a_key")
     with started(
-        "app.cli", "send", "-", "--format", "arcion", *connection, *arguments, stdin=subprocess.PIPE
+        "mirrorgate.cli", "send", "-", "--format", "arcion", *connection, *arguments, stdin=subprocess.PIPE
     ) as process:
         assert process.stdin is not None
         process.stdin.write(text)
@@ -160,7 +160,7 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
 )
 def test_options_that_do_not_fit_are_rejected(arguments: list[str], said: str) -> None:
     file = () if {"nowhere.json", "docs"} & set(arguments) else ("-",)
-    with started("app.cli", "send", *file, *arguments, "--key", "mg_a_key", stdin=subprocess.DEVNULL) as process:
+    with started("mirrorgate.cli", "send", *file, *arguments, "--key", "mg_a_key", stdin=subprocess.DEVNULL) as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode in (1, 2)
     assert said in " ".join(errors.replace("│", "").split())
@@ -168,7 +168,18 @@ def test_options_that_do_not_fit_are_rejected(arguments: list[str], said: str) -
 
 def run(gateway: FakeGateway, *options: str) -> "subprocess.CompletedProcess[str]":
     """Send one message; both outputs go into one pipe, as in `mirrorgate send … | less`."""
-    command = [sys.executable, "-m", "app.cli", "send", "-", "--format", "arcion", "--url", gateway.url, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "mirrorgate.cli",
+        "send",
+        "-",
+        "--format",
+        "arcion",
+        "--url",
+        gateway.url,
+        *options,
+    ]
     return subprocess.run(
         [*command, "--key", "mg_a_key"], cwd=REPOSITORY, input='{"a":1}\n{"b":2}\n', text=True, timeout=60,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
@@ -197,7 +208,7 @@ def test_what_was_accepted_comes_before_the_rejection_and_is_counted_right() -> 
 
 def test_without_a_gateway_the_remedy_is_to_start_one(tmp_path: Path) -> None:
     with started(
-        "app.cli", "status", "--url", "http://127.0.0.1:1", "--key", "mg_a_key", "--data-dir", tmp_path
+        "mirrorgate.cli", "status", "--url", "http://127.0.0.1:1", "--key", "mg_a_key", "--data-dir", tmp_path
     ) as process:
         _, errors = process.communicate(timeout=60)
     assert errors.startswith("error not_ready: no gateway answers at http://127.0.0.1:1\nremedy: Start one with ")

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from app.client.send.progress import Progress, ProgressDisplay
+from mirrorgate.send.progress import Progress, ProgressDisplay
 
 
 @pytest.mark.parametrize("total", [100, None])

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from app.client.chunking.chunks import Limits
-from app.client.chunking.json_messages import split_json
-from app.client.http import GatewayClient
-from app.client.send.sender import Sender, SendFailed
-from app.errors import Code, MirrorgateError
+from mirrorgate.chunking.chunks import Limits
+from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.errors import Code, MirrorgateError
+from mirrorgate.http import GatewayClient
+from mirrorgate.send.sender import Sender, SendFailed
 from tests.client.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, rejects
 
 MESSAGES = [b'{"a":1}', b'{"b":2}', b'{"c":3}']

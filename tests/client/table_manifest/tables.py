@@ -5,7 +5,6 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from app.client.table_manifest import PresentTable
 from app.domain.model.names import check_new_column_name
 from app.domain.model.table_options import (
     DEFAULT_OPTIONS,
@@ -22,7 +21,8 @@ from app.domain.model.table_options import (
     TableOptions,
 )
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.errors import RejectedInput
+from app.table_manifest import PresentTable
+from mirrorgate.errors import RejectedInput
 
 TYPES = [*(str(name) for name in TypeName if name is not TypeName.DECIMAL), "decimal(38,9)"]
 ODD_NAMES = [

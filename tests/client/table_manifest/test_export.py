@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from app.api.schemas.tables import RegisterTable, declared_schema
-from app.client.table_manifest import PresentTable, read_manifest, to_manifest
 from app.domain.model.table_options import CHOSEN_AT_CREATION
+from app.table_manifest import PresentTable, read_manifest, to_manifest
 from tests.client.table_manifest.tables import as_registered, declared_tables
 
 _REGISTRATION = TypeAdapter(RegisterTable)

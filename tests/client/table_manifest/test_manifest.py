@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.client.table_manifest import read_manifest
-from app.client.yaml_text import BadFile
 from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS
+from app.table_manifest import read_manifest
+from app.yaml_text import BadFile
 
 ORDERS = """\
 tables:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.http import RejectedByGateway
-from app.client.writer.core import ROW_OVERHEAD_BYTES, Accepted, BufferLimits, Receipt, RowsRejected, WriterCore
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.http import RejectedByGateway
+from mirrorgate.writer.core import ROW_OVERHEAD_BYTES, Accepted, BufferLimits, Receipt, RowsRejected, WriterCore
 
 
 def core(*, hands_over: bool = True, **limits: Any) -> WriterCore:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.writer.change_writer import as_row, encode_change, encode_row
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.writer.change_writer import as_row, encode_change, encode_row
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXTS

@@ -23,7 +23,7 @@ from app.domain.access.api_key import (
 )
 from app.domain.access.rights import Grant, Principal, Right
 from app.domain.model.names import TableName
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 
 SECRET = "s3cret-s3cret_s3cret-s3cret"

@@ -19,7 +19,7 @@ from app.domain.access.sign_in import (
     subject_of,
 )
 from app.domain.model.names import SourceName, TableName
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 
 RANDOM = bytes(range(TOKEN_BYTES))

@@ -13,7 +13,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.samples.schemas import schema_of
 
 SALT, OTHER_SALT = bytes(SALT_BYTES), bytes([1]) * SALT_BYTES

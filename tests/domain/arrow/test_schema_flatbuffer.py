@@ -11,8 +11,8 @@ from app.domain.arrow import columns_of, described_schemas, schema_from_bytes, s
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.from_arrow import snapshot_rows
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.formats.arrow import decode_arrow_stream
+from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN, messages
 from tests.support.samples.arrow_streams import repeated_metadata, stream
 from tests.support.samples.schemas import schema_of

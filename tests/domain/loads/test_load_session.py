@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from app.domain.loads import (
     LoadId,
-    LoadMode,
     LoadSession,
     LoadState,
     LoadStep,
@@ -26,7 +25,8 @@ from app.domain.model.table_options import PartialUpdates, RowImages, TableOptio
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import LoadMode
 from tests.support.rejections import rejected
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of

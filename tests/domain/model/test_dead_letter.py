@@ -1,7 +1,8 @@
 """Which rejections become dead letters, and in which order messages are left out."""
 
-from app.domain.model.dead_letter import KEPT, MAX_LETTER_ERRORS, errors_of, is_kept, to_set_aside
-from app.errors import Code, Kind, Problem
+from app.domain.model.dead_letter import MAX_LETTER_ERRORS, errors_of, is_kept, to_set_aside
+from mirrorgate.errors import Code, Kind, Problem
+from mirrorgate.errors.codes import KEPT
 
 
 def problem(code: Code, index: int | None = 0, column: str | None = None) -> Problem:

@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.model.names import TableName, check_column_name, check_new_column_name, check_new_table_name
 from app.domain.model.table_schema import evolve
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

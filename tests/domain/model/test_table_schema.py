@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, evolve, row_marker_field
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

@@ -19,7 +19,7 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.projection.row_facts import carried, source_times
 from app.domain.rows.row_rules import ChangeFacts, Masking, RowRules
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.hashes import hashed
 from tests.support.rejections import rejected
 from tests.support.samples.changes import change, delete, insert, shaped, update, upsert

@@ -26,7 +26,7 @@ from app.domain.publication import (
     plan_files_for,
     range_of,
 )
-from app.errors import Code, InvariantBroken, TemporarilyUnavailable
+from mirrorgate.errors import Code, InvariantBroken, TemporarilyUnavailable
 
 LIMITS = st.builds(
     FileLimits,

@@ -14,7 +14,7 @@ from app.domain.arrow import schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.publication import Block, Event, add_data, seed, set_data_schema, verify_chain
-from app.errors import Code, InvariantBroken
+from mirrorgate.errors import Code, InvariantBroken
 from tests.support.samples.schemas import schema_of
 
 MOMENT = datetime(2026, 1, 5, 8, 30, tzinfo=UTC)

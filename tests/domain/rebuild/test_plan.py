@@ -10,7 +10,7 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId, Ta
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, SchemaVersion, evolve
 from app.domain.rebuild import RebuildPhase, RebuildPlan, RebuiltColumn, plan_rebuild
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

@@ -30,7 +30,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.row_image import decode_image, encode_image
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.samples.schemas import schema_of
 
 OPTIONS: Final = TableOptions.parse({"partial_updates": "complete"})

@@ -9,7 +9,7 @@ import pytest
 from app.domain.model.change import Image
 from app.domain.model.table_options import TableOptions
 from app.domain.rows.key_changes import KeyChange, KeyChanges, are_equal
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

@@ -13,7 +13,7 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_layout import layout_of
 from app.domain.rows.row_rules import RowMarker, RowRules, Shape
-from app.errors import RejectedInput
+from mirrorgate.errors import RejectedInput
 from tests.support.samples.changes import change, delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import schema_of
 

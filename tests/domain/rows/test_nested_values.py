@@ -16,10 +16,10 @@ from app.domain.rows import nested_values
 from app.domain.rows.from_arrow import snapshot_rows
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code
 from app.formats.arrow import decode_arrow_stream
 from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import RowOperation
+from mirrorgate.errors import Code
+from mirrorgate.parameters import RowOperation
 from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import stream
 from tests.support.samples.schemas import schema_of

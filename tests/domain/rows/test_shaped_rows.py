@@ -13,7 +13,7 @@ from app.domain.model.names import ROW_MARKER
 from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowRules, Shape, ShapedChanges, Values
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.samples.schemas import schema_of
 
 TYPES: Final = {"a": "int64", "b": "string", "c": "int64", "d": "string"}

@@ -14,7 +14,7 @@ from app.domain.rows.from_arrow import ROWS_AT_ONCE, snapshot_rows, source_value
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import encode_image
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN
 from tests.fuzz.decoders import TYPES
 from tests.support.rejections import rejected

@@ -27,7 +27,7 @@ from app.domain.source_checks import (
     checksum_of,
     compared_columns,
 )
-from app.errors import RejectedInput
+from mirrorgate.errors import RejectedInput
 
 
 def column(name: str, declared: str = "int64") -> Column:

@@ -11,10 +11,10 @@ from app.domain.model.change import Operation
 from app.domain.model.names import TableName
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
 from app.formats.not_columnar import NotColumnar
 from app.formats.rows.columnar import RowReader, RowsBody
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

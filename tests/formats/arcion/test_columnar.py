@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
-from app.errors import RejectedInput
 from app.formats.arcion.messages import decode_arcion
+from mirrorgate.errors import RejectedInput
 from tests.fuzz.decoders import COMPLETING, FULL_IMAGES, TABLE, columnar_arcion, tried
 
 NAMES = TABLE.names

@@ -7,10 +7,10 @@ import pytest
 
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
-from app.errors import RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.texts import MAX_NESTED_VALUES
+from mirrorgate.errors import RejectedInput
 from tests.fuzz.decoders import columnar_arcion
 from tests.support.samples.schemas import schema_of
 

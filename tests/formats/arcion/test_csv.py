@@ -14,11 +14,11 @@ from pydantic import SecretStr
 
 from app.api import application
 from app.domain.model.change import Operation
-from app.errors import Code, RejectedInput
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.observability.api_metrics import HASH_MISMATCHES
 from app.settings import Settings
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.rejections import rejected
 
 COLUMNS = ("a", "b")

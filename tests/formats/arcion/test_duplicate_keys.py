@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import MessageDecoder
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 
 ANY = MessageDecoder(dict[str, Any])

@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName, TableName
-from app.errors import Code
 from app.formats.arcion.messages import AddressedChange, decode_arcion, facts_of_cursor
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 
 NATION = TableName("tpch_scale_0_01", "nation")

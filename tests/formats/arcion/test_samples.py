@@ -9,8 +9,8 @@ import pytest
 from app.domain.model.change import Change
 from app.domain.rows.landing_rows import landing_rows
 from app.formats.arcion.csv import decode_arcion_csv
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import RejectedInput
 from app.formats.avro import DecodePlan, Style, read_schema
+from mirrorgate.errors import RejectedInput
 from tests.support.forms.avro import encoded
 
 UUID_OF_16_BYTES = {"type": "fixed", "name": "u", "size": 16, "logicalType": "uuid"}

@@ -14,7 +14,6 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, OutOfRange, TableOpt
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.model.written_values import WrittenNumber
 from app.domain.rows.conversion import BadValues, convert, reading_of
-from app.errors import RejectedInput
 from app.formats.debezium.columnar.images import reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.values import (
@@ -28,6 +27,7 @@ from app.formats.debezium.values import (
     parse_units,
     unavailable_values,
 )
+from mirrorgate.errors import RejectedInput
 
 TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
 AT = datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)

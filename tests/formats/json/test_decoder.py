@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.model.change import InputLimits
-from app.errors import Code
 from app.formats.arcion.columnar import decode_columnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json import texts
@@ -30,6 +29,7 @@ from app.formats.json.texts import (
     split,
 )
 from app.formats.replicate.messages import decode_replicate
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.messages import metadata
 

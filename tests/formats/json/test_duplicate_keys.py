@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.names import TableName
-from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import ArcionMessage, decode_arcion
 from app.formats.json import decoder
 from app.formats.json.quote_accounting import (
@@ -26,6 +25,7 @@ from app.formats.json.quote_accounting import (
 )
 from app.formats.replicate.forms.standard_form import ReplicateMessage
 from app.formats.replicate.messages import decode_replicate
+from mirrorgate.errors import Code, RejectedInput
 from tests.formats.json.odd_json import arcion_messages, bodies, replicate_messages
 from tests.support.rejections import rejected
 

@@ -15,9 +15,9 @@ from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.messages import decode_replicate
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.changes import insert, update
 from tests.support.samples.schemas import schema_of

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
-from app.errors import Code, RejectedInput
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.texts import MAX_NESTING
+from mirrorgate.errors import Code, RejectedInput
 
 
 class Inner(msgspec.Struct):

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import UNLIMITED, InputLimits
-from app.errors import Code, RejectedInput
 from app.formats.avro import DecodePlan, Style, read_schema
 from app.formats.avro.flat import Column, FlatReader, Record
-from app.formats.replicate.avro_envelope import read_envelopes
 from app.formats.replicate.avro_records import MAX_LIST_VALUES, AvroBody, plan_of
 from app.formats.replicate.columnar import DataBody, decode_data_messages
 from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.messages import decode_replicate
+from mirrorgate.avro_envelope import read_envelopes
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.replicate_avro import JOBS, data_record, data_schema, encoded, envelope
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
-from app.errors import Code, RejectedInput
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS, SourceHistory, extend, with_external_ids
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import TableMetadata
@@ -23,6 +22,7 @@ from app.ingest import Ingest, IngestResult, ReplicateJson
 from app.staging.tables.registry import find_table
 from app.staging.tables.replicate_sources import replicate_metadata
 from app.staging.writer.group_commit import GroupCommit
+from mirrorgate.errors import Code, RejectedInput
 from tests.formats.replicate.tables_in_memory import Tables
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of

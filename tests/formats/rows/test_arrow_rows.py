@@ -15,9 +15,9 @@ from app.domain.model.table_options import OutOfRange, PartialUpdates, TableOpti
 from app.domain.rows.from_arrow import changed_rows
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.formats.rows.columnar import split_operations
-from app.formats.rows.operations import RowOperation
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import RowOperation
 from tests.fuzz.decoders import ROWS_RULES, exact_rows
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formats.rows.operations import RowOperation
+from mirrorgate.parameters import RowOperation
 from tests.fuzz.decoders import ROWS_RULES, columnar_rows, exact_rows, tried
 from tests.support.samples.schemas import schema_of
 

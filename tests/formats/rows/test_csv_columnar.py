@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.rows.row_rules import RowRules
-from app.errors import RejectedInput
-from app.formats.csv import CsvDialect
+from mirrorgate.errors import RejectedInput
+from mirrorgate.parameters import CsvDialect
 from tests.fuzz.decoders import ROWS_RULES, columnar_csv_rows, exact_csv_rows, tried
 from tests.support.samples.schemas import schema_of
 

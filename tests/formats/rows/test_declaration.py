@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from app.domain.model.table_schema import TableSchema
-from app.errors import Code
 from app.formats.rows.declaration import Declaration, declaration_of, parse_declaration, parse_names
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from app.domain.access.rights import Principal, Right
 from app.domain.model import dead_letter
 from app.domain.model.request_identity import RequestIdentity
-from app.errors import Code
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import ArcionJson, IngestResult
 from app.staging.batches import dead_letter_transaction
+from mirrorgate.errors import Code
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.ingest.routing.test_moving_tables import interrupt
 from tests.support.ingest_harness import ADMIN, IngestHarness, named
 from tests.support.postgres import sql

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.domain.model.names import TableName
-from app.errors import Code, RejectedInput
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import ArcionCsv, ArcionJson, BodyReader, ReplicateJson
 from app.staging.connection.database import open_engine
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres.dead_letters import letters, messages
 from tests.support.samples.messages import data

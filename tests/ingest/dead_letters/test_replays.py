@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from app.domain.model.dead_letter import LetterState
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan, Generation
-from app.errors import Code, RejectedInput
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS
 from app.ingest.replay import ReplayedLetters
 from app.staging.batches.dead_letters import discard_letters
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.ingest.dead_letters.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN
 from tests.ingest.routing.test_moving_tables import interrupt
 from tests.support.ingest_harness import IngestHarness

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Code
 from app.formats.debezium.values import Tombstones
 from app.ingest import DebeziumJson
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event, keyed, with_schema

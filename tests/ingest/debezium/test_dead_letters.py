@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.domain.model.table_options import TimestampUnit
-from app.errors import Code
 from app.formats.debezium.values import Tombstones
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import messages, replay, waiting
 from tests.support.rejections import rejected

@@ -7,8 +7,8 @@ import pytest
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.table import schema_change
-from app.errors import Code
 from app.formats.debezium.values import DEFAULT_PLACEHOLDER
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import Field, event, flat_with_schema, key_with_schema, keyed, with_schema

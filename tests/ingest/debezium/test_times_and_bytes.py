@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.domain.model.table_options import OutOfRange, TimestampUnit
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event, flat_with_schema, with_schema

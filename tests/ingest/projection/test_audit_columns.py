@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from app.domain.model.names import TableName
-from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.formats.rows.csv import RowsLayout
 from app.ingest import RowOperation, RowsCsv, RowsJson
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event

@@ -18,10 +18,10 @@ from msgspec import UNSET
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan
-from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import ArrowLoad, ReplicateJson
 from app.ingest.dry_run import WithheldColumns
+from mirrorgate.errors import Code
 from tests.support.gateway_parts import next_generation
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres import sql

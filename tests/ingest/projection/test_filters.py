@@ -18,8 +18,8 @@ from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.projection.landing_projection import filtered
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code
 from app.ingest import RowOperation, RowsJson, perform_dry_run
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

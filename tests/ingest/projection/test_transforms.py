@@ -12,11 +12,11 @@ from msgspec import UNSET
 from app.domain.access.rights import Grant, Principal, Right
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan
-from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import ArrowLoad, ReplicateJson, RowOperation, RowsJson
 from app.ingest.dry_run import WithheldColumns
 from app.staging.tables.registration import RegistrationOutcome
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import next_generation
 from tests.support.hashes import hashed
 from tests.support.ingest_harness import IngestHarness, open_harness

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.errors import Code
 from app.ingest.readers import arcion as arcion_reader
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.domain.model.names import SourceName
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest import ArcionJson, reader_thread
 from app.ingest.columnar import Asked, ColumnarBody, Decline, Declined, Outcome, read_together
 from app.ingest.reader_thread import MAX_SHORT_BYTES, ColumnarReader, LoopBridge, LoopFuture, UnreadBody
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Receipt
 from app.staging.writer.request_queue import MAX_BYTES_TOGETHER
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 from tests.formats.arcion.test_columnar import messages, partial_updates
 from tests.fuzz.decoders import TABLE
 from tests.support.ingest_harness import ADMIN, IngestHarness

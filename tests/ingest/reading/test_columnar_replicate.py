@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.errors import Code
 from app.ingest.readers import replicate as replicate_reader
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata

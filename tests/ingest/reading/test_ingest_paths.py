@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import Code
 from app.observability.api_metrics import INGEST_PATHS
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import Field, event, flat_with_schema, key_with_schema, keyed, with_schema

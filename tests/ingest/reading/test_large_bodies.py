@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.errors import Code, RejectedInput
 from app.ingest import ArcionJson
 from app.ingest.request_typing import RequestTyper
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import waiting
 from tests.support.rejections import rejected

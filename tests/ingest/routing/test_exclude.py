@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.domain.access.rights import Principal, Right
-from app.errors import Code
 from app.formats.replicate.forms.layouts import MessageForm, TableFrom, read_layout
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import letters, replay
 from tests.support.rejections import rejected

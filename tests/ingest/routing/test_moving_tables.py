@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.errors import Code, TemporarilyUnavailable
 from app.ingest.reader_thread import UnreadBody
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import WaitingRequest
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

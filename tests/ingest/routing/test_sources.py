@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain.access.rights import Principal, Right
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata

@@ -1,6 +1,6 @@
 """Option `dropped_columns=keep`: a nullable column that leaves the source stays and lands NULL."""
 
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata

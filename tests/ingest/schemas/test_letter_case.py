@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app.domain.access.rights import Principal, Right
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata

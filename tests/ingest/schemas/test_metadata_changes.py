@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.domain.model.names import TableName
-from app.errors import Code
 from app.staging.tables.events import list_events
+from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import data, metadata

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.domain.model.table import DropAction, DropPlan
-from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
+from mirrorgate.errors import Code
 from tests.support.gateway_parts import next_generation
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected

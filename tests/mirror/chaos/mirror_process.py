@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from app.errors import TemporarilyUnavailable
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable, list_tables
+from mirrorgate.errors import TemporarilyUnavailable
 
 _fork_server = get_context("forkserver")
 _fork_server.set_forkserver_preload(["tests.mirror.chaos.mirror_process"])

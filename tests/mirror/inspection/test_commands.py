@@ -17,11 +17,11 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
-from app.cli.console import interruptible
-from app.cli.main import app
 from app.cli.mirror.rows import print_rows
-from app.errors import Code, MirrorgateError
 from app.mirror.inspection import health
+from mirrorgate.cli.console import interruptible
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, MirrorgateError
 from tests.mirror.inspection.mirrored import Mirrored
 from tests.project.facts import REPOSITORY
 from tests.support.cli_output import first_json
@@ -244,7 +244,7 @@ def test_a_wide_result_is_shown_a_value_a_line_in_a_terminal() -> None:
 
 
 def test_a_reader_that_has_enough_is_no_error(root: str) -> None:
-    command = [sys.executable, "-m", "app.cli", "mirror", "query", "FROM range(1000000)", "--csv", "--to", root]
+    command = [sys.executable, "-m", "mirrorgate.cli", "mirror", "query", "FROM range(1000000)", "--csv", "--to", root]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

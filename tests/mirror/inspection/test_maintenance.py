@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.mirror.inspection import maintenance
 from app.mirror.inspection.history import read_history
 from app.mirror.inspection.maintenance import (
@@ -23,6 +22,7 @@ from app.mirror.inspection.maintenance import (
     vacuum_table,
 )
 from app.mirror.target import MirrorTarget
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 from tests.mirror.inspection.mirrored import Mirrored
 
 DAYS = 24 * 3600

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.errors import Code, RejectedInput
 from app.mirror.inspection.opening import PointInTime
 from app.mirror.inspection.query import run_query
 from app.mirror.target import MirrorTarget
+from mirrorgate.errors import Code, RejectedInput
 from tests.mirror.inspection.mirrored import Mirrored
 
 

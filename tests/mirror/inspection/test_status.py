@@ -14,13 +14,13 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from app.cli.main import app
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.landing.local_zone import LocalZone
 from app.mirror.inspection.maintenance import optimize_table, vacuum_table
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
 from tests.support.cli_output import first_json
 
 RUNNER = CliRunner()

@@ -16,10 +16,10 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
 from app.azure_tokens import AzureTokens
-from app.errors import Code, Misconfigured
 from app.mirror import object_store
 from app.mirror.object_store import store_options
 from app.mirror.target import MirrorTarget
+from mirrorgate.errors import Code, Misconfigured
 
 ONELAKE = "abfss://workspace@onelake.dfs.fabric.microsoft.com/lake.Lakehouse/Tables"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from app.cli.main import app
+from mirrorgate.cli.main import app
 from tests.mirror.faults.conftest import rows_file, some_file
 from tests.mirror.model.landed import INSERT, UPSERT
 from tests.mirror.object_store.conftest import Lake

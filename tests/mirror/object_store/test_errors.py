@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import pytest
 from typer.testing import CliRunner
 
-from app.cli.main import app
-from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.mirror.object_store import shown, store_error
 from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import exclusive_target
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from tests.mirror.faults.conftest import some_file
 from tests.mirror.object_store.conftest import S3, Lake
 

@@ -18,7 +18,7 @@ SECRET = "secret-of-the-process-list"
 
 def run_mirror(zone: Zone, location: str, options: Mapping[str, str]) -> tuple[int, str, set[str]]:
     """Run `mirror run --once`; return its status, its output, and each command line of it and its children."""
-    command = [sys.executable, "-m", "app.cli", "mirror", "run", "--once", str(zone.root), "--to", location]
+    command = [sys.executable, "-m", "mirrorgate.cli", "mirror", "run", "--once", str(zone.root), "--to", location]
     command += [part for pair in options.items() for part in ("--storage-option", "=".join(pair))]
     seen: set[str] = set()
     with subprocess.Popen(
@@ -65,7 +65,7 @@ def test_a_process_mirrors_to_a_bucket_and_shows_no_secret(s3: S3, tmp_path: Pat
     assert opened.to_pyarrow_table().select(["id", "value"]).to_pylist() == [{"id": 1, "value": "A"}]
     assert target.tables() == ["größe", "sales.orders"]
     assert SECRET not in output
-    children = [line for line in seen if "app.cli" not in line]
+    children = [line for line in seen if "mirrorgate.cli" not in line]
     assert any("spark_jobs.mirror\x00" in line for line in children)
     assert any("java" in line for line in children)
     assert not any(SECRET in line for line in children)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.errors import Code, TemporarilyUnavailable
 from app.mirror import target_lock
 from app.mirror.target_lock import exclusive_target
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.mirror.object_store.conftest import S3
 
 IMPATIENT = {"timeout": "3s", "max_retries": "0"}

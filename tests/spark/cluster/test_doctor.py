@@ -42,7 +42,7 @@ def test_executors_that_do_not_reach_postgres_are_unsafe(
 @pytest.mark.thorough
 def test_the_command_asks_spark_in_a_process_of_its_own(database_url: str, tmp_path: Path) -> None:
     environment = os.environ | {"MIRRORGATE_DATABASE_URL": database_url, "MIRRORGATE_SPARK_MASTER": "local[2]"}
-    command = [sys.executable, "-m", "app.cli", "doctor", "--spark", "--json"]
+    command = [sys.executable, "-m", "mirrorgate.cli", "doctor", "--spark", "--json"]
     command += ["--landing-zone", str(tmp_path / "zone"), "--data-dir", str(tmp_path)]
     ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120)
     found = {entry["check"]: entry["outcome"] for entry in first_json(ran.stdout)}

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BuiltFile
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan, Epoch, FileNumber, Generation, TableId, TableState
-from app.errors import Code, TemporarilyUnavailable
 from app.landing.publish import make_visible
 from app.landing.zone import LandingZone
 from app.staging.ledger import planning as file_plans
 from app.staging.tables.operations import begin_drop, request_repair, set_publishing
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.steps.publishing import ClaimedTable, Publishing
 from tests.spark.conftest import NewWorker, drain

@@ -72,7 +72,17 @@ def mirror_environment(zone: Zone, **settings: object) -> dict[str, str]:
 
 def run_once(zone: Zone, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run `mirrorgate mirror run --once` to its end."""
-    command = [sys.executable, "-m", "app.cli", "mirror", "run", "--once", str(zone.root), "--to", str(zone.target)]
+    command = [
+        sys.executable,
+        "-m",
+        "mirrorgate.cli",
+        "mirror",
+        "run",
+        "--once",
+        str(zone.root),
+        "--to",
+        str(zone.target),
+    ]
     environment = mirror_environment(zone, LOG_LEVEL="error")
     return subprocess.run(
         [*command, *arguments], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=150

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.domain.mirror_report import MirrorState, TableReport
-from app.errors import Code
 from app.landing.open_zone import ZoneAddress
 from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
 from app.mirror.target_lock import HeldTarget, exclusive_target
+from mirrorgate.errors import Code
 from spark_jobs.mirroring.loop import MirrorLoop
 from spark_jobs.mirroring.task import MirrorJob
 from tests.spark.mirror.mirrors import Zone

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli.main import app
 from app.domain.mirror_report import MirrorState, TableReport
 from app.domain.publication import Failure
-from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.observability.mirror_metrics import MirrorView, serve_mirror_metrics
 from app.observability.process_metrics import MetricsAddress
 from app.published.table_files import PublishedTable, list_tables
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, Misconfigured
 from spark_jobs.mirroring.loop import Stamp, TableStates, stamps_of
 from spark_jobs.mirroring.task import NO_VERSION, TableOutcome
 from tests.project.facts import REPOSITORY

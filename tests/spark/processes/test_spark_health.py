@@ -11,9 +11,9 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Code, TemporarilyUnavailable
 from app.settings import PREFIX
 from benchmarks.machine.processes import started
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from spark_jobs.spark.health import SparkCalls, SparkWatch
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.postgres import sql

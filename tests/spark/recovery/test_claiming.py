@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from app.checks import zone_claim
 from app.domain.publication import KnownZone
-from app.errors import Code, Misconfigured
 from app.landing import zone_owner
 from app.landing.open_zone import ZoneAddress
 from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.settings import Settings
 from app.staging.connection.database import installation_id
+from mirrorgate.errors import Code, Misconfigured
 from spark_jobs import drain as drains
 from spark_jobs.build_files import MIN_LOCAL_JOB_BYTES
 from spark_jobs.drain import run_drain

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from app.api.schemas.status import table_statuses
 from app.domain.model.table import TableState
 from app.domain.publication import described
-from app.errors import Code, StorageError, TemporarilyUnavailable
 from app.landing.zone import ScratchRevoked
+from mirrorgate.errors import Code, StorageError, TemporarilyUnavailable
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys

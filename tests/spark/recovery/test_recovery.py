@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import TableId, TableState
-from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
+from mirrorgate.errors import Code, InvariantBroken
 from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.samples.schemas import schema_of

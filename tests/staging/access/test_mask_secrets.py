@@ -9,9 +9,9 @@ from app.domain.access.mask_secret import MaskSecret
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan
 from app.domain.model.table_options import TableOptions
-from app.errors import Code, TemporarilyUnavailable
 from app.staging.access.mask_secrets import hashed_tables, pin_mask_secret
 from app.staging.tables.registration import register_table
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import current, next_generation, registered
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of

@@ -7,7 +7,6 @@ import sqlalchemy as sa
 
 from app.domain.model.dead_letter import LetterFormat, NewLetter, RejectedMessage, WrittenMessage
 from app.domain.model.table import BatchSequence, DropAction, DropPlan, Table
-from app.errors import Code, Problem
 from app.staging.batches.dead_letters import (
     LetterReplay,
     TableLetters,
@@ -18,6 +17,7 @@ from app.staging.batches.dead_letters import (
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.status import TableCounts, count_tables
+from mirrorgate.errors import Code, Problem
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import claim_by

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
-from app.errors import Code, RejectedInput
 from app.staging.batches.batch import AlreadyStaged, Batch, Receipt, StagingRequest
 from app.staging.batches.idempotency import find_producer, purge_receipts
 from app.staging.writer.group_commit import GroupCommit
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of

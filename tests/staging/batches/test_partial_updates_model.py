@@ -18,10 +18,10 @@ from app.domain.model.table import Table
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion import convert
 from app.domain.rows.row_image import WIDTH, by_position, known_values
-from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import delete, insert, update, upsert

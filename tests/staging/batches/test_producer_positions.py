@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from app.api.changes.parameters.common import fingerprint
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
-from app.errors import Code, RejectedInput
 from app.staging.batches.batch import AlreadyStaged, StagingRequest
 from app.staging.batches.idempotency import find_producer
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.gateway_parts import inserts, typed
 from tests.support.postgres import sql
 

@@ -12,12 +12,12 @@ from prometheus_client import REGISTRY
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
 from app.domain.rows.row_image import StoredImage
-from app.errors import Code
 from app.staging.batches.batch import Batch, StagingRequest, TableMoved
 from app.staging.batches.row_images import discard_row_images, read_row_images, write_row_images
 from app.staging.batches.stage_transaction import stage_requests
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
+from mirrorgate.errors import Code
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Table
 from app.domain.model.table_options import BinaryEncoding, PartialUpdates, RowImages, TableOptions
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres.retention import WEEK, purge
 from tests.support.rejections import rejected

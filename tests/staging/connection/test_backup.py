@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.errors import InvariantBroken
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import installation_id, open_engine
 from app.staging.connection.schema_revision import migrate, require_migrated
 from app.staging.ledger.leases import claim_table
 from app.staging.tables.status import count_tables
+from mirrorgate.errors import InvariantBroken
 from tests.support.gateway_parts import current, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.backup import dump, restore

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import StagingRequest
 from app.staging.batches.block_insert import SELECT_STATUS, current_transaction_id
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.writer.group_commit import GroupCommit
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import current, inserts, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.postgres.crashing_postgres import CrashingPostgres

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import (
     driver_url,
@@ -16,6 +15,7 @@ from app.staging.connection.database import (
     translated_errors,
 )
 from app.staging.connection.schema_revision import migrate, require_migrated
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 

@@ -4,8 +4,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.staging.connection.database import open_engine, translated_error, translated_errors
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from tests.support.postgres import sql
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Code, RejectedInput
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine, translated_errors
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 from tests.support.postgres.ledger import Owned, owned_table, plan

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from app.checks.preflight import examine
 from app.domain.preflight import Outcome
-from app.errors import Code, Misconfigured
 from app.settings import PREFIX
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import check_revisions, migrate, require_own_sessions
+from mirrorgate.errors import Code, Misconfigured
 from tests.support.postgres.pooler import IGNORE_OPTIONS, needs_pgbouncer, pooled
 from tests.support.processes import REPOSITORY
 
@@ -92,7 +92,12 @@ def test_each_program_ends_with_the_status_of_a_wrong_configuration(database_url
             program = [sys.executable, "-m", *command]
             return subprocess.run(program, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=90)
 
-        programs = [["app.main"], ["spark_jobs.drain"], ["app.cli", "migrate"], ["app.cli", "doctor", "--json"]]
+        programs = [
+            ["app.main"],
+            ["spark_jobs.drain"],
+            ["mirrorgate.cli", "migrate"],
+            ["mirrorgate.cli", "doctor", "--json"],
+        ]
         with ThreadPoolExecutor(len(programs)) as threads:
             *others, doctor = threads.map(lambda program: run(*program), programs)
     for ran in others:

@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.cli.main import app
-from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local.embedded import PrivatePostgres
 from app.staging.connection import schema_revision
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import MIGRATIONS, migrate, program_revision, require_migrated
+from mirrorgate.cli.main import app
+from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in

@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import Table
-from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import BlockKey, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.connection import database, raw_sql
 from app.staging.connection.database import KEEPALIVES, answer_within, open_engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import inserts, typed
 from tests.support.postgres import sql
 from tests.support.postgres.swallowing_proxy import SwallowingProxy

@@ -15,11 +15,11 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.publication import FileLimits
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch
 from app.staging.images.backfill import Backfill, BackfillState, Overtaken, find_backfill, run_backfill
 from app.staging.ledger.leases import due_tables, renew_lease
 from app.staging.tables.registration import record_registration, register_table
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.backfills import (
     DRAIN,
     Died,

@@ -13,9 +13,9 @@ from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.typed_columns import typed_images
-from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.forms.catalogue import FORMS, FULL_FORMS
 from tests.support.forms.form import schema
 from tests.support.forms.source_histories import History, SourceTable, State, histories

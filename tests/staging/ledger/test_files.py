@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import content_digest
 from app.domain.model.table import Epoch, FileNumber
 from app.domain.publication import FileLimits, verify_chain
-from app.errors import Code, InvariantBroken
 from app.staging.ledger.files import LedgerEntry, list_files, read_chain, record_published, unrecorded_files
+from mirrorgate.errors import Code, InvariantBroken
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import (

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Epoch, TableId
 from app.domain.publication import FileLimits
-from app.errors import Code, InvariantBroken
 from app.staging.ledger.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
 from app.staging.tables.operations import request_flush
+from mirrorgate.errors import Code, InvariantBroken
 from tests.support.gateway_parts import dropping, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish

@@ -4,11 +4,12 @@ import pytest
 import sqlalchemy as sa
 from prometheus_client import REGISTRY
 
-from app.domain.loads import LoadId, LoadMode, LoadState
+from app.domain.loads import LoadId, LoadState
 from app.domain.model.table_options import RowImages, TableOptions
-from app.errors import Code, RejectedInput
 from app.staging.loads import abort_load, begin_load, end_stale_loads
 from app.staging.tables.registration import register_table
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import LoadMode
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of

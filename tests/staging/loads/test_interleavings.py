@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.loads import LoadId, LoadMode, LoadSession, LoadState, LoadStep
+from app.domain.loads import LoadId, LoadSession, LoadState, LoadStep
 from app.domain.model.change import Change, Operation
 from app.domain.model.projection import AuditColumns, Comparison, Deletes, RowFilter
 from app.domain.model.table import Table
@@ -19,7 +19,6 @@ from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.images.snapshot import image_snapshot
@@ -32,6 +31,8 @@ from app.staging.loads import (
     next_unseen,
     note_scanned,
 )
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.parameters import LoadMode
 from tests.support.gateway_parts import current, registered
 from tests.support.postgres import sql
 from tests.support.samples.changes import change, delete, update, upsert

@@ -7,13 +7,13 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, DropAction, DropPlan, FileNumber, Generation, TableState
-from app.errors import InvariantBroken
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files
 from app.staging.ledger.leases import check_epoch
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop, request_repair, set_publishing
 from app.staging.tables.status import TableCounts, count_tables
+from mirrorgate.errors import InvariantBroken
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish, publish_all

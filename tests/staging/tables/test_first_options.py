@@ -9,8 +9,8 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import InitialLoad, TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.errors import Code
 from app.staging.tables.registration import Registration, RegistrationOutcome, register_table
+from mirrorgate.errors import Code
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan, Epoch, FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
-from app.errors import Code, InvariantBroken
 from app.staging.batches.batch import StagingRequest, TableMoved
 from app.staging.tables.drop_completion import FinishedDrop, finish_drop
 from app.staging.tables.events import list_events
@@ -16,6 +15,7 @@ from app.staging.tables.operations import begin_drop, release, request_flush, re
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table, find_table_by_id, quarantine_table
 from app.staging.writer.group_commit import GroupCommit
+from mirrorgate.errors import Code, InvariantBroken
 from tests.support.gateway_parts import current, finished_drop, inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
 from tests.support.postgres.retention import purge

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.errors import Code, TemporarilyUnavailable
 from app.staging.connection import database
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.tables.registration import Registration, RegistrationOutcome, register_table
@@ -21,6 +20,7 @@ from app.staging.tables.registry import (
 )
 from app.staging.tables.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
 from app.staging.tables.schema_versions import schema_of_version
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import current, dropping
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

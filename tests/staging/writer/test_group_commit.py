@@ -11,11 +11,11 @@ from app.domain.arrow import decode_payload
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import TableSchema
-from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import WaitingRequest
+from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import update

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from app.domain.model.change import Change
 from app.formats.arcion.csv import decode_arcion_csv
-from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import ArcionJson
+from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns
 from tests.support.forms.source_histories import Event, Row, SourceTable, as_text
 from tests.support.samples.messages import Message, arcion

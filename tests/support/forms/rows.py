@@ -19,9 +19,10 @@ from app.formats.arrow import decode_arrow_stream
 from app.formats.rows.columnar import split_operations
 from app.formats.rows.csv import RowsLayout, decode_csv_rows
 from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import OPERATION_COLUMN, RowOperation
+from app.formats.rows.operations import OPERATION_COLUMN
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import RowsJson
+from mirrorgate.parameters import RowOperation
 from tests.support.forms.arcion import quoted, trimmed_columns
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, schema, split_key_changes
 from tests.support.forms.source_histories import Event, SourceTable, as_json

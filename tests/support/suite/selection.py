@@ -18,13 +18,13 @@ GATEWAY_CODE: Final = ("app/api/", "app/ingest/", "app/landing/", "app/staging/"
 MIRROR_CODE: Final = ("app/landing/", "app/mirror/", "app/published/", "spark_jobs/mirror", "spark_jobs/spark/")
 
 SUITES: Final = {
-    "tests/api/client": (*GATEWAY_CODE, "app/client/", "app/cli/send/"),
+    "tests/api/client": (*GATEWAY_CODE, "clients/python/"),
     "tests/api/console/browser": ("app/api/console/", "app/console/"),
-    "tests/api/objects": (*GATEWAY_CODE, "app/bridge/", "app/client/"),
+    "tests/api/objects": (*GATEWAY_CODE, "app/bridge/", "clients/python/"),
     "tests/benchmarks": ("benchmarks/", "docs/performance"),
-    "tests/bridge": ("app/bridge/", "app/cli/bridge/", "app/client/", "app/formats/csv", "docker/"),
+    "tests/bridge": ("app/bridge/", "app/cli/bridge/", "clients/python/", "app/formats/csv", "docker/"),
     "tests/chaos": GATEWAY_CODE,
-    "tests/client": ("app/cli/send/", "app/client/"),
+    "tests/client": ("clients/python/",),
     "tests/conformance": ("app/fabric/", "app/landing/", "tools/conformance/"),
     "tests/deployment": ("Dockerfile", "app/settings/", "compose", "deploy/", "docker/", "requirements/", "tools/"),
     "tests/fuzz": ("app/formats/", "app/ingest/"),
@@ -32,7 +32,14 @@ SUITES: Final = {
     "tests/mirror": MIRROR_CODE,
     "tests/overload": ("app/api/", "app/ingest/"),
     "tests/protocol": ("app/landing/", "docs/publication-protocol.md", "spark_jobs/"),
-    "tests/sdk": (*GATEWAY_CODE, "app/client/", "docs/client", "examples/", "openapi/", "tests/end_to_end/reader"),
+    "tests/sdk": (
+        *GATEWAY_CODE,
+        "clients/python/",
+        "docs/client",
+        "examples/",
+        "openapi/",
+        "tests/end_to_end/reader",
+    ),
     "tests/soak": (),
     "tests/spark/mirror": (*MIRROR_CODE, "tests/mirror/model/"),
     "tests/spark/processes/mirror": (*MIRROR_CODE, "app/cli/mirror/", "app/local/", "tests/spark/mirror/"),

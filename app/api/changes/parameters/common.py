@@ -26,8 +26,8 @@ from app.api.server.request_parameters import Parameters, check_query_names, ope
 from app.domain.loads import LoadId
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
-from app.errors import Code, RejectedInput
 from app.ingest import BodyReader, CsvDialect
+from mirrorgate.errors import Code, RejectedInput
 
 _CONTENT: Final = AESGCM(bytes(16))
 """Its tag tells bodies apart that differ by mistake, at an eighth of SHA-256's time. A caller could

@@ -22,7 +22,6 @@ from app.api.changes.parameters.common import (
 from app.api.server.request_parameters import Parameters, read_parameters
 from app.domain.model.names import TableName
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
-from app.errors import Code, RejectedInput
 from app.ingest import (
     ArcionCsv,
     ArcionJson,
@@ -47,6 +46,7 @@ from app.ingest import (
     parse_names,
     parse_units,
 )
+from mirrorgate.errors import Code, RejectedInput
 
 
 class PartitionParameters(ChangeParameters):

@@ -15,14 +15,14 @@ from app.api.console.pages.visit import SeenTable, Submission, Visit
 from app.api.operations.loads import LoadOperation
 from app.console.chrome import Notice
 from app.console.rebuild_plan import PlanFields
-from app.domain import text
 from app.domain.access.rights import Right
 from app.domain.loads import LoadId, LoadState, ended, unknown_load
 from app.domain.model.table import Table, TableState
-from app.errors import Code, RejectedInput
 from app.staging.connection.database import Connection
 from app.staging.images.backfill import Backfill, BackfillState, find_backfill
 from app.staging.tables.status import TableCounts, count_tables
+from mirrorgate import text
+from mirrorgate.errors import Code, RejectedInput
 
 MAX_REASON_CHARACTERS: Final = 1000
 

@@ -16,7 +16,7 @@ from app.api.console.sessions import ConsoleUser, SignedIn
 from app.api.gateway import Gateway, GatewayDep
 from app.domain.access.rights import Right
 from app.domain.preflight import Finding, Outcome
-from app.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, TemporarilyUnavailable
 
 router = APIRouter()
 

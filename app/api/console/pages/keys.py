@@ -18,10 +18,10 @@ from app.api.schemas.access import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
 from app.console.chrome import Notice
 from app.console.links import key_path
 from app.domain.access.rights import Right
-from app.domain.text import digits
-from app.errors import Code, RejectedInput
 from app.staging.access.api_keys import StoredKey, find_key, list_keys
 from app.staging.connection.database import translated_errors
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.text import digits
 
 router = APIRouter()
 

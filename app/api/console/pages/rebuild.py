@@ -13,9 +13,9 @@ from app.api.console.pages.visit import FRAGMENT, PATH, SeenTable, SubmissionDep
 from app.console.links import table_path
 from app.console.rebuild_plan import PlanFields, progress_text
 from app.domain.access.rights import Right
-from app.errors import Code, RejectedInput
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.rebuild.progress import Rebuild, find_rebuild, is_planned_for
+from mirrorgate.errors import Code, RejectedInput
 
 router = APIRouter()
 

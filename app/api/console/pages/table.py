@@ -32,7 +32,6 @@ from app.domain.model.landing_file import file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber
 from app.domain.publication import Block
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.connection.database import Connection, read_snapshot, translated_errors
 from app.staging.ledger.fabric_status import fabric_facts
 from app.staging.ledger.files import batches_of_file, find_file, newest_files, schema_events
@@ -41,6 +40,7 @@ from app.staging.overview import find_facts
 from app.staging.retention.history import history
 from app.staging.tables.events import newest_events
 from app.staging.tables.schema_versions import newest_versions
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 router = APIRouter()
 

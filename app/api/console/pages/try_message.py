@@ -17,12 +17,12 @@ from app.api.middleware.error_handlers import validation_rejection
 from app.api.operations.dry_runs import try_messages
 from app.console.chrome import Notice
 from app.console.grid import Grid, grid
-from app.domain import text
 from app.domain.access.rights import Right
 from app.domain.model.dead_letter import LetterFormat
 from app.domain.model.names import ROW_MARKER, TableName
-from app.errors import Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.dry_run import DryRunResult, DryRunTable
+from mirrorgate import text
+from mirrorgate.errors import Problem, RejectedInput, TemporarilyUnavailable
 
 router = APIRouter()
 

@@ -20,9 +20,9 @@ from app.console.links import FRAGMENTS
 from app.console.table import TableHead
 from app.domain.access.rights import Right
 from app.domain.model.table import Generation, Table
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.connection.database import Connection
 from app.staging.tables.registry import find_table
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 PATH: Final = "/console/tables/{table}"
 FRAGMENT: Final = f"{FRAGMENTS}/tables/{{table}}"

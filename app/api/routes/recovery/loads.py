@@ -11,7 +11,8 @@ from app.api.openapi.document import problems
 from app.api.operations.loads import LoadOperation
 from app.api.routes.tables import TablePath
 from app.api.schemas.status import BeginLoad, LoadModel, LoadsModel
-from app.domain.loads import LoadId, LoadMode, LoadState
+from app.domain.loads import LoadId, LoadState
+from mirrorgate.parameters import LoadMode
 
 router = APIRouter(prefix="/v1/tables/{table}/loads", tags=["loads"])
 

@@ -29,10 +29,10 @@ from app.bridge.kafka.partition.elements import (
 from app.bridge.kafka.records import RecordDecoder, RecordRejected
 from app.bridge.kafka.topics import TopicRule
 from app.bridge.log import BridgeLog
-from app.client.http import RejectedByGateway
-from app.client.producer import ChangeRequest, Producer
-from app.errors import Code
-from app.errors.codes import Kind
+from mirrorgate.errors import Code
+from mirrorgate.errors.codes import Kind
+from mirrorgate.http import RejectedByGateway
+from mirrorgate.producer import ChangeRequest, Producer
 
 _TOO_LARGE: Final = frozenset(
     {Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES, Code.TOO_MANY_NESTED_VALUES, Code.BODY_EXPANDS_TOO_MUCH}

@@ -12,7 +12,7 @@ import msgspec
 
 from app.bridge.kafka.records import RecordDecoder, RecordRejected
 from app.bridge.kafka.topics import TopicRule
-from app.formats.replicate.avro_envelope import MAGIC
+from mirrorgate.avro_envelope import MAGIC
 
 _MAX_NAME: Final = 128
 _DELETE: Final = b"DELETE"

@@ -29,10 +29,10 @@ from app.bridge.kafka.records import RecordDecoder
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.kafka.topics import TopicRule
 from app.bridge.log import BridgeLog
-from app.client.http import GatewayClient
-from app.client.producer import Patience, Producer, ProducerConflict, Stopped
-from app.client.retrying import call_with_retries
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
+from mirrorgate.http import GatewayClient
+from mirrorgate.producer import Patience, Producer, ProducerConflict, Stopped
+from mirrorgate.retrying import call_with_retries
 
 MAX_CONFLICTS: Final = 3
 """Conflicts within `_CONFLICT_SECONDS`; some are normal after a rebalance, when the old owner ends its request."""

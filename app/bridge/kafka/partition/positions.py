@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from app.errors import Code, MirrorgateError, RejectedInput
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 
 MAX_POSITION_CHARACTERS: Final = 256
 

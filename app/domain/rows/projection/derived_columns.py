@@ -20,7 +20,7 @@ from app.domain.model.projection import bad_option, parsed_derive
 from app.domain.model.table_schema import ColumnType, TableSchema, TypeName
 from app.domain.rows.conversion import BadValues, convert_texts
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 _PARSED: Final = KeptByTable[Mapping[str, ParsedExpression]]()
 

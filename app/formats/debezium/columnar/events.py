@@ -27,7 +27,6 @@ from app.domain.model.change import Operation, SourceTime
 from app.domain.model.names import SourceName
 from app.domain.rows.row_rules import ChangeFacts, LogRun
 from app.domain.rows.source_progress import SourceProgress, progress
-from app.errors import RejectedInput
 from app.formats.debezium.columnar.schemas import (
     CutBody,
     ReadMembers,
@@ -56,6 +55,7 @@ from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
 from app.formats.not_columnar import NotColumnar
+from mirrorgate.errors import RejectedInput
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 

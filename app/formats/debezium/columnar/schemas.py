@@ -30,7 +30,6 @@ from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun
 from app.domain.rows.source_order import run_of
-from app.errors import RejectedInput
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import MONGODB
 from app.formats.debezium.records import source_log_position, source_position, source_table, source_time, transaction_of
@@ -38,6 +37,7 @@ from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded, is_all_read
 from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets, has_suspicious_escape
 from app.formats.not_columnar import NotColumnar
+from mirrorgate.errors import RejectedInput
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 _Text: TypeAlias = str | UnsetType | None

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET
 
 from app.domain.model.names import SourceName
-from app.errors import Code, RejectedInput
-from app.errors.json_pointer import pointer_to
 from app.formats.replicate.forms.standard_form import KEY_AT, DataParts, HeaderPointers, Headers, as_headers, rejection
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.errors.json_pointer import pointer_to
 
 MAX_STEPS: Final = 8
 MAX_STEP_CHARACTERS: Final = 255

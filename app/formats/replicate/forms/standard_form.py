@@ -26,9 +26,9 @@ from msgspec import UNSET, UnsetType
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName
-from app.errors import Code, Problem, RejectedInput
 from app.formats.json.decoder import MessageDecoder, convert
 from app.formats.replicate.metadata import Lineage, TableStructure
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 Text: TypeAlias = str | UnsetType | None
 Id: TypeAlias = str | int | UnsetType | None

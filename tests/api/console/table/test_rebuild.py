@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.rebuild import UnfitRows
-from app.errors import Code
 from app.staging.rebuild.progress import Rebuild, end_check, fail_rebuild, note_detail, note_rows, start_attempt
+from mirrorgate.errors import Code
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, check_markup

@@ -11,7 +11,7 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding, OutOfRange, PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType
 from app.domain.rows.conversion import PLAIN, BadValues, ValueReading, convert, reading_of, scalar
-from app.errors import Code
+from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.case_names import case_name
 

@@ -20,7 +20,7 @@ from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage, TooMuchTogether, decode_image
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of

@@ -50,7 +50,7 @@ from app.domain.rows.row_image import (
     value_in,
 )
 from app.domain.rows.row_rules import RowRules
-from app.errors import Code, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.client.http import GatewayClient
 from app.local.embedded import running_url
 from app.staging.connection.database import open_engine
 from demo.gateway import admin_key
 from demo.mirror_reader import Rows, applied_file, fold, mirrored_rows, open_mirrored
 from demo.workload import Post, Row, stream_tables
+from mirrorgate.http import GatewayClient
 from tests.support.postgres import sql
 from tests.support.processes import REPOSITORY, is_alive
 from tests.support.waiting import wait_until
@@ -28,7 +28,7 @@ def test_posted_changes_are_mirrored_after_a_kill_and_everything_stops_together(
     data_dir = tmp_path / "data dir"
     data_dir.mkdir()
     orders, posted = stream_tables()[1], list[Row]()
-    command = [sys.executable, "-m", "app.cli", "up", "--mirror", "--data-dir", str(data_dir), "--port", "0"]
+    command = [sys.executable, "-m", "mirrorgate.cli", "up", "--mirror", "--data-dir", str(data_dir), "--port", "0"]
     with (
         (tmp_path / "up.log").open("wb") as log,
         subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=log) as up,

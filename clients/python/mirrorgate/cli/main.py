@@ -1,0 +1,108 @@
+"""The command line `mirrorgate`: `send`, the commands that other packages add, and how errors are printed."""
+
+import sys
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from mirrorgate.cli.console import ERRORS, say
+from mirrorgate.cli.options import TO_USE
+from mirrorgate.cli.send import send
+from mirrorgate.errors import Code, MirrorgateError
+from mirrorgate.errors.exceptions import command_remedy
+
+COMMANDS: Final = "mirrorgate.commands"
+"""Entry-point group of functions that add commands: each gets the Typer application."""
+
+
+class GroupWithHints(TyperGroup):
+    """A group of commands. Its error about an unknown command names the subgroup that has the command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that the first argument names; fail with a hint if it belongs to a group."""
+        wanted = args[0]
+        if wanted not in self.commands:
+            groups = {name: group for name, group in self.commands.items() if isinstance(group, TyperGroup)}
+            places = [repr(f"{name} {wanted}") for name, group in groups.items() if wanted in group.commands]
+            if places:
+                ctx.fail(f"No such command {wanted!r}. Did you mean {' or '.join(places)}?")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="mirrorgate",
+    cls=GroupWithHints,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command("send", rich_help_panel=TO_USE)(send)
+for _commands in sorted(entry_points(group=COMMANDS), key=lambda entry: entry.name):
+    _commands.load()(app)
+
+
+_VERSION_FLAGS: Final = ("--version", "-V")
+
+_REMEDIES: Final = {
+    Code.UNKNOWN_TABLE: "`mirrorgate tables list` shows the tables, `mirrorgate tables register` makes one.",
+}
+"""Remedies that name a command, for codes whose own remedy names an API call."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"mirrorgate {version('mirrorgate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool,
+        typer.Option(*_VERSION_FLAGS, help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Ingestion gateway for Microsoft Fabric open mirroring: change batches in, ordered Parquet files out.
+
+    Start with `mirrorgate up`, then `mirrorgate tables register --help` and `mirrorgate send --help`.
+    """
+
+
+def main() -> NoReturn:
+    """Run a command. A MirrorgateError prints what is wrong and what to do, and exits with its status, 1 by default."""
+    try:
+        app()
+    except MirrorgateError as error:
+        _print_error(error)
+        sys.exit(getattr(error, "exit_status", 1))
+    sys.exit(0)
+
+
+def _print_error(error: MirrorgateError) -> None:
+    """Print each problem once, with its position, and the remedy."""
+    problems = getattr(error, "errors", [])
+    if not problems or problems[0]["detail"] != error.detail:
+        problems = [{"code": error.code, "detail": error.detail}, *problems]
+    for number, problem in enumerate(problems):
+        ERRORS.print(f"{'     ' if number else '[red]error[/red]'} {problem['code']}: ", end="")
+        where = (
+            f"message {problem['index']} {problem.get('pointer') or ''}".strip() + ": " if "index" in problem else ""
+        )
+        say(where + problem["detail"], to=ERRORS)
+    say(f"remedy: {_remedy(error)}", to=ERRORS)
+
+
+def _remedy(error: MirrorgateError) -> str:
+    """Return the remedy in the words of the command line, where that of the code is about API calls."""
+    is_of_the_code = error.remedy == error.code.remedy
+    known = _REMEDIES.get(error.code) if is_of_the_code else None
+    return known or command_remedy(error)
+
+
+if __name__ == "__main__":
+    main()

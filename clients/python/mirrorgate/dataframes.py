@@ -1,0 +1,324 @@
+"""Send a DataFrame, or anything that Arrow reads, to a table: `mirror`.
+
+The rows are posted as Arrow streams in pieces of a bounded size, one after the other. A piece is durable before the
+next one is sent, and accepted as a whole or not at all. A new table is registered with the types of the rows.
+"""
+
+import base64
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.loads import Load
+from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, RequestNames, RequestSender, opened_numbers
+from mirrorgate.table_path import table_path
+from mirrorgate.writer.core import Receipt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Stage = Literal["published"]
+
+PIECE_BYTES: Final = 4 * 2**20
+"""Bytes of the rows of one request, unless one row alone has more."""
+
+PIECE_ROWS: Final = 50_000
+"""Rows of one request."""
+
+_ROWS_AT_ONCE: Final = 10_000
+"""Rows of an iterable of mappings that become one record batch."""
+
+_TOO_LARGE: Final = frozenset({Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES})
+"""Answers after which half of the rows can be accepted."""
+
+_CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
+_POLL_SECONDS: Final = 0.5
+
+
+def mirror(
+    data: Any,
+    table: str,
+    *,
+    key: str | Sequence[str] = (),
+    full: bool = False,
+    resume: str | None = None,
+    wait: Stage | None = None,
+    url: str | None = None,
+    api_key: str | None = None,
+    client: GatewayClient | None = None,
+    give_up_after: float = 120.0,
+    quiet: bool = False,
+) -> list[Receipt]:
+    """Send rows to a table and return one receipt per request, each after its rows are durable.
+
+    `data` is a DataFrame of pandas, Polars or Spark, a relation of DuckDB, a table or reader of PyArrow, any other
+    object with `__arrow_c_stream__`, or an iterable of mappings. Each row replaces the one with the same key. A table
+    that does not exist is registered, with `key` as its key columns; columns that it lacks are added.
+
+    With `full`, the data has all rows of the table: a load session deletes the others at the end. With `resume`, a name
+    for exactly these rows, an interrupted run can be repeated: what is durable is not sent again. `wait="published"`
+    returns when the rows are in the landing zone.
+
+    `url` and `api_key` default to MIRRORGATE_URL and MIRRORGATE_API_KEY, and without these to the gateway that
+    `mirrorgate up` runs in this folder. `give_up_after` is how many seconds a request is repeated while the gateway is
+    away. On a terminal, progress is shown unless `quiet`.
+
+    Raises RejectedByGateway for rows or a key that the gateway rejects, TemporarilyUnavailable after `give_up_after`
+    seconds, and Misconfigured `extra_missing` without PyArrow.
+    """
+    if client is None:
+        found_url, found_key = url or os.environ.get("MIRRORGATE_URL"), api_key or os.environ.get("MIRRORGATE_API_KEY")
+        with GatewayClient.find(found_url, found_key, Path(".mirrorgate")) as found:
+            return mirror(data, table, key=key, full=full, resume=resume, wait=wait, client=found,
+                          give_up_after=give_up_after, quiet=quiet)  # fmt: skip
+    rows = _opened(data)
+    run = _Run(client, table, Patience(give_up_after))
+    parameters = run.prepare(rows.schema, [key] if isinstance(key, str) else [*key], keeps_images=full)
+    receipts: list[Receipt] = []
+    with _bar(table, rows.total, quiet=quiet) as (bar, task):
+        for accepted, durable in run.sent(rows, resume, parameters, full=full):
+            receipts += [Receipt(**receipt) for receipt in accepted]
+            bar.update(task, advance=durable)
+        if wait is not None:
+            bar.update(task, description=f"{table}: waiting until {wait}")
+            run.wait_until_published()
+    return receipts
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Sends rows to one table."""
+
+    client: GatewayClient
+    table: str
+    patience: Patience
+
+    def prepare(self, schema: "pa.Schema", key: Sequence[str], *, keeps_images: bool) -> dict[str, str]:
+        """Register the table if it is new; return the parameters of requests, which add columns that it lacks."""
+        try:
+            known = self.patience.call(lambda: self.client.get(f"{table_path(self.table)}/schema"))
+        except RejectedByGateway as error:
+            if error.code is not Code.UNKNOWN_TABLE:
+                raise
+            wanted = {
+                "arrow_schema": base64.b64encode(_declared(schema, key).serialize().to_pybytes()).decode(),
+                "key_columns": [*key],
+                **({"options": {"row_images": "on"}} if keeps_images else {}),
+            }
+            self.patience.call(lambda: self.client.put(table_path(self.table), wanted))
+            return {"table": self.table}
+        if {*schema.names} <= {column["name"] for column in known["columns"]}:
+            return {"table": self.table}
+        return {"table": self.table, "register": "true", "key_columns": ",".join(known["key_columns"])}
+
+    def sent(
+        self, rows: "_Rows", resume: str | None, parameters: Mapping[str, str], *, full: bool
+    ) -> Iterator[tuple[Sequence[Mapping[str, Any]], int]]:
+        """Send the rows; yield the receipts of each request, and how many rows are durable by it."""
+        if full:
+            yield from self._loaded(rows, resume, parameters)
+            return
+        numbers = None if resume is None else opened_numbers(self.client, resume, self.patience)
+        done = _durable_rows(numbers)
+        yield [], done
+        sender = RequestSender(self.client, numbers or _KeyedPieces(uuid4().hex), self.patience)
+        yield from self._posted(sender, rows, done, parameters)
+
+    def _loaded(
+        self, rows: "_Rows", resume: str | None, parameters: Mapping[str, str]
+    ) -> Iterator[tuple[Sequence[Mapping[str, Any]], int]]:
+        """Send the rows as a load session, and complete it. A load whose rows are rejected is aborted."""
+        load_id = str(uuid4() if resume is None else uuid5(NAMESPACE_URL, f"{self.table} {resume}"))
+        load = Load.begin(self.client, self.table, "full", load_id=load_id, patience=self.patience)
+        try:
+            sender = RequestSender(self.client, _KeyedPieces(load_id, load.headers), self.patience)
+            yield from self._posted(sender, rows, 0, parameters)
+        except RejectedByGateway:
+            with suppress(MirrorgateError):
+                load.abort()
+            raise
+        load.complete()
+
+    def _posted(
+        self, sender: RequestSender, rows: "_Rows", skip: int, parameters: Mapping[str, str]
+    ) -> Iterator[tuple[Sequence[Mapping[str, Any]], int]]:
+        """Post the rows after the first `skip` in pieces, smaller ones if the gateway takes less."""
+        most, at = PIECE_ROWS, 0
+        for batch in rows.batches:
+            start = min(max(0, skip - at), batch.num_rows)
+            while start < batch.num_rows:
+                piece = batch.slice(start, max(1, min(most, PIECE_BYTES * batch.num_rows // max(1, batch.nbytes))))
+                position = str(at + start + piece.num_rows)
+                request = ChangeRequest("rows", _stream(piece), parameters, _CONTENT_TYPE, position)
+                try:
+                    answer = sender.send(request)
+                except RejectedByGateway as error:
+                    if error.code not in _TOO_LARGE or piece.num_rows == 1:
+                        raise
+                    most = piece.num_rows // 2
+                else:
+                    yield answer["receipts"], piece.num_rows
+                    start += piece.num_rows
+            at += batch.num_rows
+
+    def wait_until_published(self) -> None:
+        """Wait until what the table has accepted by now is in the landing zone."""
+        status = self._status()
+        generation, accepted = status["generation"], status["accepted"]["batches"]
+        while status["generation"] == generation and status["published"]["batches"] < accepted:
+            self.patience.stop.wait(_POLL_SECONDS)
+            status = self._status()
+
+    def _status(self) -> Mapping[str, Any]:
+        status: Mapping[str, Any] = self.patience.call(lambda: self.client.get(table_path(self.table)))
+        return status
+
+
+@dataclass
+class _KeyedPieces(RequestNames):
+    """Names each request by its place in the data, so that a repeat of it has the same name."""
+
+    run: str
+    more: Mapping[str, str] | None = None
+    """Headers of every request."""
+
+    def headers(self, request: ChangeRequest) -> Mapping[str, str]:
+        """Return the headers that name the next request."""
+        return {**(self.more or {}), "Idempotency-Key": uuid5(NAMESPACE_URL, f"{self.run} {request.position}").hex}
+
+    def accepted(self, request: ChangeRequest) -> None:
+        """Do nothing: the next request has another place."""
+
+    def meaning_of(self, error: RejectedByGateway) -> MirrorgateError:
+        """Return the rejection itself."""
+        return error
+
+
+def _durable_rows(numbers: NumberedRequests | None) -> int:
+    """Return how many rows of a run are durable. Raises RejectedInput if the name is that of another program."""
+    position = None if numbers is None else numbers.position
+    if position is None:
+        return 0
+    if not position.isdecimal():
+        detail = f"the name {numbers.name if numbers else ''} is used by another producer"
+        raise RejectedInput(Code.PRODUCER_SHARED, detail, remedy="Give `resume` another name.")
+    return int(position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows as they are sent; `total` is their number if that is known."""
+
+    schema: "pa.Schema"
+    batches: Iterable["pa.RecordBatch"]
+    total: int | None
+
+
+def _opened(data: Any) -> _Rows:
+    """Return the rows of the data. Raises Misconfigured `extra_missing`, and RejectedInput for what has no rows."""
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError as error:
+        remedy = "Install the extra `mirrorgate[dataframes]`."
+        raise Misconfigured(Code.EXTRA_MISSING, "`mirrorgate.mirror` needs PyArrow", remedy=remedy) from error
+    total = len(data) if hasattr(data, "__len__") else None
+    if type(data).__module__.partition(".")[0] == "pandas":
+        data = pa.Table.from_pandas(data, preserve_index=any(data.index.names))
+    elif hasattr(data, "toArrow"):  # a DataFrame of Spark
+        data = data.toArrow()
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
+    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
+        reader = _of_mappings(iter(data))
+    else:
+        detail = f"{type(data).__name__} is neither a DataFrame nor an iterable of mappings"
+        raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Pass rows as a DataFrame or as dicts.")
+    schema = pa.schema([field.with_type(_plain(field.type)) for field in reader.schema])
+    return _Rows(schema, (_plain_batch(batch, schema) for batch in reader), total)
+
+
+def _of_mappings(rows: Iterator[Any]) -> "pa.RecordBatchReader":
+    """Return a reader of rows that are mappings; the first ones decide the types."""
+    import pyarrow as pa
+
+    first = pa.RecordBatch.from_pylist([*islice(rows, _ROWS_AT_ONCE)])
+
+    def following() -> Iterator["pa.RecordBatch"]:
+        while some := [*islice(rows, _ROWS_AT_ONCE)]:
+            yield pa.RecordBatch.from_pylist(some, schema=first.schema)
+
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], following()))
+
+
+def _plain(data_type: "pa.DataType") -> "pa.DataType":
+    """Return the type as it is sent.
+
+    Each request would repeat a whole dictionary, and all buffers of views, for its part of the rows.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(data_type):
+        return _plain(data_type.value_type)
+    if pa.types.is_string_view(data_type):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(data_type) else data_type
+
+
+def _plain_batch(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    columns = [_plain_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _plain_column(column: "pa.Array", data_type: "pa.DataType") -> "pa.Array":
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        values = _plain_column(column.dictionary, data_type)
+        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
+    return column if column.type == data_type else column.cast(data_type)
+
+
+def _declared(schema: "pa.Schema", key: Sequence[str]) -> "pa.Schema":
+    """Return the schema that registers a table: key columns are required, and columns without a value have no type."""
+    import pyarrow as pa
+
+    fields = [field.with_nullable(False) if field.name in key else field for field in schema]
+    return pa.schema([field for field in fields if not pa.types.is_null(field.type)])
+
+
+def _stream(piece: "pa.RecordBatch") -> bytes:
+    """Return a piece as an Arrow stream."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, piece.schema) as stream:
+        stream.write_batch(piece)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+@contextmanager
+def _bar(table: str, total: int | None, *, quiet: bool) -> Iterator[tuple[Progress, TaskID]]:
+    """Show how many rows are durable, on a terminal."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} rows"),
+        TimeElapsedColumn(),
+    )
+    shown = not quiet and sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as bar:
+        yield bar, bar.add_task(table, total=total)

@@ -1,0 +1,101 @@
+"""Files of a folder: list them with their subfolders, and read them.
+
+`mirrorgate send` and the bridge of object storage read folders with it, so they know the same files by the same paths.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+
+BLOCK_BYTES: Final = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file or object of a listing. `key` is its path below the source, `modified` in milliseconds since 1970."""
+
+    key: str
+    size: int
+    etag: str
+    """A text that changes with the content."""
+    modified: int
+
+
+class ObjectGone(Exception):
+    """The file or object was deleted since it was listed."""
+
+
+def found_file(key: str, status: os.stat_result) -> Found:
+    """Return a file as a listing shows it: size and modification time tell whether it is still the same."""
+    return Found(key, status.st_size, f"{status.st_size}-{status.st_mtime_ns}", status.st_mtime_ns // 1_000_000)
+
+
+class FolderStore:
+    """A folder whose files are read. Threads share it. Links to folders are not followed.
+
+    Methods raise TemporarilyUnavailable `source_unavailable` for a folder that cannot be read now, and Misconfigured
+    `source_rejected` for one that does not exist or denies access.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.url = str(path)
+        self._path = path
+        if not path.is_dir():
+            raise Misconfigured(Code.SOURCE_REJECTED, f"{path} is no folder", remedy="Correct the path.")
+
+    def objects(self, prefix: str = "", after: str | None = None) -> Iterator[Found]:
+        """Yield the files below a prefix (`a/` or empty), in any order; with `after`, only keys that sort after it."""
+        with self._errors():
+            for key, entry in self._files(prefix):
+                if after is None or key > after:
+                    with suppress(FileNotFoundError):  # it was deleted since the listing
+                        if entry.is_file():
+                            yield found_file(key, entry.stat())
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """Return the folders directly below a prefix, each with a slash at its end."""
+        with self._errors(), os.scandir(self._path / prefix) as entries:
+            return sorted(f"{prefix}{entry.name}/" for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    @contextmanager
+    def reading(self, key: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Yield the ETag of a file and the blocks of its content. Raises ObjectGone."""
+        with self._errors():
+            try:
+                stream = (self._path / key).open("rb", buffering=0)
+            except FileNotFoundError:
+                raise ObjectGone(key) from None
+        with stream:
+            yield found_file(key, os.fstat(stream.fileno())).etag, self._blocks(stream.fileno())
+
+    def _blocks(self, descriptor: int) -> Iterator[bytes]:
+        with self._errors():
+            while block := os.read(descriptor, BLOCK_BYTES):
+                yield block
+
+    def _files(self, below: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+        with os.scandir(self._path / below) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield below + entry.name, entry
+                else:
+                    with suppress(FileNotFoundError):  # it was deleted since the listing
+                        yield from self._files(f"{below}{entry.name}/")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> MirrorgateError:
+        detail = f"{error.filename or self.url} cannot be read: {error.strerror}"
+        if isinstance(error, PermissionError):
+            return Misconfigured(Code.SOURCE_REJECTED, detail, remedy="Let this user read the folder and its files.")
+        return TemporarilyUnavailable(Code.SOURCE_UNAVAILABLE, detail)

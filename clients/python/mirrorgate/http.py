@@ -1,0 +1,187 @@
+"""HTTP client of the gateway, for the command line and the demo."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+import httpx
+
+from mirrorgate.certificates import trusting_only
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+
+GATEWAY_FILE: Final = "gateway.json"
+"""In the data directory: URL and certificate of the running gateway."""
+
+ADMIN_KEY_FILE: Final = "admin.key"
+"""In the data directory: the admin key."""
+
+DEFAULT_URL: Final = "http://127.0.0.1:8480"
+ANSWER_SECONDS: Final = 60.0
+"""How long a call waits for the next bytes of its answer."""
+_CONNECTION_BROKEN: Final = (
+    httpx.ReadError,
+    httpx.ReadTimeout,
+    httpx.RemoteProtocolError,
+    httpx.WriteError,
+    httpx.WriteTimeout,
+)
+
+
+class RejectedByGateway(MirrorgateError):
+    """The gateway answered with problem details. `errors` are its problems, `retry_after` the seconds to wait."""
+
+    def __init__(self, problem: dict[str, Any], status: int, retry_after: int = 0) -> None:
+        known = problem.get("code") in set(Code)
+        super().__init__(
+            Code(problem["code"]) if known else Code.INTERNAL,
+            str(problem.get("detail", f"the gateway answered {status}")),
+            remedy=problem.get("remedy"),
+        )
+        self.status = status
+        self.retry_after = retry_after
+        self.errors: list[dict[str, Any]] = problem.get("errors", [])
+
+
+class AnswerLost(TemporarilyUnavailable):
+    """The connection broke after the request was sent: the gateway may have carried it out."""
+
+
+class GatewayClient:
+    """Calls one gateway with one key.
+
+    Methods raise RejectedByGateway for an error answer, AnswerLost for a broken connection, and TemporarilyUnavailable
+    if no gateway answers.
+    """
+
+    def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
+        """Open a client. `certificate`, if given, is the only one accepted, whatever host name it contains."""
+        self.url = url
+        self._http = httpx.Client(**options_of(url, key, certificate))
+
+    @classmethod
+    def find(cls, url: str | None, key: str | None, data_dir: Path) -> Self:
+        """Open a client for the given URL and key, or for the gateway that `mirrorgate up` runs on `data_dir`.
+
+        Raises RejectedInput `unauthenticated` if there is no key.
+        """
+        gateway, key_file = data_dir / GATEWAY_FILE, data_dir / ADMIN_KEY_FILE
+        certificate = None
+        if url is None:
+            found = json.loads(gateway.read_text()) if gateway.exists() else {"url": DEFAULT_URL}
+            url, certificate = str(found["url"]), Path(found["certificate"]) if "certificate" in found else None
+        if key is None and key_file.exists():
+            key = key_file.read_text().strip()
+        if key is None:
+            raise RejectedInput(
+                Code.UNAUTHENTICATED,
+                f"there is no key: neither --key nor MIRRORGATE_API_KEY is set, and {key_file} does not exist",
+                remedy="Give a key, or the data directory of a running `mirrorgate up` with --data-dir.",
+            )
+        return cls(url, key, certificate)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """Send GET; return the JSON of the answer."""
+        return self._call("GET", path, params=parameters)
+
+    def put(self, path: str, content: Any, **parameters: Any) -> Any:
+        """Send PUT with a JSON body; return the JSON of the answer."""
+        return self._call("PUT", path, json=content, params=parameters)
+
+    def post(self, path: str, content: Any, *, answer_seconds: float = ANSWER_SECONDS, **parameters: Any) -> Any:
+        """Send POST with a JSON body; return the JSON of the answer, which may take `answer_seconds`."""
+        timeout = httpx.Timeout(ANSWER_SECONDS, read=answer_seconds)
+        return self._call("POST", path, json=content, params=parameters, timeout=timeout)
+
+    def patch(self, path: str, content: Any) -> Any:
+        """Send PATCH with a JSON body; return the JSON of the answer."""
+        return self._call("PATCH", path, json=content)
+
+    def delete(self, path: str, **parameters: Any) -> Any:
+        """Send DELETE; return the JSON of the answer, None if it is empty."""
+        return self._call("DELETE", path, params=parameters)
+
+    def post_bytes(self, path: str, content: bytes) -> Any:
+        """Send POST with the body as given; return the JSON of the answer."""
+        return self._call("POST", path, content=content)
+
+    def download(self, path: str) -> bytes:
+        """Send GET; return the body of the answer, byte for byte."""
+        return self._answered("GET", path).content
+
+    def post_changes(
+        self,
+        source_format: str,
+        body: bytes,
+        *,
+        table: str | None = None,
+        content_type: str = "application/json",
+        parameters: Mapping[str, str] | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Post changes in a format such as `rows` or `arcion`; return the answer with its receipts, after the commit.
+
+        With an idempotency `key`, or `headers` that name the request otherwise, the call can be repeated: the changes
+        land once, and the answer is the same.
+        """
+        return self._call(
+            "POST",
+            change_path(source_format),
+            content=body,
+            params={**({"table": table} if table else {}), **(parameters or {})},
+            headers={"Content-Type": content_type, **({"Idempotency-Key": key} if key else {}), **(headers or {})},
+        )
+
+    def _call(self, method: str, path: str, **arguments: Any) -> Any:
+        answer = self._answered(method, path, **arguments)
+        return answer.json() if answer.content else None
+
+    def _answered(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        with translated_errors(self.url):
+            return checked(self._http.request(method, path, **arguments))
+
+
+@contextmanager
+def translated_errors(url: str) -> Iterator[None]:
+    """Turn the errors of a connection into AnswerLost and TemporarilyUnavailable."""
+    try:
+        yield
+    except _CONNECTION_BROKEN as error:
+        raise AnswerLost(Code.NOT_READY, f"the connection to the gateway at {url} broke before it answered") from error
+    except httpx.TransportError as error:
+        raise TemporarilyUnavailable(
+            Code.NOT_READY,
+            f"no gateway answers at {url}",
+            remedy="Start one with `mirrorgate up`, or give the address of one with --url or MIRRORGATE_URL.",
+        ) from error
+
+
+def checked(answer: httpx.Response) -> httpx.Response:
+    """Return an answer of success. Raises RejectedByGateway for any other."""
+    if answer.is_success:
+        return answer
+    try:
+        problem = answer.json()
+    except json.JSONDecodeError:
+        problem = {}
+    seconds = answer.headers.get("Retry-After", "")
+    raise RejectedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)
+
+
+def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
+    """Return the options of an HTTP client that calls one gateway with one key."""
+    verify = True if certificate is None else trusting_only(certificate)
+    return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": ANSWER_SECONDS, "verify": verify}
+
+
+def change_path(source_format: str) -> str:
+    """Return the path of the endpoint that reads a format."""
+    return f"/v1/changes/{source_format}"

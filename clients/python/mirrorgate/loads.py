@@ -1,0 +1,77 @@
+"""Load sessions: reload a table beside its stream of changes.
+
+Begin a load, post rows with its `headers` in any format and any number of requests, then complete it. All calls can be
+repeated after a lost answer, also by another process that knows the id of the load.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Self
+from uuid import uuid4
+
+from mirrorgate.http import GatewayClient
+from mirrorgate.producer import Patience
+from mirrorgate.table_path import table_path
+
+LOAD_HEADER: Final = "Mirrorgate-Load"
+
+Mode = Literal["full", "append"]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A load session of a table. `patience` says how long a call is repeated while the gateway is away."""
+
+    client: GatewayClient
+    table: str
+    load_id: str
+    patience: Patience = field(default_factory=Patience)
+
+    @classmethod
+    def begin(
+        cls,
+        client: GatewayClient,
+        table: str,
+        mode: Mode,
+        *,
+        load_id: str | None = None,
+        patience: Patience | None = None,
+    ) -> Self:
+        """Begin a load. With the UUID of one that is open, continue it.
+
+        Raises RejectedByGateway, with `load_open` while the table has another open load.
+        """
+        load = cls(client, table, load_id or str(uuid4()), patience or Patience())
+        load.patience.call(lambda: client.post(f"{table_path(table)}/loads", {"mode": mode, "load": load.load_id}))
+        return load
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of requests with rows of this load."""
+        return {LOAD_HEADER: self.load_id}
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the load as the gateway describes it. Raises RejectedByGateway `unknown_load`."""
+        status: Mapping[str, Any] = self.patience.call(lambda: self.client.get(self._path))
+        return status
+
+    def complete(self, on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None) -> Mapping[str, Any]:
+        """Complete the load, and return its final status; `on_progress` gets each one before it.
+
+        A full load deletes the rows that neither it nor the stream has written since it began. Raises RejectedByGateway
+        `load_ended` for a load that was aborted or has expired.
+        """
+        while True:
+            status: Mapping[str, Any] = self.patience.call(lambda: self.client.post(f"{self._path}/complete", None))
+            if status["state"] == "completed":
+                return status
+            on_progress(status)
+
+    def abort(self) -> Mapping[str, Any]:
+        """End the load without deletes, and return its final status. What it landed stays."""
+        status: Mapping[str, Any] = self.patience.call(lambda: self.client.delete(self._path))
+        return status
+
+    @property
+    def _path(self) -> str:
+        return f"{table_path(self.table)}/loads/{self.load_id}"

@@ -1,0 +1,122 @@
+"""Parameters of change requests, as the client sends them and the gateway reads them.
+
+The layout of a CSV body is a parameter, because the body does not say it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self
+
+from mirrorgate.errors import Code, RejectedInput
+
+_NULL: Final = "NULL"
+
+
+class LoadMode(StrEnum):
+    """What completing a load deletes: the rows that it did not have, or nothing."""
+
+    FULL = "full"
+    APPEND = "append"
+
+
+class RowOperation(StrEnum):
+    """The operation of all rows of a request that have none of their own."""
+
+    UPSERT = "upsert"
+    INSERT = "insert"
+    DELETE = "delete"
+
+
+class CsvMode(StrEnum):
+    """The mode in which Replicant wrote the file."""
+
+    SNAPSHOT = "snapshot"
+    REALTIME = "realtime"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    """The characters that separate and enclose fields, and the text that means NULL."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str | None = None
+    """The only text without quotes that is NULL; None leaves it to the format, see `nulls`."""
+
+    def nulls(self, *, empty_is_null: bool) -> tuple[str, ...]:
+        """Return the texts that are NULL without quotes; `empty_is_null` is what the format says of the empty one."""
+        if self.null is not None:
+            return (self.null,)
+        return (_NULL, "") if empty_is_null else (_NULL,)
+
+    def checked(self) -> Self:
+        """Return this dialect if a body can be read with it. Raises RejectedInput `bad_request`."""
+        characters = (self.delimiter, self.quote, self.escape)
+        if not all(len(one) == 1 and one.isascii() and one not in "\r\n\0" for one in characters):
+            raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape must be one ASCII character each")
+        if self.delimiter in characters[1:]:
+            raise RejectedInput(Code.BAD_REQUEST, "the delimiter must differ from the quote and the escape")
+        if not {*(self.null or "")}.isdisjoint({self.delimiter, self.quote, *"\r\n\0"}):
+            raise RejectedInput(Code.BAD_REQUEST, "null must be the text of a field without quotes")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLayout:
+    """What a request declares about its CSV: `columns` in file order, or a `header` record that names them."""
+
+    mode: CsvMode
+    columns: tuple[str, ...] = ()
+    header: bool = False
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str | None = None
+    """The text without quotes that is NULL; None is `NULL`."""
+
+    @property
+    def dialect(self) -> CsvDialect:
+        """The characters that separate and enclose fields, and the text that means NULL."""
+        return CsvDialect(self.delimiter, self.quote, self.escape, self.null)
+
+    def checked(self) -> "CsvLayout":
+        """Return this layout if it is valid. Raises RejectedInput `bad_request` or `columns_required`."""
+        self.dialect.checked()
+        if not self.columns and not self.header:
+            detail = "the order of the columns is unknown; set `columns`, or `header=true` for a file with a header"
+            raise RejectedInput(Code.COLUMNS_REQUIRED, detail)
+        check_columns(self.columns)
+        return self
+
+
+def check_columns(columns: tuple[str, ...]) -> None:
+    """Raise RejectedInput `bad_request` if two columns have the same name."""
+    if len(set(columns)) != len(columns):
+        raise RejectedInput(Code.BAD_REQUEST, "two columns have the same name")
+
+
+_MEANING = re.compile(
+    r"(?:(?:new|old|exists)(?:_?val(?:ue)?)?[ _.-])?(.+?)(?:[ _.-](?:new|old|exists)(?:_?val(?:ue)?)?)?", re.IGNORECASE
+)
+
+
+def columns_of_triplets(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a header with three names per column, such as `id_new,id_old,id_exists`, and three more.
+
+    Raises RejectedInput `columns_required` if three names do not belong to one column.
+    """
+    columns = []
+    for triplet in zip(names[0:-3:3], names[1:-3:3], names[2:-3:3], strict=True):
+        if len(set(triplet)) == 1 or all(name.startswith(triplet[0]) for name in triplet):
+            columns.append(triplet[0])
+            continue
+        found = {match[1] for match in map(_MEANING.fullmatch, triplet) if match}
+        if len(found) != 1:
+            detail = "the header has three names per column that do not match; set `columns`"
+            raise RejectedInput(Code.COLUMNS_REQUIRED, detail)
+        columns.append(found.pop())
+    check_columns(tuple(columns))
+    return tuple(columns)

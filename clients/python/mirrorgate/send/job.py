@@ -1,0 +1,347 @@
+"""One run of `mirrorgate send`: which files are sent, in which order, and where a producer continues.
+
+A producer's position at the gateway names the last file of which something is durable, and how far. Files before it in
+the order of the command were sent; the file itself continues in its middle, if what was sent of it is unchanged.
+Nothing is kept on this machine.
+
+A load session is found again by its id, a hash of the file's state and of the load before it. The same command
+continues it and sends all rows again: each request has an idempotency key made of the load, its place and its body, so
+those that were cut alike are recognized. Others are upserts of the same values in the same order.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID, uuid4, uuid5
+
+from mirrorgate.chunking.chunks import Chunk, Limits
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from mirrorgate.file_content import Mark, digest_of, stored_mark
+from mirrorgate.file_paths import FileNames
+from mirrorgate.folder import BLOCK_BYTES, FolderStore, Found, found_file
+from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.loads import Load, Mode
+from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, opened_numbers
+from mirrorgate.send.progress import Progress, ProgressDisplay
+from mirrorgate.send.sender import Sender, SendFailed
+from mirrorgate.source import Source
+from mirrorgate.table_path import table_path
+
+_FIRST: Final = UUID("6e1ad2e0-8a53-4c60-9a1c-5f5c3b1c7c11")
+"""In place of the load before, where there is none."""
+
+
+class LoadRun:
+    """The load of one file into one table. It names the requests of the load for the sender."""
+
+    def __init__(self, client: GatewayClient, table: str, mode: Mode, patience: Patience) -> None:
+        self.status: Mapping[str, Any] = {}
+        """The load as the gateway described it last."""
+        self._client, self._table, self._mode, self._patience = client, table, mode, patience
+        self._load = Load(client, table, "", patience)
+
+    def start(self, file: Found | None) -> bool:
+        """Begin the load of a file, or continue the one that is open; return whether it takes rows.
+
+        `file` is None for a stream, whose load is never continued. Raises RejectedByGateway, with `load_open` for an
+        open load of another program or of other content.
+        """
+        listed = self._patience.call(lambda: self._client.get(f"{table_path(self._table)}/loads"))["loads"]
+        ended = next((load["load"] for load in listed if load["state"] not in ("open", "completing")), None)
+        state = "" if file is None else f"{self._mode} {file.key} {file.etag}"
+        load_id = str(uuid4() if file is None else uuid5(_FIRST if ended is None else UUID(ended), state))
+        self._load = Load(self._client, self._table, load_id, self._patience)
+        if any(load["load"] == load_id and load["state"] == "completing" for load in listed):
+            return False
+        Load.begin(self._client, self._table, self._mode, load_id=load_id, patience=self._patience)
+        return True
+
+    def position_of(self, chunk: Chunk, content: str, is_last: bool) -> str:
+        """Return where the request begins in the file, which tells equal chunks apart."""
+        return str(chunk.first)
+
+    def headers(self, request: ChangeRequest) -> Mapping[str, str]:
+        """Return the headers that name the next request."""
+        key = uuid5(UUID(self._load.load_id), f"{request.position} {sha256(request.body).hexdigest()}")
+        return {**self._load.headers, "Idempotency-Key": key.hex}
+
+    def accepted(self, request: ChangeRequest) -> None:
+        """Do nothing: after a crash, all rows are sent again."""
+
+    def meaning_of(self, error: RejectedByGateway) -> MirrorgateError:
+        """Return the error itself."""
+        return error
+
+    def complete(self) -> None:
+        """Complete the load. After a crash, the next run of the same command completes it."""
+        self.status = self._load.complete(self._note)
+
+    def abort(self) -> None:
+        """End the load without deletes."""
+        self.status = self._load.abort()
+
+    def _note(self, status: Mapping[str, Any]) -> None:
+        self.status = status
+
+
+STANDARD_INPUT: Final = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFile:
+    """A file of a run. The key of `found` is its full path, by which a position names it."""
+
+    path: Path
+    found: Found
+    folder: str | None = None
+    """The full path of the given folder that the file is in, with a slash at its end."""
+
+    @property
+    def is_stream(self) -> bool:
+        """True for standard input or a pipe, which has neither a size nor a time."""
+        return self.found.key == str(STANDARD_INPUT)
+
+    def is_of(self, mark: Mark) -> bool:
+        """Return whether a mark is in this file."""
+        return mark.is_of(self.found.key)
+
+
+class NumberedFiles(NumberedRequests):
+    """Numbers the requests of a producer, each with the position in the files that it reaches."""
+
+    def __init__(self, numbers: NumberedRequests) -> None:
+        super().__init__(numbers.name, numbers.sequence, numbers.position)
+        self.mark = stored_mark(numbers.name, numbers.sequence, numbers.position)
+        """How far the files are durable."""
+        self._file = Found("", 0, "", 0)
+        self._reached: Mark | None = None
+
+    def start(self, file: Found) -> None:
+        """Note which file the next requests are of."""
+        self._file = file
+
+    def position_of(self, chunk: Chunk, content: str, is_last: bool) -> str:
+        """Return the position that a request with this chunk reaches; behind the last one, the file is sent."""
+        file = self._file
+        newest = max(file.modified, 0 if self.mark is None else self.mark.newest)
+        mark = Mark(file.key, digest_of(file.etag), newest)
+        if not is_last:
+            mark = replace(mark, next_message=chunk.after, end=chunk.end, content=content)
+        self._reached = mark
+        return mark.encoded()
+
+    def accepted(self, request: ChangeRequest) -> None:
+        """Note that the request is durable."""
+        super().accepted(request)
+        self.mark = self._reached
+
+
+@dataclass
+class SendJob:
+    """Sends files. `progress` and `producer` stay readable however the run ends."""
+
+    source: Source
+    limits: Limits
+    give_up_after: float
+    """Seconds to retry a request that the gateway cannot accept yet."""
+    display: ProgressDisplay
+    progress: Progress = field(default_factory=Progress)
+    producer: NumberedFiles | None = None
+    loaded: LoadRun | None = None
+    """The load session of the run."""
+
+    def send(self, client: GatewayClient, paths: Sequence[Path], skip: int, producer: str | None = None) -> None:
+        """Send files and the files of folders, the first one without its first `skip` messages.
+
+        With a producer, only what is not durable yet. Raises SendFailed, RejectedInput, Misconfigured, or
+        TemporarilyUnavailable for a folder that cannot be read.
+        """
+        files = given_files(paths)
+        sender = self._sender(client)
+        if producer is not None:
+            with self._gateway_errors():
+                self.producer = NumberedFiles(opened_numbers(client, producer, self._patience))
+            sender.names, sender.position_of = self.producer, self.producer.position_of
+        unsent = files_after(files, None if self.producer is None else self.producer.mark)
+        if len(unsent) < len(files):
+            skipped = f"{len(files) - len(unsent):,} files were" if len(files) > 1 else f"{files[0].path} was"
+            self.display.print(f"{skipped} sent completely before")
+        for number, file in enumerate(unsent, 1):
+            try:
+                self._send(sender, file, skip, len(unsent) - number)
+            except SendFailed as error:
+                if len(files) > 1:
+                    error.detail = f"{file.path}: {error.detail}"
+                    if self.producer is None and number < len(unsent):
+                        error.remedy += " Then send the files after it."
+                raise
+            if len(files) > 1:
+                self.display.print(f"{file.path}: sent completely, {self.progress.next_message:,} messages")
+
+    def load(self, client: GatewayClient, path: Path, mode: Mode) -> None:
+        """Send one file as a load session of the source's table, and complete it. Raises SendFailed or RejectedInput.
+
+        A load whose rows are rejected is aborted, because the corrected file needs a new load.
+        """
+        assert self.source.table is not None
+        (file,) = given_files([path])
+        sender = self._sender(client)
+        self.loaded = run = LoadRun(client, self.source.table, mode, self._patience)
+        sender.names, sender.position_of = run, run.position_of
+        with self._gateway_errors():
+            takes_rows = run.start(None if file.is_stream else file.found)
+        try:
+            if takes_rows:
+                self._send(sender, file, 0, 0)
+        except (SendFailed, RejectedInput) as error:
+            if not isinstance(error, SendFailed) or not error.gave_up:
+                with suppress(MirrorgateError):
+                    run.abort()
+            raise
+        with self._gateway_errors():
+            run.complete()
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(self.give_up_after, on_wait=self.display.show_retry)
+
+    def _sender(self, client: GatewayClient) -> Sender:
+        display = self.display
+        return Sender(
+            display.deferring_interrupts(self.source.poster(client)),
+            self.source.split,
+            self.give_up_after,
+            time.sleep,
+            display.show_accepted,
+            display.show_retry,
+            progress=self.progress,
+        )
+
+    def _send(self, sender: Sender, file: GivenFile, skip: int, files_left: int) -> None:
+        """Send what is left of a file. Raises SendFailed, and RejectedInput if it changes meanwhile."""
+        mark = None
+        with opened(file) as stream:
+            present = file.found if file.is_stream else found_file(file.found.key, os.fstat(stream.fileno()))
+            if self.producer is not None:
+                mark = self.producer.mark
+                mark = mark if mark is not None and mark.next_message is not None and file.is_of(mark) else None
+                if mark is not None and skip:
+                    detail = f"the messages of {file.path} before {mark.next_message} were sent already"
+                    remedy = "Leave --from-message out: the command continues where it ended."
+                    raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
+                self.producer.start(present)
+            self.display.start_file(file.path.name, None if file.is_stream else present.size, files_left)
+            may_be_empty = file.folder is not None or mark is not None
+            sender.send(self._blocks(stream), self.limits, skip, mark, may_be_empty=may_be_empty)
+            if not file.is_stream and found_file(file.found.key, os.fstat(stream.fileno())) != present:
+                remedy = "Send only complete files. Send the content that was added since as a new file."
+                raise RejectedInput(Code.BAD_REQUEST, f"{file.path} was changed while it was sent", remedy=remedy)
+
+    def _blocks(self, stream: BufferedReader) -> Iterator[bytes]:
+        while block := stream.read1(BLOCK_BYTES):
+            self.display.add_read(len(block))
+            yield block
+
+    @contextmanager
+    def _gateway_errors(self) -> Iterator[None]:
+        """Turn the errors of calls besides the requests with changes into SendFailed, which has the exit status."""
+        try:
+            yield
+        except (RejectedByGateway, TemporarilyUnavailable) as error:
+            raise SendFailed(error, error.detail, remedy=error.remedy, errors=[]) from error
+
+
+def given_files(paths: Sequence[Path]) -> list[GivenFile]:
+    """Return the files to send: those given, and in place of a folder its files in the order of their paths.
+
+    Raises Misconfigured `source_rejected` and TemporarilyUnavailable for a folder that cannot be read.
+    """
+    files: list[GivenFile] = []
+    names = FileNames()
+    for path in paths:
+        if path == STANDARD_INPUT or not path.is_dir():
+            is_file = path != STANDARD_INPUT and stat.S_ISREG(path.stat().st_mode)
+            found = found_file(str(path.resolve()), path.stat()) if is_file else Found(str(STANDARD_INPUT), 0, "", 0)
+            files.append(GivenFile(path, found))
+            continue
+        folder = f"{path.resolve()}/"
+        listed = sorted(FolderStore(path).objects(), key=lambda found: found.key)
+        files += [
+            GivenFile(path / found.key, replace(found, key=folder + found.key), folder)
+            for found in listed
+            if names.holds_changes(found.key)
+        ]
+    return files
+
+
+def files_after(files: Sequence[GivenFile], mark: Mark | None) -> Sequence[GivenFile]:
+    """Return the files that are not sent completely, in their order, by the position of a producer.
+
+    Raises RejectedInput if that cannot be told, or a file has changed since it was sent.
+    """
+    if mark is None:
+        return files
+    at = next((place for place, file in enumerate(files) if file.is_of(mark)), None)
+    if at is None:
+        return _after_absent(files, mark)
+    if files[at].is_stream:
+        return files[at:]
+    _check_not_late(files[:at], mark)
+    if mark.next_message is not None:
+        return files[at:]
+    if digest_of(files[at].found.etag) != mark.etag:
+        remedy = "Send a file when it is complete. Send the content that was added to it as a new file."
+        raise RejectedInput(
+            Code.BAD_REQUEST, f"{files[at].path} was sent completely and has changed since", remedy=remedy
+        )
+    return files[at + 1 :]
+
+
+def _after_absent(files: Sequence[GivenFile], mark: Mark) -> Sequence[GivenFile]:
+    """Return the files to send if none is the one that was sent last.
+
+    Those of a folder that it was in, and that sort before it, were sent.
+    """
+    if mark.next_message is not None and mark.key != str(STANDARD_INPUT) and _may_exist(mark):
+        detail = f"{mark.key} is only partly sent and must be completed first"
+        remedy = "Send it with the same --producer, or move it away to skip the rest of it."
+        raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
+    sent = [file for file in files if file.folder and mark.key.startswith(file.folder) and file.found.key < mark.key]
+    _check_not_late(sent, mark)
+    return [file for file in files if file not in sent]
+
+
+def _may_exist(mark: Mark) -> bool:
+    """Return whether a partly sent file may still be there: one whose name is too long to be kept is not looked for."""
+    return mark.key_hash is not None or Path(mark.key).exists()
+
+
+def _check_not_late(sent: Sequence[GivenFile], mark: Mark) -> None:
+    late = [file for file in sent if not file.is_stream and file.found.modified > mark.newest]
+    if late:
+        detail = f"{len(late)} files before the one that was sent last are newer than it, the first is {late[0].path}"
+        remedy = "Rename new files so that they sort after it. Restore or move away files that have changed."
+        raise RejectedInput(Code.SOURCE_ORDER_UNSAFE, detail, remedy=remedy)
+
+
+@contextmanager
+def opened(file: GivenFile) -> Iterator[BufferedReader]:
+    """Open a file to read; standard input stays open. Raises RejectedInput if it is gone or denied."""
+    if file.path == STANDARD_INPUT:
+        with open(0, "rb", closefd=False) as stream:
+            yield stream
+        return
+    try:
+        stream = file.path.open("rb")
+    except OSError as error:
+        detail = f"{file.path} cannot be read: {error.strerror}"
+        raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Run the same command again.") from error
+    with stream:
+        yield stream

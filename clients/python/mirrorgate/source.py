@@ -1,0 +1,93 @@
+"""What a file of changes contains, how to cut it, and how to tell the gateway to read it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mirrorgate.chunking.avro_messages import is_avro, split_replicate
+from mirrorgate.chunking.chunks import Splitter
+from mirrorgate.chunking.csv_records import split_csv
+from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.parameters import CsvLayout, CsvMode
+
+if TYPE_CHECKING:
+    from mirrorgate.http import GatewayClient
+
+
+class SourceFormat(StrEnum):
+    """Format of a file."""
+
+    ARCION = "arcion"
+    REPLICATE = "replicate"
+    """Messages of Replicate, in JSON or in its Avro envelopes."""
+    DEBEZIUM = "debezium"
+    CSV = "csv"
+    """CSV of Arcion."""
+    ROWS = "rows"
+    """Plain rows in JSON."""
+    ROWS_CSV = "rows-csv"
+    """Plain rows in CSV with a header."""
+
+    @property
+    def is_csv(self) -> bool:
+        """True if files contain records of CSV."""
+        return self in {SourceFormat.CSV, SourceFormat.ROWS_CSV}
+
+    @property
+    def is_rows(self) -> bool:
+        """True if files contain plain rows."""
+        return self in {SourceFormat.ROWS, SourceFormat.ROWS_CSV}
+
+    @property
+    def endpoint(self) -> str:
+        """The last part of the path of the change endpoint."""
+        if self.is_rows:
+            return "rows"
+        return self.value if self in {SourceFormat.REPLICATE, SourceFormat.DEBEZIUM} else "arcion"
+
+
+def content_type_of(body: bytes) -> str:
+    """Return the media type of a body that is not CSV."""
+    return "application/avro" if is_avro(body) else "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The format of all files of a run."""
+
+    format: SourceFormat
+    table: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The other request parameters, such as those that describe a CSV layout."""
+
+    @property
+    def split(self) -> Splitter:
+        """The function that cuts a stream between messages."""
+        if not self.format.is_csv:
+            return split_replicate if self.format is SourceFormat.REPLICATE else split_json
+        given = self.parameters
+        quote = given.get("quote", '"')
+        signs = (given.get("delimiter", ","), quote, given.get("escape", quote))
+        if self.format.is_rows:
+            layout = CsvLayout(CsvMode.SNAPSHOT, (), True, *signs)
+            return partial(split_csv, layout=layout, blank_lines_count=False)
+        columns = tuple(given["columns"].split(",")) if given.get("columns") else ()
+        return partial(split_csv, layout=CsvLayout(CsvMode(given["mode"]), columns, "header" in given, *signs))
+
+    def poster(self, client: "GatewayClient") -> Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]:
+        """Return a function that posts a body with the headers that name the request."""
+
+        def post(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
+            answer: Mapping[str, Any] = client.post_changes(
+                self.format.endpoint,
+                body,
+                table=self.table,
+                content_type="text/csv" if self.format.is_csv else content_type_of(body),
+                parameters=self.parameters,
+                headers=headers,
+            )
+            return answer
+
+        return post

@@ -1,0 +1,131 @@
+"""`mirrorgate.mirror` with the real gateway: any DataFrame lands once, and a full load deletes the other rows."""
+
+import datetime as dt
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+import mirrorgate
+from mirrorgate import GatewayClient, RejectedByGateway
+from mirrorgate.dataframes import PIECE_ROWS
+from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.commands import staged
+from tests.support.http.faulty_proxy import Fault, faulty_proxy
+from tests.support.rejections import rejected
+
+ROWS = [{"id": number, "name": f"n{number}", "total": Decimal("1.25")} for number in range(5)]
+
+
+@pytest.fixture
+def client(gateway: Gateway, api_address: str) -> Iterator[GatewayClient]:
+    with GatewayClient(api_address, ADMIN_KEY) as client:
+        yield client
+
+
+def keys(engine: sa.Engine) -> list[int]:
+    return [row[0] for row in staged(engine, "t")]
+
+
+@pytest.mark.parametrize(
+    "of_rows",
+    [
+        pa.Table.from_pylist,
+        lambda rows: pa.Table.from_pylist(rows).to_reader(),
+        pl.DataFrame,
+        lambda rows: duckdb.connect().from_arrow(pa.Table.from_pylist(rows)),
+        iter,
+        list,
+    ],
+    ids=["pyarrow", "reader", "polars", "duckdb", "generator", "dicts"],
+)
+def test_a_table_of_any_library_is_registered_and_sent_in_one_line(
+    client: GatewayClient, api_engine: sa.Engine, of_rows: Callable[[Any], Any]
+) -> None:
+    receipts = mirrorgate.mirror(of_rows(ROWS), "t", key="id", client=client)
+    assert [(receipt.table, receipt.changes) for receipt in receipts] == [("t", 5)]
+    assert keys(api_engine) == [0, 1, 2, 3, 4]
+    types = {column["name"]: column["type"] for column in client.get("/v1/tables/t/schema")["columns"]}
+    assert (types["id"], types["name"]) == ("int64", "string")
+    assert types["total"].startswith("decimal(")
+
+
+def test_categories_and_views_are_sent_as_their_values(client: GatewayClient, api_engine: sa.Engine) -> None:
+    frame = pl.DataFrame({"id": [1, 2], "kind": ["a", "b"]}, schema={"id": pl.Int64, "kind": pl.Categorical})
+    mirrorgate.mirror(frame, "t", key="id", client=client)
+    assert [row[1] for row in staged(api_engine, "t")] == ["a", "b"]
+
+
+def test_columns_that_a_table_lacks_are_added(client: GatewayClient) -> None:
+    mirrorgate.mirror(ROWS, "t", key="id", client=client)
+    mirrorgate.mirror([{**ROWS[0], "day": dt.date(2026, 1, 1)}], "t", key="id", client=client)
+    assert [column["name"] for column in client.get("/v1/tables/t/schema")["columns"]] == ["id", "name", "total", "day"]
+
+
+def test_more_rows_than_a_request_may_have_are_sent_in_pieces(client: GatewayClient) -> None:
+    rows = pa.table({"id": pa.array(range(2 * PIECE_ROWS + 1))})
+    receipts = mirrorgate.mirror(rows, "t", key="id", client=client)
+    assert len(receipts) > 3, "this gateway takes bodies of 100 kB only"
+    assert sum(receipt.changes for receipt in receipts) == len(rows)
+
+
+def test_full_deletes_the_rows_that_the_data_does_not_have(client: GatewayClient, api_engine: sa.Engine) -> None:
+    mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
+    mirrorgate.mirror(ROWS[:3], "t", key="id", full=True, client=client)
+    (load, *_) = client.get("/v1/tables/t/loads")["loads"]
+    assert (load["state"], load["deletes"]) == ("completed", 2)
+
+
+def test_rows_that_are_rejected_end_a_full_load_without_deletes(client: GatewayClient) -> None:
+    mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
+    with pytest.raises(RejectedByGateway) as raised:
+        mirrorgate.mirror([{"id": None, "name": "x", "total": None}], "t", key="id", full=True, client=client)
+    assert raised.value.errors
+    (load, *_) = client.get("/v1/tables/t/loads")["loads"]
+    assert (load["state"], load["deletes"]) == ("aborted", 0)
+
+
+def test_an_interrupted_run_is_repeated_without_sending_what_is_durable(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrorgate.dataframes.PIECE_ROWS", 1_000)
+    rows = pa.table({"id": pa.array(range(20_000))})
+    gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
+    with faulty_proxy(api_address) as proxy, GatewayClient(proxy.url, ADMIN_KEY) as client:
+        proxy.faults = [Fault.NONE, Fault.NONE, Fault.LOST, *[Fault.BUSY] * 50]
+        with pytest.raises((RejectedByGateway, TemporarilyUnavailable)):
+            mirrorgate.mirror(rows, "t", key="id", resume="r", client=client, give_up_after=0)
+    with GatewayClient(api_address, ADMIN_KEY) as client:
+        again = mirrorgate.mirror(rows, "t", key="id", resume="r", client=client)
+        assert sum(receipt.changes for receipt in again) == 17_000
+        assert mirrorgate.mirror(rows, "t", key="id", resume="r", client=client) == []
+    assert keys(api_engine) == [*range(20_000)]
+
+
+def test_the_name_of_another_producer_is_rejected(client: GatewayClient) -> None:
+    mirrorgate.mirror(ROWS, "t", key="id", client=client)
+    headers = {"Mirrorgate-Producer": "r", "Mirrorgate-Producer-Sequence": "1", "Mirrorgate-Producer-Position": "lsn/1"}
+    client.post_changes("rows", b'{"id": 9, "name": "n", "total": 1}', table="t", headers=headers)
+    with rejected() as rejection:
+        mirrorgate.mirror(ROWS, "t", key="id", resume="r", client=client)
+    assert rejection.code is Code.PRODUCER_SHARED
+
+
+@pytest.mark.parametrize("data", [3, "rows", {"id": 1}])
+def test_what_has_no_rows_is_rejected_before_a_request(client: GatewayClient, data: Any) -> None:
+    with pytest.raises(RejectedInput, match="neither a DataFrame nor an iterable"):
+        mirrorgate.mirror(data, "t", client=client)
+
+
+def test_without_pyarrow_the_extra_is_named(client: GatewayClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(Misconfigured) as raised:
+        mirrorgate.mirror(ROWS, "t", client=client)
+    assert "mirrorgate[dataframes]" in raised.value.remedy
