@@ -1,5 +1,6 @@
 """Structured logs. No log line has a row value or a secret."""
 
+import faulthandler
 import io
 import logging
 import re
@@ -185,7 +186,11 @@ def configure_logging(
     Warnings of other libraries have the same form. A warning or error that repeats is written once a second, with the
     number of dropped lines in `repeated`. `show` receives each warning and error that is written. `is_command` leaves
     out what is less than a warning, unless the log level asks for more: people read a command's own output.
+
+    If a library in C crashes the process, it says on standard error where each thread was.
     """
+    if not (is_command or faulthandler.is_enabled()):
+        faulthandler.enable()
     is_json = settings.log_format is LogFormat.JSON
     text: structlog.types.Processor = _json_text if is_json else structlog.dev.ConsoleRenderer()
     repeated = RepeatedLines()
