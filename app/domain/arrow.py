@@ -209,6 +209,9 @@ _DICTIONARY_ID, _INDEX_TYPE = range(2)
 MAX_NESTING: Final = 16
 """Levels of lists, structs and maps in one another."""
 
+MAX_NESTED_FIELDS: Final = 2_048
+"""Fields below all columns together. Fields can share their bytes, so that few bytes are many fields."""
+
 
 @dataclass(frozen=True, slots=True)
 class DictionaryEncoding:
@@ -247,15 +250,15 @@ def read_fields(schema: FlatTable) -> list[ArrowField]:
 
 
 class _FieldReader:
-    """Reads fields with all below them, at most MAX_FIELDS together, whatever shares a table."""
+    """Reads fields with all below them, however many share a table. Raises Damaged for too many."""
 
     def __init__(self) -> None:
-        self._read = 0
+        self._columns = self._nested_fields = 0
 
     def read(self, field: FlatTable, level: int = 0) -> ArrowField:
-        self._read += 1
-        if self._read > MAX_FIELDS:
-            raise Damaged(f"the schema has more than {MAX_FIELDS} fields")
+        self._columns, self._nested_fields = self._columns + (level == 0), self._nested_fields + (level > 0)
+        if self._columns > MAX_FIELDS or self._nested_fields > MAX_NESTED_FIELDS:
+            raise Damaged(f"the schema has more than {MAX_FIELDS} fields, or {MAX_NESTED_FIELDS} below them")
         name = field.text(_NAME, MAX_FIELD_NAME_BYTES) or ""
         read = ArrowField(name, bool(field.uint8(_NULLABLE)), None, "")
         kind = field.uint8(_TYPE_KIND)

@@ -93,7 +93,7 @@ def test_files_without_a_marker_are_upserts_and_take_no_deletes(
         {"initial_load": "without_marker"},
         {"history": "append_only"},
         {"row_images": "on", "deletes": "flag", "audit_columns": {"deleted": "gone"}},
-        {"filter": {"column": "id", "op": ">", "value": 1}},
+        {"filter": {"column": "id", "op": ">", "value": "1"}},
     ],
     ids=lambda options: [*options][-1],
 )

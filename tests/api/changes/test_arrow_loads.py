@@ -1,6 +1,7 @@
 """Posting Arrow streams: initial loads of one table."""
 
 import io
+from typing import Final
 
 import httpx
 import pyarrow as pa
@@ -71,12 +72,20 @@ def test_partial_updates_are_completed_from_loaded_rows(gateway: Gateway) -> Non
     assert gateway.status("sales.orders")["row_images"]["rows"] == 3
 
 
+LANDING: Final = {"null view with a negative size", "null view with a large size"}
+"""What harmed readers of Arrow and is valid here: the length in the view of a NULL is not used."""
+
+
 def test_streams_made_to_harm_are_answered_with_what_to_change(gateway: Gateway) -> None:
     gateway.register("sales.orders", {**COLUMNS, "total": "decimal(9,2)", "at": "timestamp"}, ["id"])
+    codes = {"malformed_arrow", "schema_mismatch", "too_many_messages", "body_too_large"}
     for name, body in hostile_streams().items():
         answer = posted(gateway, "?table=sales.orders", body)
+        if name in LANDING:
+            assert answer.status_code == 202, name
+            continue
         assert answer.status_code in {400, 409, 413}, name
-        assert answer.json()["code"] in {"malformed_arrow", "schema_mismatch", "too_many_messages"}, name
+        assert answer.json()["code"] in codes, name
         assert answer.json()["remedy"]
 
 

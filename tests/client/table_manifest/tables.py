@@ -17,6 +17,7 @@ from app.domain.model.table_options import (
     OutOfRange,
     PartialUpdates,
     Reload,
+    RowMarkers,
     SourceOrder,
     TableOptions,
 )
@@ -80,13 +81,14 @@ def options_for(draw: st.DrawFn, schema: TableSchema) -> TableOptions:
     insert_marker = draw(st.sampled_from(InsertMarker)) if keyed else InsertMarker.INSERT
     others = [name for name in [*schema.names, "elsewhere"] if name not in schema.key_columns]
     options = TableOptions(
-        draw(st.sampled_from(PartialUpdates)) if keyed else PartialUpdates.REJECT,
-        draw(st.sampled_from(NewColumns)),
-        draw(st.sampled_from(SourceOrder)),
-        draw(st.sampled_from(Reload)) if keyed else Reload.REJECT,
-        insert_marker,
-        InitialLoad.WITH_MARKER if insert_marker is InsertMarker.UPSERT else draw(st.sampled_from(InitialLoad)),
-        draw(st.booleans()),
+        partial_updates=draw(st.sampled_from(PartialUpdates)) if keyed else PartialUpdates.REJECT,
+        new_columns=draw(st.sampled_from(NewColumns)),
+        source_order=draw(st.sampled_from(SourceOrder)),
+        reload=draw(st.sampled_from(Reload)) if keyed else Reload.REJECT,
+        insert_marker=insert_marker,
+        initial_load=draw(st.sampled_from(InitialLoad)),
+        row_marker=draw(st.sampled_from(RowMarkers)) if keyed else RowMarkers.COLUMN,
+        seed_file=draw(st.booleans()),
         exclude=tuple(draw(st.lists(st.sampled_from(others), max_size=2, unique=True))),
         sources=tuple(draw(st.lists(st.sampled_from(["a", "b.c", "c.b.a"]), max_size=2, unique=True))),
         source_timezone=draw(st.sampled_from(["UTC", "Europe/Berlin"])),

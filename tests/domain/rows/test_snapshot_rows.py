@@ -69,7 +69,7 @@ def test_narrower_types_of_the_same_kind_are_taken(name: str, given: pa.Array, l
         ({"other": pa.array([1, 2])}, Code.UNKNOWN_COLUMN, [(None, "other")]),
         ({"total": pa.array([Decimal("1.555"), None])}, Code.BAD_VALUE, [(None, "total")]),
         ({"total": pa.array([1.5, 2.5])}, Code.SCHEMA_MISMATCH, [(None, "total")]),
-        ({"at": pa.array([NOON.replace(tzinfo=None)] * 2)}, Code.SCHEMA_MISMATCH, [(None, "at")]),
+        ({"at": pa.array([[1], [2]])}, Code.SCHEMA_MISMATCH, [(None, "at")]),
         ({"at": pa.array([0, 2**62], pa.timestamp("us", "UTC"))}, Code.BAD_VALUE, [(1, "at")]),
         ({"day": pa.array([0, 2**30], pa.date32())}, Code.BAD_VALUE, [(1, "day")]),
         ({"name": pa.array(["a", "b\0"])}, Code.BAD_VALUE, [(None, "name")]),

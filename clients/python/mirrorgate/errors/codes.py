@@ -301,7 +301,7 @@ class Code(StrEnum):
     )
     DELETE_NEEDS_MARKER = Kind.INVALID.code(
         "The table's files have no row marker (row_marker=none), so they cannot delete a row or change a key.",
-        "Recreate the table with row_marker=column and load it again, or do not send deletes to it.",
+        "Do not send deletes to the table, or recreate it with row_marker=column and load it again.",
     )
     OLD_KEY_MISSING = Kind.INVALID.code(
         "An update changes the key but does not give the old one.",
