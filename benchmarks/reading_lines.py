@@ -28,7 +28,7 @@ EXACT_PATH: Final = frozenset(
         "app/formats/arcion/__init__.py",
         "app/formats/arcion/messages.py",
         "app/formats/arcion/csv.py",
-        "clients/python/mirrorgate/csv_layout.py",
+        "clients/python/mirrorgate/parameters.py",
         "app/formats/replicate/__init__.py",
         "app/formats/replicate/data_messages.py",
         "app/formats/replicate/forms/__init__.py",

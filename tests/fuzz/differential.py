@@ -26,6 +26,7 @@ from app.domain.model.table import TableId
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_image import ImageRows
 from app.domain.rows.row_rules import RowRules
+from app.domain.rows.source_progress import counts_of, progress_of
 from app.formats.not_columnar import NotColumnar
 from app.ingest.columnar import Asked, ColumnarBody, Declined, OpenedBody, Outcome, read_together
 from app.ingest.table_cache import TableCache
@@ -158,9 +159,14 @@ def _exact_rows(requests: Sequence[Sequence[Change]], rules: RowRules) -> list[L
 
 def _exact(changes: Sequence[Change], rules: RowRules) -> LandingRows | None:
     try:
-        return landing_rows(changes, rules)
+        return _with_counts(landing_rows(changes, rules), changes)
     except RejectedInput:
         return None
+
+
+def _with_counts(rows: LandingRows, changes: Sequence[Change]) -> LandingRows:
+    """Add the counts of operations, as the exact path does."""
+    return replace(rows, progress=rows.progress._replace(counts=counts_of(changes)))
 
 
 def _cut(rows: LandingRows, changes: Sequence[Change], end: int) -> LandingRows:
@@ -174,6 +180,7 @@ def _cut(rows: LandingRows, changes: Sequence[Change], end: int) -> LandingRows:
         starts_cdc=any(change.operation is not Operation.SNAPSHOT for change in changes),
         source_position=next((change.source_position for change in reversed(changes) if change.source_position), None),
         images=rows.images and _cut_images(rows.images, start, end),
+        progress=progress_of(changes)._replace(counts=counts_of(changes)),
     )
 
 

@@ -135,6 +135,8 @@ _READ_HEADERS: Final = (
     "changeSequence",
     "timestamp",
     "transactionLastEvent",
+    "transactionId",
+    "transactionEventCounter",
 )
 """In the order of `DataColumns`."""
 _IMAGES: Final = ("data", "beforeData")

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
-from app.domain.model.change import Change, Image, Operation
+from app.domain.model.change import Change, Image, Operation, SourceTime
 from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
 from app.domain.rows.source_progress import progress
@@ -104,7 +104,7 @@ class ImageReader:
                 source_position=next((text for text in reversed(columns.sequences[start:end]) if text), None),
                 origins=partial(_origins, columns, start, end),
                 log=partial(_log_run, columns, start, end),
-                progress=progress(source_time(columns.timestamps[end - 1]), None),
+                progress=progress(_last_time(columns.timestamps[start:end]), None),
             )
             for start, end in pairwise(accumulate((len(part.data) for part in parts), initial=0))
         ]
@@ -218,6 +218,11 @@ class ImageReader:
             return None
         facts = (change.source_columns, change.is_late)
         return Shape(operation, _given(change.before), _given(change.after), frozenset(), *facts)
+
+
+def _last_time(timestamps: Sequence[Any]) -> SourceTime:
+    """Return the last of these that is a time, None without one."""
+    return next((time for time in map(source_time, reversed(timestamps)) if time is not None), None)
 
 
 def _origins(columns: DataColumns, start: int, end: int) -> ChangeFacts:
