@@ -5,6 +5,7 @@ import sqlalchemy as sa
 
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import program_revision
+from tests.support.waiting import wait_until
 
 _KEPT = frozenset({"alembic_version", "installation", "payload_buckets"})
 _TABLES = """
@@ -84,12 +85,25 @@ def clone_database(database_url: str, name: str) -> str:
 def put_back(database_url: str, backup_url: str) -> None:
     """Let the backup take the place of the database, under programs that are connected to it."""
     name, backup = sa.make_url(database_url).database, sa.make_url(backup_url).database
-    for statement in (f'DROP DATABASE "{name}" WITH (FORCE)', f'ALTER DATABASE "{backup}" RENAME TO "{name}"'):
-        _run_on_server(database_url, statement)
+    wait_until(lambda: _is_dropped(database_url, name), within=60, what="the database is dropped")
+    _run_on_server(database_url, f'ALTER DATABASE "{backup}" RENAME TO "{name}"')
+
+
+def _is_dropped(database_url: str, name: str | None) -> bool:
+    """Drop the database; return false while it is vacuumed by Postgres itself, which only a superuser can end."""
+    try:
+        _run_on_server(database_url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+    except sa.exc.ProgrammingError as error:
+        if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+            return False
+        raise
+    return True
 
 
 def _run_on_server(database_url: str, statement: str, **parameters: object) -> None:
     server = open_engine(database_in(database_url, "postgres"))
-    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(sa.text(statement), parameters)
-    server.dispose()
+    try:
+        with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(sa.text(statement), parameters)
+    finally:
+        server.dispose()
