@@ -324,8 +324,8 @@ class FabricClient:
     def refresh_sql_endpoint(self, *, recreate: bool = False, progress: Progress = ignore) -> list[TableSync]:
         """Let the SQL analytics endpoint learn of new data, and return what it says of each table.
 
-        With `recreate` it makes its tables anew. Needs the role Contributor. Raise Misconfigured `fabric_not_found`
-        while Fabric has not provisioned the endpoint.
+        With `recreate`, the endpoint drops its tables and creates them again. The caller needs the role Contributor.
+        Raise Misconfigured `fabric_not_found` while Fabric has not provisioned the endpoint.
         """
         endpoint = self.database().sql_endpoint_id
         if endpoint is None:

@@ -4,7 +4,7 @@ Each file gets a place: its number, or where neither times nor partitions give a
 place in the order in which the mirror applies it. So everything else counts places. Files that are ordered by time are
 sorted by it, and by name where times are the same. Partitions follow each other by their names.
 
-Invariant: an applied file keeps its place. A file that comes to a place before the position stops the table.
+Invariant: the place of an applied file never changes. The table stops if a new file sorts before an applied one.
 """
 
 import hashlib

@@ -70,9 +70,9 @@ def follow_the_readme(reader: Reader) -> None:
     answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert [sorted({"receipts", "code", "generation"} & answer.keys()) for answer in answers] == [
         ["receipts"], ["receipts"], ["code"],
-    ], "each answer of curl is a line of its own"  # fmt: skip
+    ], "curl ends each answer with a line break"  # fmt: skip
     assert "shop.orders: generation 1, schema 1" in said
-    assert max(map(len, said.splitlines())) < 1_000, "an answer that nobody can read"
+    assert max(map(len, said.splitlines())) < 1_000, "a line is too long to read"
     assert "accepted: 5 changes in 1 request" in said
     assert "shop.orders" in said and "HR.EMPLOYEES" in said
     zone = reader.checkout / ".mirrorgate" / "landing-zone"

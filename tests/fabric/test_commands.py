@@ -137,7 +137,7 @@ def test_update_changes_only_what_is_given_and_a_repeat_changes_nothing(fabric: 
         0,
         "the definition was changed\n  change data feed: on; retention in days: 3\n",
     )
-    written["properties"]["target"]["typeProperties"]["enableDeltaChangeDataFeed"] = True  # type: ignore[index]
+    written["properties"]["target"]["typeProperties"]["enableDeltaChangeDataFeed"] = True
     assert database.mirroring == written
     assert terminal.json("update", "--change-data-feed") == {
         "id": database.id,

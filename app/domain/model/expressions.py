@@ -246,7 +246,7 @@ def _word(_: _Typing, node: "exp.Expr", __: int) -> Expression:
 
 
 def converted(node: Expression, of_type: ColumnType) -> Expression:
-    """Return a node with its value as this type, which can hold every value of its own."""
+    """Return a node whose value has this type. The type can hold every value of the node."""
     if node.type == of_type:
         return node
     if node.type == _NULL:

@@ -44,7 +44,7 @@ _UNREADABLE: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError, 
 _MAX_TOGETHER: Final = 20_000
 """Values that are decoded by one call; they are in memory together."""
 _BETWEEN: Final = token_bytes(16)
-"""What stands behind each record that is decoded together with others. No sender knows it."""
+"""Separates records that are decoded together. It is random, so no sender can write it into a record."""
 
 
 class Style(StrEnum):

@@ -34,7 +34,7 @@ from app.mirror.target import MirrorTarget, arrow_dataset
 from mirrorgate.errors import Code, RejectedInput
 
 _AT: Final = "mirrorgate-at-"
-"""Begins the names that stand for tables at a version or time."""
+"""Prefix of the views that show a table at a version or time."""
 _VERSION: Final = re.compile(r"[vV](\d{1,18})", re.ASCII)
 _MOMENT: Final = re.compile(r"\d{17}", re.ASCII)
 _NAMES: Final = frozenset({"VAR", "IDENTIFIER"})

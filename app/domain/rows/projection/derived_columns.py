@@ -135,7 +135,10 @@ def text_bytes(batch: pa.RecordBatch, rules: RowRules) -> int:
 
 
 def check_text_bytes(batch: pa.RecordBatch, rules: RowRules) -> None:
-    """Raise RejectedInput `body_too_large` for more bytes than MAX_DERIVED_TEXT_BYTES. Row images come in blocks."""
+    """Raise RejectedInput `body_too_large` for more bytes than MAX_DERIVED_TEXT_BYTES.
+
+    Rows of row images are not checked: the drain reads them in small blocks.
+    """
     if rules.options.derive and not rules.from_images and text_bytes(batch, rules) > MAX_DERIVED_TEXT_BYTES:
         detail = f"derived columns read more than {MAX_DERIVED_TEXT_BYTES} bytes of texts; send fewer rows in a request"
         raise RejectedInput(Code.BODY_TOO_LARGE, detail)
