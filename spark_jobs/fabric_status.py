@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from app.domain.fabric import DatabaseStatus, MirroredTables, TableMirroring, parse_tables
+from app.domain.fabric import DatabaseState, DatabaseStatus, MirroredTables, TableMirroring, parse_tables
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.publication import described
@@ -28,6 +28,7 @@ from app.staging.ledger.fabric_status import (
     claim_poll,
     claim_reading,
     forget_database,
+    has_published_files,
     record_fabric_status,
     store_answer,
     store_problem,
@@ -54,11 +55,17 @@ RECOVERED_IN_FABRIC: Final = "recovered in Fabric"
 class FabricWatcher:
     """Asks Fabric's API with one client, which keeps its token, and takes a new one after a failure."""
 
-    def __init__(self, engine: Engine, open_client: Callable[[], FabricClient], seconds: float) -> None:
-        """Ask every `seconds`, in total over all drains."""
+    def __init__(
+        self, engine: Engine, open_client: Callable[[], FabricClient], seconds: float, *, starts: bool = False
+    ) -> None:
+        """Ask every `seconds`, in total over all drains. With `starts`, start mirroring once the first table is ready.
+
+        Only a database that has never been started is started: what was stopped or paused is an operator's decision.
+        """
         self._engine = engine
         self._open = open_client
         self._seconds = seconds
+        self._starts = starts
         self._client: FabricClient | None = None
         self._default_schema: str | None = None
 
@@ -73,8 +80,9 @@ class FabricWatcher:
                 return False
             # List the tables before Fabric does: its list cannot be about a generation that starts meanwhile.
             tables = list_tables(connection)
+            is_ready = self._starts and has_published_files(connection)
         try:
-            status, listed = self._ask()
+            status, listed = self._ask(is_ready=is_ready)
         except Exception as error:  # noqa: BLE001  # whatever a proxy or the SDK does, the next period asks again
             self.close()
             self._store_problem(error)
@@ -88,12 +96,19 @@ class FabricWatcher:
             self._client.close()
             self._client = None
 
-    def _ask(self) -> tuple[DatabaseStatus, MirroredTables | None]:
-        """Return the state of the database, and of its tables while it runs."""
+    def _ask(self, *, is_ready: bool) -> tuple[DatabaseStatus, MirroredTables | None]:
+        """Return the state of the database, and of its tables while it runs. Start it if it `is_ready` and never ran.
+
+        A process that dies after the start changes nothing: the next question finds the database starting or running.
+        """
         if self._client is None:
             self._client = self._open()
             self._default_schema = self._client.database().default_schema
         status = self._client.database_status()
+        if is_ready and status.state is DatabaseState.INITIALIZED:
+            self._client.start()
+            log.info("fabric_mirroring_started")
+            status = self._client.database_status()
         if not status.state.is_running:
             return status, None
         return status, MirroredTables(self._client.tables_status(), self._default_schema)
@@ -120,7 +135,10 @@ def fabric_watcher(engine: Engine, settings: Settings) -> FabricWatcher | None:
     """Return a watcher of the database that the settings name; None, and no former status, where they name none."""
     if settings.fabric_poll_seconds and is_configured(settings):
         return FabricWatcher(
-            engine, lambda: open_fabric(settings, patience=_PATIENCE_SECONDS), settings.fabric_poll_seconds
+            engine,
+            lambda: open_fabric(settings, patience=_PATIENCE_SECONDS),
+            settings.fabric_poll_seconds,
+            starts=settings.fabric_start,
         )
     with translated_errors(), engine.begin() as connection:
         forget_database(connection)

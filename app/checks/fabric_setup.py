@@ -1,11 +1,17 @@
 """Checks of Fabric's side: token, rights, item, definition, landing zone and mirroring, each with its remedy.
 
-The checks go from the outside in, and end at the first one that makes the next ones impossible. `unprepared_tables`
-is what `mirrorgate fabric start` asks first.
+The checks go from the outside in, and end at the first one that makes the next ones impossible. `mirrorgate fabric
+doctor` runs all of them and changes nothing; `mirrorgate fabric init` runs those before the database exists, and writes
+a probe file. `unprepared_tables` is what `mirrorgate fabric start` asks first.
+
+No call tells the tenant settings to anyone but a Fabric administrator, so a check names the setting that its failure
+points to.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
+from uuid import uuid4
 
 from app.domain.fabric import STATES, remedy_for, table_trouble
 from app.domain.preflight import Finding, Outcome
@@ -14,7 +20,8 @@ from app.fabric.client import MirroredDatabase, Workspace, names_in_address
 from app.fabric.definition import RETENTION_DAYS
 from app.landing.adls.address import StorageOptions
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.landing.zone import LandingZone, PathKind
+from app.landing.publish import SCRATCH
+from app.landing.zone import LandingZone, PathKind, ScratchRevoked
 from app.published.table_files import PublishedTable, list_files
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.tables.registry import list_tables as list_registered
@@ -22,6 +29,11 @@ from mirrorgate.errors import Code, MirrorgateError
 
 _METADATA = "_metadata.json"
 _FAILED_STATES = (DatabaseState.PAUSED, DatabaseState.FAILED)
+_ONELAKE_REMEDY: Final = (
+    "The identity needs the role Contributor in the workspace. A Fabric administrator has to enable the tenant setting "
+    "`Users can access data stored in OneLake with apps external to Fabric` (OneLake settings) for it; a change takes "
+    "up to 15 minutes. The network must reach OneLake on port 443."
+)
 
 
 def registered_tables(database_url: str) -> list[PublishedTable]:
@@ -43,18 +55,61 @@ def unprepared_tables(zone: LandingZone, tables: Iterable[PublishedTable]) -> It
             yield f"{table}: no data file"
 
 
-def examine_fabric(client: FabricClient, landing_zone: str | None, options: StorageOptions) -> Iterator[Finding]:
-    """Yield one finding a check. `landing_zone` is the configured address, None for none."""
-    check = "fabric_workspace"
+def examine_workspace(client: FabricClient) -> Iterator[Finding]:
+    """Yield the findings on token, workspace and capacity, which the database needs before it can exist."""
     try:
         workspace = client.workspace()
-        yield Finding("fabric_token", Outcome.OK, "Azure gives a token, and Fabric's API accepts it")
-        yield Finding("fabric_workspace", Outcome.OK, f"{workspace.name} ({workspace.id})")
-        yield _capacity(client, workspace.capacity_id)
-        check = "fabric_database"
-        database = client.database()
     except MirrorgateError as failed:
-        yield _failed(_CHECKS.get(failed.code, check), failed)
+        yield _failed(_CHECKS.get(failed.code, "fabric_workspace"), failed)
+        return
+    yield Finding("fabric_token", Outcome.OK, "Azure gives a token, and Fabric's API accepts it")
+    yield Finding("fabric_workspace", Outcome.OK, f"{workspace.name} ({workspace.id})")
+    yield _capacity(client, workspace.capacity_id)
+
+
+def probe_landing_zone(location: str, options: StorageOptions) -> Finding:
+    """Write, read and remove a file of the landing zone's `_scratchPad`, which mirroring ignores.
+
+    A process that dies inside leaves a small file there.
+    """
+    path, content = f"{SCRATCH}/probe-{uuid4().hex}", b"mirrorgate"
+    address = ZoneAddress(location, _briefly(options))
+    try:
+        address.check()
+        address.check_credential()
+        zone = open_zone(address)
+        zone.create_folder(SCRATCH)
+        zone.create_file(path, content)
+        try:
+            with zone.read_file(path) as opened:
+                is_same = opened.read() == content
+        finally:
+            zone.remove(path)
+    except (OSError, ScratchRevoked, MirrorgateError) as failed:
+        return Finding("onelake_write", Outcome.UNSAFE, f"{location} cannot be written: {failed}", _ONELAKE_REMEDY)
+    if not is_same:
+        detail = f"{location} gives other bytes back than were written"
+        return Finding("onelake_write", Outcome.UNSAFE, detail, "Check MIRRORGATE_STORAGE_ENDPOINT and proxies.")
+    return Finding("onelake_write", Outcome.OK, "a probe file was written, read and removed in the landing zone")
+
+
+def examine_fabric(client: FabricClient, landing_zone: str | None, options: StorageOptions) -> Iterator[Finding]:
+    """Yield one finding a check. `landing_zone` is the configured address, None for none.
+
+    Without the name of a database, the checks end before it.
+    """
+    findings = [*examine_workspace(client)]
+    yield from findings
+    if findings[0].check != "fabric_token" or findings[0].outcome is not Outcome.OK:
+        return
+    if not client.names_database:
+        detail = "none is named yet; what it needs is there"
+        yield Finding("fabric_database", Outcome.OK, detail, "Create it with `mirrorgate fabric init`.")
+        return
+    try:
+        workspace, database = client.workspace(), client.database()
+    except MirrorgateError as failed:
+        yield _failed(_CHECKS.get(failed.code, "fabric_database"), failed)
         return
     yield _database(database)
     yield from _definition(client)
@@ -163,7 +218,7 @@ def _landing_zone(
             "fabric_landing_zone",
             Outcome.UNSAFE,
             f"{address.location} cannot be read: {failed}",
-            "The identity needs the role Contributor in the workspace, and the network must reach OneLake.",
+            _ONELAKE_REMEDY,
         )
         return
     folders = sum(not name.startswith(("_", ".")) for name in names)

@@ -4,6 +4,7 @@ The API never sees the landing zone: it may run where no zone is mounted and no 
 module only inside a command: it imports SQLAlchemy and PyArrow.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +18,10 @@ from app.zone_settings import zone_address
 
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
-    """Return the settings, completed with the database and landing zone of a gateway running on the data directory."""
-    from app.local.embedded import running_url
+    """Return the settings, completed from the data directory: its settings file, and a gateway that runs on it."""
+    from app.local.embedded import apply_settings_file, running_url
 
+    apply_settings_file(data_dir, os.environ)
     settings = Settings.from_environment(landing_zone=landing_zone)
     claimed_zone = data_dir / "landing-zone"
     found: dict[str, object] = {"landing_zone": landing_zone}

@@ -1,8 +1,10 @@
-"""`mirrorgate fabric`: create, start, stop and examine the mirrored database that reads the landing zone.
+"""`mirrorgate fabric`: start, stop, change and examine the mirrored database that reads the landing zone.
 
-Invariant: every command can be repeated; what is already so is said and left as it is.
+`fabric_setup` has the commands that create and delete it. Invariant: every command can be repeated; what is already so
+is said and left as it is.
 """
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ import typer
 from app.cli.doctor import findings_grid
 from app.extras import require_extras
 from mirrorgate.cli.console import ERRORS, OUTPUT, Advance, print_json, say, working
-from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,27 +59,48 @@ ChangeDataFeed = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+FABRIC_DATA_DIR: Final = Path(".mirrorgate-fabric")
+"""Where `fabric init` puts a gateway: not where a quick start is, whose gateway publishes into a local folder."""
+FabricDataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="Data directory of the gateway. Default: .mirrorgate-fabric if `fabric init` has made one here, else "
+        ".mirrorgate.",
+        show_default=False,
+    ),
+]
 
 
 def fabric_settings(
     command: str, workspace: str | None, database: str | None, data_dir: Path | None = None
 ) -> "Settings":
-    """Return the settings with the given names, and of a gateway running on the data directory.
+    """Return the settings with the given names, and of the data directory: its file, and a gateway running on it.
 
     Raise Misconfigured.
     """
     require_extras(f"fabric {command}", "server", "onelake")
+    from app.local.embedded import apply_settings_file, running_url
     from app.observability.telemetry import configure_logging
     from app.settings import Settings
 
+    folder = fabric_data_dir(data_dir)
+    apply_settings_file(folder, os.environ)
     given: dict[str, object] = {"fabric_workspace": workspace, "fabric_database": database}
     settings = Settings.from_environment(**given)
-    if data_dir is not None and settings.database_url is None:
-        from app.local.embedded import running_url
-
-        settings = Settings.from_environment(**given, database_url=running_url(data_dir))
+    if settings.database_url is None:
+        settings = Settings.from_environment(**given, database_url=running_url(folder))
     configure_logging(settings, is_command=True)
     return settings
+
+
+def fabric_data_dir(given: Path | None) -> Path:
+    """Return the data directory of the gateway: the given one, else that of `fabric init` here, else that of `up`."""
+    from app.local.embedded import SETTINGS_FILE
+
+    if given is not None:
+        return given
+    return FABRIC_DATA_DIR if (FABRIC_DATA_DIR / SETTINGS_FILE).is_file() else DEFAULT_DATA_DIR
 
 
 @contextmanager
@@ -113,71 +136,6 @@ def confirm(question: str, *, yes: bool) -> None:
         typer.confirm(question, abort=True, err=True)
 
 
-def create(
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new mirrored database.")],
-    workspace: WorkspaceOption = None,
-    retention_days: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=30,
-            help="Days that Fabric keeps old versions of the tables. Default: Fabric's, which is 7.",
-            show_default=False,
-        ),
-    ] = None,
-    default_schema: Annotated[
-        str, typer.Option(help="Schema of tables that are registered without one, in Fabric.")
-    ] = "dbo",
-    description: Annotated[str, typer.Option(max=256, help="Description of the database in the portal.")] = "",
-    change_data_feed: ChangeDataFeed = None,
-    timeout: Timeout = 600,
-    as_json: AsJson = False,
-) -> None:
-    """Create a mirrored database for open mirroring, and print the address of its landing zone. Safe to repeat.
-
-    A database that exists under the name is left as it is. Needs the role Contributor in the workspace and the extra
-    `onelake`; the credential is that of the AZURE_* variables, a managed identity, or `az login`.
-
-    Example: `mirrorgate fabric create --workspace "Sales" --name orders --retention-days 7`
-    """
-    from app.fabric.definition import Definition
-    from mirrorgate.errors import Code, Misconfigured
-
-    if not name.strip():
-        raise typer.BadParameter("the name is empty", param_hint="--name")
-    settings = fabric_settings("create", workspace, name)
-    wanted = Definition(
-        default_schema=default_schema or None, retention_days=retention_days, change_data_feed=change_data_feed
-    )
-    with opened(settings, wait_seconds=timeout) as client, following("creating", quiet=as_json) as progress:
-        made, is_new = client.create(name, wanted, description=description, progress=progress)
-        found = wanted if is_new else client.definition(progress)
-    if found is None or not found.is_open_mirroring:
-        raise Misconfigured(
-            Code.FABRIC_REJECTED,
-            f"{name} exists, and its source is {found.source_type if found else 'unreadable'}, not open mirroring",
-            remedy="Choose another name.",
-        )
-    if as_json:
-        shown = {"id": made.id, "name": made.name, "workspace_id": made.workspace_id, "created": is_new}
-        print_json({**shown, "landing_zone": made.landing_zone, "tables": made.tables_address})
-        return
-    if is_new:
-        say(f"created the mirrored database {made.name} ({made.id})")
-    else:
-        say(f"the mirrored database {made.name} ({made.id}) exists; nothing was changed")
-        if found != wanted:
-            say(
-                f"  its schema by default: {found.default_schema}; its retention in days: {found.retention_days}; "
-                f"its change data feed: {'on' if found.change_data_feed else 'off'}"
-            )
-            say("  `mirrorgate fabric update` changes retention and change data feed")
-    say(f"landing zone: {made.landing_zone}")
-    if is_new:
-        say(f'next: export MIRRORGATE_LANDING_ZONE="{made.landing_zone}"')
-        say("then start the drain, register the tables, and run `mirrorgate fabric start`")
-
-
 def update(
     workspace: WorkspaceOption = None,
     database: DatabaseOption = None,
@@ -188,6 +146,7 @@ def update(
     ] = None,
     timeout: Timeout = 600,
     as_json: AsJson = False,
+    data_dir: FabricDataDir = None,
 ) -> None:
     """Change the definition of the mirrored database: only what is given. Safe to repeat.
 
@@ -200,7 +159,7 @@ def update(
     change = Definition(retention_days=retention_days, change_data_feed=change_data_feed)
     if not change.target:
         raise typer.BadParameter("nothing to change is given", param_hint="--change-data-feed / --retention-days")
-    settings = fabric_settings("update", workspace, database)
+    settings = fabric_settings("update", workspace, database, data_dir)
     with opened(settings, wait_seconds=timeout) as client, following("updating", quiet=as_json) as progress:
         is_changed = client.change_definition(change, progress)
         found = client.definition(progress) or change
@@ -233,7 +192,7 @@ def start(
     yes: Yes = False,
     timeout: Timeout = 600,
     as_json: AsJson = False,
-    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+    data_dir: FabricDataDir = None,
 ) -> None:
     """Start mirroring, and wait until it runs. Safe to repeat: a running database is left as it is.
 
@@ -254,7 +213,7 @@ def start(
             say(_ABOUT_PAUSED, to=ERRORS)
             confirm("Start it by the API?", yes=yes)
         if not force:
-            _require_prepared(client, settings, data_dir)
+            _require_prepared(client, settings)
         with following("starting", quiet=as_json) as progress:
             if status.state in (DatabaseState.INITIALIZING, DatabaseState.STOPPING):
                 startable = (DatabaseState.INITIALIZED, DatabaseState.STOPPED)
@@ -273,6 +232,7 @@ def stop(
     yes: Yes = False,
     timeout: Timeout = 600,
     as_json: AsJson = False,
+    data_dir: FabricDataDir = None,
 ) -> None:
     """Stop mirroring, and wait until it is stopped. Asks first, because a later start reads everything again.
 
@@ -280,7 +240,7 @@ def stop(
 
     Example: `mirrorgate fabric stop --workspace "Sales" --database orders --yes`
     """
-    settings = fabric_settings("stop", workspace, database)
+    settings = fabric_settings("stop", workspace, database, data_dir)
     from app.fabric import DatabaseState
 
     with opened(settings, wait_seconds=timeout) as client:
@@ -299,7 +259,7 @@ def stop(
         _report(client, status, "is stopped", as_json=as_json)
 
 
-def _require_prepared(client: "FabricClient", settings: "Settings", data_dir: Path) -> None:
+def _require_prepared(client: "FabricClient", settings: "Settings") -> None:
     """Raise Misconfigured `fabric_not_prepared` while tables lack metadata or files, or if there are none."""
     from app.checks.fabric_setup import registered_tables, unprepared_tables
     from app.landing.open_zone import ZoneAddress, open_zone
@@ -350,6 +310,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Seconds between two looks.")] = 10,
     as_json: AsJson = False,
+    data_dir: FabricDataDir = None,
 ) -> None:
     """Show the state of the mirrored database, and of each table while it runs. Exit 1 if it does not run.
 
@@ -358,7 +319,7 @@ def status(
 
     Example: `mirrorgate fabric status --watch`
     """
-    settings = fabric_settings("status", workspace, database)
+    settings = fabric_settings("status", workspace, database, data_dir)
     with opened(settings) as client:
         if watch:
             _watch(client, interval, as_json=as_json)
@@ -446,6 +407,7 @@ def refresh(
     ] = False,
     timeout: Timeout = 900,
     as_json: AsJson = False,
+    data_dir: FabricDataDir = None,
 ) -> None:
     """Let the SQL analytics endpoint take over what Fabric has mirrored, and show the result of each table.
 
@@ -454,7 +416,7 @@ def refresh(
 
     Example: `mirrorgate fabric refresh --database orders`
     """
-    settings = fabric_settings("refresh", workspace, database)
+    settings = fabric_settings("refresh", workspace, database, data_dir)
     with opened(settings, wait_seconds=timeout) as client, following("refreshing", quiet=as_json) as progress:
         tables = client.refresh_sql_endpoint(recreate=recreate, progress=progress)
     if as_json:
@@ -489,6 +451,7 @@ def export(
     database: DatabaseOption = None,
     timeout: Timeout = 600,
     as_json: AsJson = False,
+    data_dir: FabricDataDir = None,
 ) -> None:
     """Write the mirrored database as a folder for Git, fabric-cicd and Terraform. Safe to repeat.
 
@@ -499,7 +462,7 @@ def export(
     """
     from mirrorgate.errors import Code, Misconfigured
 
-    settings = fabric_settings("export", workspace, database)
+    settings = fabric_settings("export", workspace, database, data_dir)
     with opened(settings, wait_seconds=timeout) as client, following("exporting", quiet=as_json) as progress:
         name = client.database().name
         try:
@@ -523,15 +486,20 @@ def export(
     say("after a deployment: `mirrorgate fabric start`")
 
 
-def doctor(workspace: WorkspaceOption = None, database: DatabaseOption = None, as_json: AsJson = False) -> None:
+def doctor(
+    workspace: WorkspaceOption = None,
+    database: DatabaseOption = None,
+    as_json: AsJson = False,
+    data_dir: FabricDataDir = None,
+) -> None:
     """Check token, workspace, capacity, rights, definition, landing zone and mirroring. Exit 1 if one is at fault.
 
-    Changes nothing. Each problem has its remedy below it; docs/fabric.md has the steps in the portal. Whether the
-    landing zone can be written safely is checked by `mirrorgate doctor`.
+    Changes nothing. Each problem has its remedy below it. Without a database, it checks what comes before one. Whether
+    the landing zone can be written safely is checked by `mirrorgate doctor`.
 
     Example: `mirrorgate fabric doctor --workspace "Sales" --database orders`
     """
-    settings = fabric_settings("doctor", workspace, database)
+    settings = fabric_settings("doctor", workspace, database, data_dir)
     from app.checks.fabric_setup import examine_fabric
     from app.domain.preflight import unsafe_among
     from app.zone_settings import storage_options

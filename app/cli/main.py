@@ -4,7 +4,7 @@ from typing import Final
 
 import typer
 
-from app.cli import administration, fabric, messages, processes
+from app.cli import administration, fabric, fabric_setup, messages, processes
 from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.bridge.objects import objects as bridge_objects
 from app.cli.doctor import doctor
@@ -82,10 +82,12 @@ mirror.command("unpin")(upkeep.unpin)
 mirror.command("pins")(upkeep.pins)
 
 fabric_commands = typer.Typer(
-    help="Create, start, stop and examine the mirrored database in Microsoft Fabric that reads the landing zone.",
+    help="Connect a gateway to Microsoft Fabric: create, start, stop, examine and delete the mirrored database that "
+    "reads the landing zone. Begin with `init`.",
     no_args_is_help=True,
 )
-fabric_commands.command("create")(fabric.create)
+fabric_commands.command("init")(fabric_setup.init)
+fabric_commands.command("create")(fabric_setup.create)
 fabric_commands.command("update")(fabric.update)
 fabric_commands.command("start")(fabric.start)
 fabric_commands.command("stop")(fabric.stop)
@@ -93,6 +95,7 @@ fabric_commands.command("status")(fabric.status)
 fabric_commands.command("refresh")(fabric.refresh)
 fabric_commands.command("export")(fabric.export)
 fabric_commands.command("doctor")(fabric.doctor)
+fabric_commands.command("delete")(fabric_setup.delete)
 
 key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)
 key_commands.command("create")(administration.create_key)

@@ -81,7 +81,8 @@ def up(
     """Run the whole gateway on this machine: a private Postgres, the API, the drain and, if asked for, the mirror.
 
     Prints `ready http://127.0.0.1:<port>` once it serves. Ctrl-C stops everything, and the next start continues where
-    this one stopped. No variable has to be set; `mirrorgate settings` lists all of them.
+    this one stopped. No variable has to be set; `mirrorgate settings` lists all of them. Variables in `settings.env` of
+    the data directory are read too, where the environment does not set them; `mirrorgate fabric init` writes that file.
 
     Example: `mirrorgate up --data-dir /var/lib/mirrorgate --landing-zone /mnt/zone`
     """
@@ -94,10 +95,12 @@ def up(
 
 def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None, *, mirror: bool) -> None:
     require_extras("up --mirror" if mirror else "up", "embedded", *(["mirror"] if mirror else []))
+    from app.local.embedded import apply_settings_file
     from app.local.log_files import configure_up_logging
     from app.local.up import up as run_up
     from app.settings import Settings
 
+    apply_settings_file(data_dir, os.environ)
     settings = Settings.from_environment(host=host, port=port)
     configure_up_logging(settings, data_dir, ERRORS)
     run_up(settings, data_dir, landing_zone, ERRORS, environment=os.environ, mirror=mirror)

@@ -6,7 +6,7 @@ one reader takes both forms and ignores unknown keys.
 
 Sources: the definitions `MirroringStatusResponse`, `TableMirroringStatusResponse` and `ErrorResponse` of Fabric's REST
 API specification, version v1; Microsoft Learn, "Monitor Fabric mirrored database replication" and "Troubleshoot Fabric
-mirrored databases". docs/fabric.md has the same table of states.
+mirrored databases". docs/operate/fabric-database.md has the same table of states.
 """
 
 import json
@@ -299,7 +299,7 @@ STATES: Final[Mapping[DatabaseState, Explanation]] = {
     DatabaseState.RUNNING: Explanation("Fabric reads the landing zone"),
     DatabaseState.RUNNING_WITH_WARNING: Explanation(
         "Fabric reads the landing zone, and at least one table has a problem",
-        "Read the errors of the tables, and follow docs/fabric.md.",
+        "Read the errors of the tables; `mirrorgate fabric status` shows each with its remedy.",
     ),
     DatabaseState.STOPPING: Explanation("mirroring stops", "Wait some minutes."),
     DatabaseState.STOPPED: Explanation(

@@ -197,7 +197,7 @@ def _operation_id(answer: Answer) -> str | None:
 
 
 _REMEDIES: Final = {
-    "mirrored database": "Create it with `mirrorgate fabric create`, or check the name or id. A workspace on a paused "
+    "mirrored database": "Create it with `mirrorgate fabric init`, or check the name or id. A workspace on a paused "
     "capacity does not list its items: resume the capacity."
 }
 """Remedies for names that are not found."""
@@ -245,6 +245,15 @@ class FabricClient:
         if is_id(given):
             return given
         return self._id_of("mirrored database", given, f"workspaces/{self.workspace_id}/mirroredDatabases")
+
+    @property
+    def names_database(self) -> bool:
+        """Whether a mirrored database is given, by name or id."""
+        return bool(self._database)
+
+    def workspaces(self) -> list[Workspace]:
+        """Return the workspaces in which the identity has a role."""
+        return [*self._pages("GET", "workspaces", "value", parse_workspace)]
 
     def workspace(self) -> Workspace:
         """Return the workspace."""

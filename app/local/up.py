@@ -30,7 +30,7 @@ from app.domain.access.api_key import ApiKey, format_key
 from app.landing.open_zone import ZoneAddress
 from app.local import supervisor
 from app.local.child_process import find_start_failure
-from app.local.embedded import DataDirectory, PrivatePostgres, find_java, find_programs, require_java
+from app.local.embedded import DataDirectory, PrivatePostgres, find_java, find_programs, require_java, write_private
 from app.local.log_files import ChildLog, Rotation
 from app.local.supervisor import Child
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
@@ -54,7 +54,7 @@ def admin_key(settings: Settings, file: Path) -> str:
     if settings.admin_key is not None:
         return settings.admin_key.get_secret_value()
     if not file.exists():
-        _write_private(file, format_key(secrets.token_hex(4), secrets.token_urlsafe(32)) + "\n")
+        write_private(file, format_key(secrets.token_hex(4), secrets.token_urlsafe(32)) + "\n")
     key = file.read_text().strip()
     try:
         ApiKey.parse(key)
@@ -70,7 +70,7 @@ def signing_key(settings: Settings, file: Path) -> str:
     if settings.signing_key is not None:
         return settings.signing_key.get_secret_value()
     if not file.exists():
-        _write_private(file, secrets.token_urlsafe(32) + "\n")
+        write_private(file, secrets.token_urlsafe(32) + "\n")
     return file.read_text().strip()
 
 
@@ -81,23 +81,11 @@ def gateway_file(file: Path, url: str, certificate: Path | None = None) -> Itera
     After a crash, the file stays until the next start and names a pid that is gone.
     """
     shown = {} if certificate is None else {"certificate": str(certificate)}
-    _write_private(file, json.dumps({"url": url, "pid": os.getpid(), **shown}) + "\n")
+    write_private(file, json.dumps({"url": url, "pid": os.getpid(), **shown}) + "\n")
     try:
         yield
     finally:
         file.unlink(missing_ok=True)
-
-
-def _write_private(file: Path, text: str) -> None:
-    """Replace `file` atomically and durably, readable by this user only."""
-    new = file.with_name(f"{file.name}.new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    new.replace(file)
 
 
 _TIMEOUT_SECONDS: Final = 2.0

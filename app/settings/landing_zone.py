@@ -28,6 +28,9 @@ class FabricSettings(BaseModel, use_attribute_docstrings=True):
     fabric_poll_seconds: Annotated[float, Field(ge=0)] = 60.0
     """How often drains together ask Fabric's API for the state of the mirrored database and its tables, in seconds. 0:
     never."""
+    fabric_start: bool = False
+    """Whether a drain starts mirroring of a database that has never been started, once the first table has a file.
+    `mirrorgate fabric init` sets it. It needs `MIRRORGATE_FABRIC_POLL_SECONDS`."""
 
 
 class RowMarkerPosition(StrEnum):

@@ -1,68 +1,25 @@
 """`mirrorgate fabric` against Fabric's API and OneLake over sockets, in this process; Ctrl-C in another one."""
 
 import base64
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.domain.fabric import STATES
 from app.fabric import DatabaseState
-from mirrorgate.cli import main as cli
+from tests.fabric.conftest import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.service import WORKSPACE_ID, Database, sync, table
-from tests.support.onelake.endpoint import ITEM, OneLake, Trust, served
+from tests.support.onelake.endpoint import ITEM, OneLake
 from tests.support.processes import REPOSITORY
 
 ZONE = f"abfss://{WORKSPACE_ID}@onelake.dfs.fabric.microsoft.com/{ITEM[0]}/Files/LandingZone"
 FILE = "00000000000000000001.parquet"
-
-
-@dataclass
-class Terminal:
-    """Runs `mirrorgate fabric …` in this process."""
-
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        self.capsys.readouterr()
-        self.monkeypatch.setattr("sys.stdin", io.StringIO())  # nobody answers a question
-        self.monkeypatch.setattr("sys.argv", ["mirrorgate", "fabric", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output, errors = self.capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, output, errors
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self.run(*arguments, "--json")[1])
-
-
-@pytest.fixture
-def terminal(fabric: Fabric, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    monkeypatch.setattr("app.observability.telemetry.configure_logging", lambda *_, **__: None)  # it is for a process
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("MIRRORGATE_FABRIC_WORKSPACE", "Sales workspace")
-    monkeypatch.setenv("MIRRORGATE_FABRIC_DATABASE", "orders")
-    return Terminal(monkeypatch, capsys)
-
-
-@pytest.fixture
-def onelake(fabric: Fabric, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake]:
-    """The storage of the database that is created next."""
-    fabric.service.next_ids.append(ITEM[0])
-    with served(OneLake(tokens=fabric.service.storage_tokens), trust) as endpoint:
-        monkeypatch.setenv("MIRRORGATE_STORAGE_ENDPOINT", endpoint.address)
-        yield endpoint
 
 
 def running(fabric: Fabric) -> Database:

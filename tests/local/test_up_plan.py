@@ -38,11 +38,11 @@ WRONG: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def rejected(folder: Path, given: Mapping[str, str]) -> list[str]:
+def rejected(folder: Path, given: Mapping[str, str], *options: str) -> list[str]:
     """Return what `mirrorgate up` prints with these settings; check that it leaves nothing behind."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("MIRRORGATE_", "AZURE_"))}
     environment = {"MIRRORGATE_PORT": "0", **bare, **{f"MIRRORGATE_{name}": value for name, value in given.items()}}
-    command = [sys.executable, "-c", "from mirrorgate.cli.__main__ import main; main()", "up"]
+    command = [sys.executable, "-c", "from mirrorgate.cli.__main__ import main; main()", "up", *options]
     ran = subprocess.run(
         command,
         cwd=folder,
@@ -83,6 +83,16 @@ def test_a_wrong_key_is_two_lines_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert "mirrorgate keys generate" in first
     assert second.startswith("remedy: ")
     assert "abc" not in first + second
+
+
+def test_up_reads_the_variables_of_its_data_directory_and_the_environment_goes_before_them(tmp_path: Path) -> None:
+    folder, data_dir = tmp_path / "cwd", tmp_path / "data"
+    folder.mkdir()
+    data_dir.mkdir()
+    (data_dir / "settings.env").write_text("MIRRORGATE_ADMIN_KEY=abc\nMIRRORGATE_LANDING_ZONE=s3://bucket/zone\n")
+    assert "MIRRORGATE_ADMIN_KEY" in rejected(folder, {}, "--data-dir", str(data_dir))[0]
+    good = "mg_0123456789abcdef_0123456789012345678901234567890123456789"
+    assert "its scheme is s3" in rejected(folder, {"ADMIN_KEY": good}, "--data-dir", str(data_dir))[0]
 
 
 def test_onelake_without_a_credential_is_rejected_before_anything_is_made(

@@ -18,12 +18,13 @@ from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.spark.session import running_spark
+from tests.support.fabric.fixtures import clock, fabric, open_client
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 from tests.support.processes import Died, die
 from tests.support.samples.schemas import schema_of
 
-__all__ = ["new_onelake", "onelake", "trust"]
+__all__ = ["clock", "fabric", "new_onelake", "onelake", "open_client", "trust"]
 
 NewWorker = Callable[..., DrainCycle]
 

@@ -1,6 +1,7 @@
 """Fabric's progress appears in a table's status; a drop waits until Fabric has released the table."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,13 @@ from structlog.testing import capture_logs
 from app.api.schemas.status import table_statuses
 from app.domain.model.table import DropAction, DropPlan, Table, TableState
 from app.landing.open_zone import ZoneAddress
+from app.settings import Settings
 from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.fabric_status import store_listed_tables
+from spark_jobs.fabric_status import FabricWatcher, fabric_watcher, store_listed_tables
 from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.support.fabric.endpoint import Fabric
+from tests.support.fabric.fixtures import OpenClient
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import onelake_address
@@ -138,3 +142,59 @@ def test_a_drop_does_not_wait_for_a_view_that_cannot_be_understood(
     recreate(engine, current(engine, "t"))
     drain(published)
     assert current(engine, "t").generation == 2
+
+
+def test_mirroring_starts_once_a_table_has_a_file_and_is_never_started_again(
+    engine: sa.Engine, new_worker: NewWorker, fabric: Fabric, open_client: OpenClient
+) -> None:
+    database = fabric.service.add("orders", "Initialized")
+    table, worker = registered(engine, "s.orders", ID), new_worker()
+    with closing(FabricWatcher(engine, open_client, 0.0, starts=True)) as watcher:
+        assert watcher.poll()
+        assert database.started == 0
+        stage_keys(engine, table, [1])
+        drain(worker)
+        with closing(FabricWatcher(engine, open_client, 0.0)) as other:
+            assert other.poll()
+        assert database.started == 0
+        for _ in range(3):
+            assert watcher.poll()
+        assert (database.started, database.status) == (1, "Running")
+        for state in ("Stopped", "Paused", "Failed"):
+            database.status = state
+            assert watcher.poll()
+        assert database.started == 1
+
+
+def test_a_start_without_the_right_is_told_and_tried_again(
+    engine: sa.Engine, new_worker: NewWorker, fabric: Fabric, open_client: OpenClient
+) -> None:
+    database = fabric.service.add("orders", "Initialized")
+    table, worker = registered(engine, "s.orders", ID), new_worker()
+    stage_keys(engine, table, [1])
+    drain(worker)
+    fabric.service.role = "Viewer"
+    with closing(FabricWatcher(engine, open_client, 0.0, starts=True)) as watcher:
+        assert not watcher.poll()
+        assert sql.value(engine, "SELECT problem_code FROM mirrorgate.fabric_database") == "fabric_forbidden"
+        fabric.service.role = "Contributor"
+        assert watcher.poll()
+    assert database.started == 1
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_the_setting_decides_whether_a_drain_starts_mirroring(
+    engine: sa.Engine, new_worker: NewWorker, fabric: Fabric, open_client: OpenClient, starts: bool
+) -> None:
+    database = fabric.service.add("orders", "Initialized")
+    table, worker = registered(engine, "s.orders", ID), new_worker()
+    stage_keys(engine, table, [1])
+    drain(worker)
+    settings = Settings.from_environment(
+        fabric_workspace="Sales workspace", fabric_database="orders", fabric_start=starts
+    )
+    watcher = fabric_watcher(engine, settings)
+    assert watcher is not None
+    with closing(watcher):
+        assert watcher.poll()
+    assert database.started == int(starts)

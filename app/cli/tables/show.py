@@ -82,17 +82,41 @@ def register_table(
     key_columns: Annotated[
         list[str] | None, typer.Option("--key-column", help="A key column. Repeat it in the order of the key.")
     ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of the table, its value as JSON or as text, for example `partial_updates=complete`. Repeat "
+            "it for each option.",
+        ),
+    ] = None,
 ) -> None:
     """Register a table, or add nullable columns to it. Repeating the command changes nothing.
 
-    Example: `mirrorgate tables register sales.orders --key-column id --column id:int64:required --column note:string`
+    Options that you leave out have their default in a new table, and stay as they are in an existing one.
+
+    Example: `mirrorgate tables register sales.orders --key-column id --column id:int64:required --column note:string
+    --option partial_updates=complete`
     """
-    wanted = {"columns": [_column(text) for text in columns], "key_columns": key_columns or []}
+    wanted: dict[str, Any] = {"columns": [_column(text) for text in columns], "key_columns": key_columns or []}
+    if options:
+        wanted["options"] = dict(map(_option, options))
     with connection.client() as client:
         registered = client.put(table_path(table), wanted)
     say(f"{registered['table']}: generation {registered['generation']}, schema {registered['schema_version']}")
     if stay := registered["undeclared_columns"]:
         say(f"columns that you left out stay in the table: {', '.join(stay)}")
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise typer.BadParameter("write an option as `name=value`", param_hint="--option")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _column(text: str) -> dict[str, Any]:

@@ -1,8 +1,16 @@
-"""The data directory of `mirrorgate up`: locked so that only one gateway uses it, and closed to other accounts."""
+"""The data directory of `mirrorgate up`: locked so that only one gateway uses it, and closed to other accounts.
+
+Its file `settings.env`, which `mirrorgate fabric init` writes, has variables of this gateway. `mirrorgate up` and the
+commands with `--data-dir` take from it what their environment does not set. Only MIRRORGATE_* and AZURE_* are allowed,
+so that the file cannot change how programs are loaded.
+"""
 
 import fcntl
 import os
+import re
+import shlex
 import stat
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -91,3 +99,78 @@ class DataDirectory:
             f"the data directory {self.path} cannot be used: {why}",
             remedy="Give a --data-dir that this user can create and write.",
         )
+
+
+SETTINGS_FILE: Final = "settings.env"
+_ALLOWED: Final = re.compile(r"(MIRRORGATE|AZURE)_[A-Z0-9_]+")
+_HEADER: Final = (
+    "# Variables of the gateway on this data directory. `mirrorgate up` reads them; the environment goes before them.\n"
+)
+
+
+def read_settings_file(data_dir: Path) -> dict[str, str]:
+    """Return the variables of the data directory's settings file, none without a file.
+
+    A line is empty, a comment with `#`, or NAME=value with the value quoted as in a shell. Raise Misconfigured
+    `bad_setting` with the line's number, never with its text.
+    """
+    file = data_dir / SETTINGS_FILE
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(f"{file} cannot be read: {type(error).__name__}") from None
+    variables: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, separator, quoted = line.strip().partition("=")
+        try:
+            words = shlex.split(quoted)
+        except ValueError:
+            words = ["", ""]
+        if not separator or not _ALLOWED.fullmatch(name) or len(words) > 1:
+            raise _unreadable(f"line {number} of {file} is not MIRRORGATE_NAME=value or AZURE_NAME=value")
+        variables[name] = "".join(words)
+    return variables
+
+
+def write_settings_file(data_dir: Path, variables: Mapping[str, str]) -> bool:
+    """Add variables to the data directory's settings file, mode 0600, and keep its others; return whether it changed.
+
+    A process that dies inside leaves the former file. Raise Misconfigured.
+    """
+    before = read_settings_file(data_dir)
+    after = {**before, **variables}
+    if after == before:
+        return False
+    text = _HEADER + "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(after.items()))
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(data_dir / SETTINGS_FILE, text)
+    except OSError as error:
+        raise _unreadable(f"{data_dir / SETTINGS_FILE} cannot be written: {error.strerror}") from None
+    return True
+
+
+def apply_settings_file(data_dir: Path, environment: MutableMapping[str, str]) -> None:
+    """Set the variables of the settings file that the environment does not set. Raise Misconfigured `bad_setting`."""
+    for name, value in read_settings_file(data_dir).items():
+        environment.setdefault(name, value)
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace `file` atomically and durably, readable by this user only."""
+    new = file.with_name(f"{file.name}.new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    new.replace(file)
+
+
+def _unreadable(why: str) -> Misconfigured:
+    return Misconfigured(Code.BAD_SETTING, why, remedy="Correct the file, or delete it and set the variables yourself.")

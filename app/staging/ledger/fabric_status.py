@@ -56,6 +56,9 @@ FORGET = sa.text("""
 FORGET_TABLES = sa.text("DELETE FROM mirrorgate.fabric_states")
 """Forget the tables, also those that the monitoring file listed."""
 
+HAS_FILES = sa.text("SELECT EXISTS (SELECT FROM mirrorgate.landing_files WHERE state = 'published')")
+"""Look whether a table has a file in the landing zone."""
+
 SELECT_DATABASE = sa.text("""
     SELECT state, error, whose, state_since, answered_at, problem_code, problem_detail, problem_remedy,
         extract(epoch FROM clock_timestamp() - coalesce(answered_at, watched_since))::float8 AS answer_seconds
@@ -79,6 +82,11 @@ def claim_poll(connection: sa.Connection, seconds: float) -> bool:
     A process that dies after this has skipped one question.
     """
     return connection.execute(CLAIM_POLL, {"seconds": seconds, "max_wait": _MAX_WAIT_SECONDS}).first() is not None
+
+
+def has_published_files(connection: sa.Connection) -> bool:
+    """Return whether any table has published a file, with or without rows."""
+    return bool(connection.execute(HAS_FILES).scalar_one())
 
 
 def store_answer(connection: sa.Connection, status: DatabaseStatus, *, has_tables: bool) -> str | None:

@@ -42,6 +42,31 @@ def test_a_registration_with_fewer_columns_says_which_stay(gateway: Gateway, ter
     assert said.splitlines()[1] == "columns that you left out stay in the table: a, b"
 
 
+def test_register_sets_options_that_are_json_or_text(gateway: Gateway, terminal: Terminal) -> None:
+    column = ("--key-column", "id", "--column", "id:int64:required", "--column", "at:timestamp")
+    more = (
+        "--option",
+        "partial_updates=complete",
+        "--option",
+        "row_images=on",
+        "--option",
+        "seed_file=false",
+        "--option",
+        "source_timezone=UTC",
+    )
+    assert terminal.run("tables", "register", "t", *column, *more).status == 0
+    shown = gateway.get("/v1/tables/t").json()["options"]
+    assert [shown[name] for name in ("partial_updates", "row_images", "seed_file", "source_timezone")] == [
+        "complete",
+        "on",
+        False,
+        "UTC",
+    ]
+    wrong = terminal.run("tables", "register", "t", *column, "--option", "sorcery=1")
+    assert (wrong.status, "bad_option" in wrong.errors) == (1, True)
+    assert terminal.run("tables", "register", "t", *column, "--option", "row_images").status == 2
+
+
 def test_an_unknown_table_is_named_alike_by_every_call(gateway: Gateway) -> None:
     calls = [
         gateway.get("/v1/tables/shop.none"),

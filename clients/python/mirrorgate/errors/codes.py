@@ -811,8 +811,9 @@ class Code(StrEnum):
     # Fabric: errors of Fabric's API: a token, a right, a mirrored database, or the service itself is missing.
     FABRIC_UNAUTHORIZED = Kind.MISCONFIGURED.code(
         "Azure gave no token for Fabric's API, or Fabric does not accept it.",
-        "Check the AZURE_* variables. For a service principal, a Fabric administrator has to enable `Service "
-        "principals can use Fabric APIs` in the tenant settings. `mirrorgate fabric doctor` shows which step fails.",
+        "Check the AZURE_* variables. For a service principal, a Fabric administrator has to enable the tenant setting "
+        "`Service principals can call Fabric public APIs` (Developer settings) for it, which takes up to 15 minutes. "
+        "`mirrorgate fabric doctor` shows which step fails.",
     )
     FABRIC_FORBIDDEN = Kind.MISCONFIGURED.code(
         "The identity has no right to this call in the workspace.",
@@ -825,7 +826,7 @@ class Code(StrEnum):
     )
     FABRIC_REJECTED = Kind.MISCONFIGURED.code(
         "Fabric rejected the request, or its operation failed.",
-        "The message has Fabric's own code and text. docs/fabric.md lists the states and what to do about each.",
+        "The message has Fabric's own code and text. `mirrorgate fabric status` shows the state and its remedy.",
     )
     FABRIC_THROTTLED = Kind.UNAVAILABLE.code(
         "Fabric limits the number of requests, and asks to wait for longer than the command does.",
@@ -837,7 +838,7 @@ class Code(StrEnum):
     )
     FABRIC_NOT_RUNNING = Kind.MISCONFIGURED.code(
         "The mirrored database did not reach the state that was asked for.",
-        "Run `mirrorgate fabric doctor`, and see the states in docs/fabric.md.",
+        "`mirrorgate fabric status` explains the state, `mirrorgate fabric doctor` checks each step.",
     )
     FABRIC_NOT_PREPARED = Kind.MISCONFIGURED.code(
         "Registered tables have no metadata or no file in the landing zone yet, so mirroring should not start.",
