@@ -2,7 +2,7 @@
 
 `init` goes from the outside in: sign-in, workspace, capacity, database, a probe file in the landing zone, and a file of
 variables in the gateway's data directory. It does not start mirroring: Fabric wants folders and files before that, so
-the gateway starts it when the first table has a file (decision 0056). Invariant: every step can be repeated, and no
+the gateway starts it when the first table has a file (decision 0080). Invariant: every step can be repeated, and no
 secret is written unless `--save-secret` asks for it.
 """
 
