@@ -45,7 +45,7 @@ class Api:
         for table in workload.tables:
             self.client.put(f"/v1/tables/{table.name}", table.registration())
         for body in workload.first():
-            self.client.post_changes(workload.source_format, body)
+            self.client.post_changes(workload.source_format, body, content_type=workload.media_type)
 
     def set_publishing(self, table: str, act: str) -> None:
         """`pause` or `resume` a table of the first generation."""

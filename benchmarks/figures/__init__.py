@@ -39,6 +39,7 @@ NAMES: Final = (
     "initial_load",
     "rows",
     "projection",
+    "encodings",
     "kafka",
     "objects",
     *MIRROR,

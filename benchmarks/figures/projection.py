@@ -1,4 +1,4 @@
-"""Audit columns, transforms and flagged deletes: durable changes per second, compared with a table that has none."""
+"""Audit and derived columns, transforms and flagged deletes: durable changes per second, compared with plain tables."""
 
 from typing import Final
 
@@ -13,11 +13,12 @@ TITLES: Final = {
     "audited": "Four audit columns beside 16 columns, inserts",
     "transformed": "Rename, constant, two masks and a filter on 16 columns, inserts",
     "hashed": "One column of 16 hashed, all values distinct, inserts",
+    "derived": "Two derived columns beside 16 columns, a joined text and a product, inserts",
 }
 FLAGGED: Final = "Deletes that are flagged, after 500 inserts 500 deletes by key in each request of 16 columns"
 OF_FLAGGED: Final = "the same changes of a table without row images, whose deletes remove rows"
 FLAGGED_GOAL: Final = 0.3
-GOALS: Final = {"audited": 0.7, "transformed": 0.7, "hashed": 0.5}
+GOALS: Final = {"audited": 0.7, "transformed": 0.7, "hashed": 0.5, "derived": 0.8}
 
 
 def measure(bench: Bench) -> list[Figure]:

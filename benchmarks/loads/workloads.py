@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from benchmarks.loads.debezium import KEY, debezium_inserts
 from benchmarks.loads.messages import (
+    CURSOR,
     arcion_delete,
     arcion_insert,
     arcion_update,
@@ -18,12 +19,14 @@ from benchmarks.loads.messages import (
     replicate_insert,
     replicate_metadata,
 )
+from benchmarks.loads.replicate_avro import avro_insert, avro_metadata
 
 COLUMNS: Final = 16
 TABLES: Final = 1_000
 FIRST_KEY: Final = 1_000_000_000
 """Keys have ten digits, so that a change of 16 columns has 1.47 kB."""
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
+AVRO: Final = "application/avro"
 PARTIAL_ROWS: Final = 50_000
 """Rows that exist before the updates."""
 
@@ -151,6 +154,41 @@ def _replicate() -> Workload:
     return Workload("replicate", (), 1_000, 64, body, source_format="replicate", first=first)
 
 
+def _replicate_avro() -> Workload:
+    """Insert the rows of `replicate` as Avro messages, one envelope after the other."""
+    table, names = TableSpec("BENCH.AVRO"), column_names(COLUMNS)
+
+    def first() -> Iterator[bytes]:
+        yield avro_metadata(table.name, names)
+
+    def body(number: int) -> bytes:
+        first = FIRST_KEY + number * 1_000
+        return b"".join(avro_insert(table.name, names, key) for key in range(first, first + 1_000))
+
+    return Workload("replicate-avro", (), 1_000, 64, body, "replicate", first=first, media_type=AVRO)
+
+
+def _log_in_order(name: str, options: Mapping[str, Any]) -> Workload:
+    """Insert rows in the order of their source's log, 16 tables in turn; each round is in the next file of the log.
+
+    With fewer connections than tables, the requests of one table follow one another.
+    """
+    tables = tuple(TableSpec(f"bench.{name.replace('-', '_')}_{number:02d}", options=options) for number in range(16))
+    names = column_names(COLUMNS)
+
+    def body(number: int) -> bytes:
+        table, first = tables[number % len(tables)], FIRST_KEY + number * 1_000
+        return _encoded(
+            arcion_insert(table.name, names, key) | {"cursor": CURSOR.replace("7461", str(key))}
+            for key in range(first, first + 1_000)
+        )
+
+    def repeated(_: int, body: bytes, rounds: int) -> bytes:
+        return body.replace(b"log-bin.000010", b"log-bin.%06d" % (10 + rounds))
+
+    return Workload(name, tables, 1_000, 64, body, repeated=repeated)
+
+
 def _debezium() -> Workload:
     table = "bench.debezium"
 
@@ -229,6 +267,7 @@ PROJECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "filter": {"column": "column_01", "op": ">=", "value": "0"},
     },
     "hashed": {"masks": {"column_09": {"method": "hash"}}},
+    "derived": {"derive": {"label": "column_08 || ' ' || column_09", "product": "column_01 * column_02"}},
 }
 """Options of tables whose files have other columns or values than the source."""
 
@@ -252,7 +291,10 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "many-tables": partial(_in_turn, "many-tables", TABLES, 10),
     "one-in-each-table": _one_in_each_table,
     "replicate": _replicate,
+    "replicate-avro": _replicate_avro,
     "debezium": _debezium,
+    "log-arrival": partial(_log_in_order, "log-arrival", {}),
+    "log-enforce": partial(_log_in_order, "log-enforce", {"source_order": "enforce"}),
     "load": _initial_load,
     "rows": partial(_plain_rows, "rows", "application/x-ndjson", _row_lines),
     "rows-csv": partial(_plain_rows, "rows-csv", "text/csv", _row_records),

@@ -20,7 +20,9 @@ from tests.support.postgres import sql
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
-_NAMES = "bulk new tables-3 columns-4 replicate partial load debezium rows rows-csv rows-arrow"
+_NAMES = (
+    "bulk new tables-3 columns-4 replicate replicate-avro log-enforce partial load debezium rows rows-csv rows-arrow"
+)
 
 
 @pytest.mark.parametrize("name", _NAMES.split())

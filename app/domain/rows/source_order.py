@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from app.domain.model.change import Change, Operation, SourceTime
 from app.domain.model.log_position import SEPARATOR, LogPosition
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.row_facts import source_times
+from app.domain.rows.projection.row_facts import source_times, time_of_number
 from app.domain.rows.row_rules import LogRun, ShapedChanges
 from mirrorgate.errors import Code, Problem, RejectedInput
 
@@ -230,11 +230,17 @@ def _newest(times: Sequence[SourceTime]) -> datetime | None:
     """Return the latest time; where times sort as they are written, only one is read."""
     written: Sequence[Any] = times
     kinds = {*map(type, times)}
-    is_number = kinds == {int} and len(str(min(written))) == len(str(max(written)))
-    if is_number or (kinds == {str} and _sort_as_texts(written)):
+    if kinds == {int}:
+        lowest, highest = min(written), max(written)
+        if len(str(lowest)) == len(str(highest)) <= _DIGITS_OF_64_BITS:
+            return time_of_number(highest)
+    elif kinds == {str} and _sort_as_texts(written):
         times = [max(written)]
     newest: datetime | None = pc.max(source_times(times)).as_py()
     return newest
+
+
+_DIGITS_OF_64_BITS: Final = 18
 
 
 def _sort_as_texts(times: Sequence[str]) -> bool:

@@ -438,7 +438,10 @@ def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
 
 
 def _origins(cursors: Sequence[Given]) -> ChangeFacts:
-    facts = [facts_of_cursor(cursor) for cursor in map(_cursor, cursors)]
+    read = _cursor_columns(cursors)
+    if read is not None:
+        return ChangeFacts(read.texts, [cursor.timestamp for cursor in read.cursors])
+    facts = [facts_of_cursor(_cursor(cursor)) for cursor in cursors]
     return ChangeFacts([one.position for one in facts], [one.time for one in facts])
 
 
@@ -454,20 +457,37 @@ def _log_run(cursors: Sequence[Given]) -> LogRun | None:
     first, last = (facts_of_cursor(_cursor(cursor)).log_position for cursor in (cursors[0], cursors[-1]))
     if first is None or last is None or first.log != last.log:
         return None
-    try:
-        decoded = _CURSORS.decode(b"[" + ",".join(_TEXTS.decode(_joined(cursors))).encode() + b"]")
-    except DECODE_ERRORS:
-        decoded = []
-    for names, numbers in _LOGS if decoded else ():
-        found = [comparable([*map(attrgetter(name), decoded)]) for name in numbers]
-        if None not in found and all(len({*map(attrgetter(name), decoded)}) == 1 for name in names):
-            return LogRun(first, last, [*zip(*filter(None, found), strict=True)], [one.timestamp for one in decoded])
+    read = _cursor_columns(cursors)
+    if read is not None and (positions := _positions_of(read.cursors)) is not None:
+        return LogRun(first, last, positions, [cursor.timestamp for cursor in read.cursors])
     facts = [facts_of_cursor(_cursor(cursor)) for cursor in cursors]
     return run_of([one.log_position for one in facts], [one.time for one in facts])
 
 
-def _joined(cursors: Sequence[Given]) -> bytes:
-    return b"[" + b",".join(_given(cursors)) + b"]"
+def _positions_of(cursors: Sequence[_Cursor]) -> Sequence[Any] | None:
+    """Return what sorts as the positions of cursors in one log; None if they do not name one."""
+    for names, numbers in _LOGS:
+        found = [comparable([*map(attrgetter(name), cursors)]) for name in numbers]
+        if None not in found and all(len({*map(attrgetter(name), cursors)}) == 1 for name in names):
+            return found[0] if len(found) == 1 else [*zip(*filter(None, found), strict=True)]
+    return None
+
+
+class _CursorColumns(NamedTuple):
+    texts: Sequence[str]
+    """The cursors as they were written."""
+    cursors: Sequence[_Cursor]
+
+
+def _cursor_columns(cursors: Sequence[Given]) -> _CursorColumns | None:
+    """Return cursors that are all texts of published ones; None if one is missing or has any other form."""
+    if UNSET in cursors:
+        return None
+    try:
+        texts = _TEXTS.decode(b"[" + b",".join(_given(cursors)) + b"]")
+        return _CursorColumns(texts, _CURSORS.decode("[" + ",".join(texts) + "]"))
+    except DECODE_ERRORS:
+        return None
 
 
 def _position(cursor: Given) -> str | None:

@@ -12,6 +12,7 @@ written in the batch's transaction, so it never says more or less than what is s
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -34,17 +35,18 @@ from app.staging.batches.sequence_lock import (
     read_table_versions,
     read_tables_of_schema_ids,
 )
+from app.staging.connection.raw_sql import driver_of, driver_rows, text_array_literal
 
-SELECT_POSITIONS = sa.text("""
+SELECT_POSITIONS: Final = """
     SELECT task, last_position, last_rows, newest_at FROM mirrorgate.source_positions
-    WHERE table_id = :table_id AND generation = :generation AND task = ANY(:tasks)""")
+    WHERE table_id = %(table_id)s AND generation = %(generation)s AND task = ANY(%(tasks)s::text[])"""
 """Read the positions of some tasks in a generation."""
 
-UPSERT_POSITION = sa.text("""
+_UPSERT_POSITION: Final = """
     INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows, newest_at)
-    VALUES (:table_id, :generation, :task, :last_position, :last_rows, :newest_at)
+    VALUES (%(table_id)s, %(generation)s, %(task)s, %(last_position)s, %(last_rows)s::text[], %(newest_at)s)
     ON CONFLICT (table_id, generation, task) DO UPDATE SET last_position = excluded.last_position,
-        last_rows = excluded.last_rows, newest_at = excluded.newest_at""")
+        last_rows = excluded.last_rows, newest_at = excluded.newest_at"""
 """Move the position of a task."""
 
 
@@ -55,26 +57,25 @@ def source_positions(
 
     Positions that are read without the sequence lock must be compared again under it.
     """
-    keys = {"table_id": table_id, "generation": generation, "tasks": list(tasks)}
-    rows = connection.execute(SELECT_POSITIONS, keys)
-    return {row.task: Reached(row.last_position, frozenset(row.last_rows), row.newest_at) for row in rows}
+    keys = {"table_id": table_id, "generation": generation, "tasks": text_array_literal([*tasks])}
+    rows = driver_rows(connection, SELECT_POSITIONS, keys)
+    return {task: Reached(position, frozenset(last), newest) for task, position, last, newest in rows}
 
 
 def record_source_position(
     connection: sa.Connection, table_id: TableId, generation: Generation, task: str, reached: Reached
 ) -> None:
     """Move the position of a task, under the sequence lock; dying before COMMIT leaves the old position."""
-    connection.execute(
-        UPSERT_POSITION,
-        {
-            "table_id": table_id,
-            "generation": generation,
-            "task": task,
-            "last_position": reached.position,
-            "last_rows": sorted(reached.rows),
-            "newest_at": reached.newest,
-        },
-    )
+    moved = {
+        "table_id": table_id,
+        "generation": generation,
+        "task": task,
+        "last_position": reached.position,
+        "last_rows": text_array_literal(sorted(reached.rows)),
+        "newest_at": reached.newest,
+    }
+    with driver_of(connection, _UPSERT_POSITION) as driver:
+        driver.execute(_UPSERT_POSITION, moved)
 
 
 @dataclass(frozen=True, slots=True)

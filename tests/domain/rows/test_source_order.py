@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
 from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
+from app.domain.rows.projection.row_facts import source_times, time_of_number
 from app.domain.rows.source_order import OrderedChanges, Reached, in_source_order, order_key
 from app.formats.replicate.data_messages import log_position_of
 from mirrorgate.errors import Code
@@ -242,3 +243,8 @@ def test_the_name_of_a_log_is_bounded_and_has_no_separator() -> None:
     assert len(one.log.encode()) < 512
     assert log_position(("a\x1fb", None), "1") == LogPosition("a b ", "1", shared=True)
     assert log_position(("a",), "1", None) is None
+
+
+@given(st.integers(-(10**18) + 1, 10**18 - 1))
+def test_one_number_is_read_as_the_time_that_it_is_among_others(number: int) -> None:
+    assert time_of_number(number) == source_times([number])[0].as_py()

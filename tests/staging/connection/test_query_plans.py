@@ -167,7 +167,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_BY_IDS, {"table_ids": [1]}, 1),
         (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
         (DELETE_SOURCES, {}, 0),
-        (SELECT_POSITIONS, {"tasks": ["task"]}, 1),
+        (sa.text(re.sub(r"%\((\w+)\)s(::\S+\[\])?", r":\1", SELECT_POSITIONS)), {"tasks": ["task"]}, 1),
         (READ_IMAGES, {"keys": [b"1", b"20", b"none"], "max_bytes": 2**20}, 2),
         (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
         (FIND_ANY, {"keys": [b"1", b"20", b"none"]}, 2),
