@@ -32,7 +32,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-package mirrorgate --no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs site schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +97,9 @@ openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 
 docs: .venv ## Write the tables of docs/ that come from the code
 	@$(RUN) tools.reference
+
+site: .venv ## Build the documentation's site into build/site
+	@$(RUN) tools.site
 
 schema: .venv ## Write migrations/schema.sql from the migrations
 	@$(RUN) tools.schema

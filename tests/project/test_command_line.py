@@ -82,7 +82,9 @@ main()
 def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
     assert project_table(CLIENT)["scripts"] == {"mirrorgate": "mirrorgate.cli.__main__:main"}
     assert "scripts" not in project_table(), "the gateway adds its commands to those of the client"
-    assert not [path for path in Path(REPOSITORY / "docs").glob("*.md") if re.search(r"\bapp\.cli\b", path.read_text())]
+    assert not [
+        path for path in Path(REPOSITORY / "docs").rglob("*.md") if re.search(r"\bapp\.cli\b", path.read_text())
+    ]
     assert {point.name for point in entry_points(group="console_scripts")} >= {"mirrorgate"}
 
 

@@ -184,7 +184,7 @@ def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
         assert "://" in target or (document.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("document", sorted(DOCS.glob("*.md")), ids=lambda p: p.name)
+@pytest.mark.parametrize("document", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
 def test_every_link_to_a_heading_finds_it(document: Path) -> None:
     for target, anchor in re.findall(r"\]\(([\w./-]*)#([^)\s]+)\)", document.read_text(encoding="utf-8")):
         titles = re.findall(r"^#+ (.+)$", (document.parent / (target or document.name)).read_text(), re.MULTILINE)

@@ -30,7 +30,7 @@ def test_a_lock_names_packages_and_their_hashes_only_and_no_place_to_get_them_fr
     for line in (REPOSITORY / "requirements" / lock).read_text().splitlines():
         if re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line):
             hashed += 1
-        elif not line.lstrip().startswith("#"):
+        elif line and not line.lstrip().startswith("#"):
             assert re.fullmatch(r"[a-z0-9._-]+==[A-Za-z0-9.]+( ; .+)? \\", line), line
         assert not re.search(r"://|file:|[a-z]:\\| /", line), line
     assert hashed >= len(locked_versions(lock))

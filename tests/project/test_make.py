@@ -43,7 +43,9 @@ def fake_python(folder: Path, name: str, script: str) -> Path:
 
 def test_make_alone_lists_every_target_that_is_meant_to_be_called() -> None:
     listed = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-    targets = "demo up test test-fast test-all check bench bench-plots fuzz chaos model openapi lock docs schema clean"
+    targets = (
+        "demo up test test-fast test-all check bench bench-plots fuzz chaos model openapi lock docs site schema clean"
+    )
     for target in targets.split():
         assert f"  make {target} " in listed
 

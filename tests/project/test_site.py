@@ -1,0 +1,48 @@
+"""The documentation's site: `make site` builds it, with every page and every address."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools import site
+from tools.site import DOCS, VERSION, address_of, configured, sections, with_addresses, with_lists
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    site.build(folder)
+    return folder
+
+
+def test_the_site_builds_without_a_warning_and_has_the_markdown_of_each_page(built: Path) -> None:
+    pages = {path.parent for path in built.rglob("index.html")}
+    assert {path.parent for path in built.rglob("index.md")} == pages
+    assert len(pages) > 60
+    listed = re.findall(r"\((\S+)index\.md\)", (built / "llms.txt").read_text())
+    assert listed == [address_of(name) for _, pages in sections(configured()["nav"]) for _, name in pages]
+    assert all((built / address.removeprefix(configured()["site_url"]) / "index.md").exists() for address in listed)
+
+
+def test_every_page_is_in_the_navigation_or_in_the_list_of_another_page() -> None:
+    named = [name for _, pages in sections(configured()["nav"]) for _, name in pages]
+    assert len(set(named)) == len(named)
+    there = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    listed = {name for name in there if re.match(r"(?:contribute/)?(?:decisions/\d|upstream/)", name)}
+    assert sorted(there - listed - {*named}) == [], "add these pages to the nav of mkdocs.yml"
+
+
+def test_a_link_out_of_the_pages_leads_into_the_repository_at_this_version() -> None:
+    page = DOCS / "index.md"
+    source = f"{site.SOURCE}/blob/v{VERSION}"
+    assert with_addresses("[a](../README.md#x) [b](index.md)", page) == f"[a]({source}/README.md#x) [b](index.md)"
+    assert with_addresses("[a](../deploy/)", page) == f"[a]({site.SOURCE}/tree/v{VERSION}/deploy)"
+    code = "```\n[a](../README.md)\n```\n"
+    assert with_addresses(code, page) == code
+
+
+def test_a_list_gets_the_blank_line_and_the_indents_of_python_markdown() -> None:
+    assert with_lists("Text:\n- one\n  more\n\n  ```\n  - code\n  ```\n- two\n\nEnd.\n") == (
+        "Text:\n\n- one\n    more\n\n    ```\n    - code\n    ```\n- two\n\nEnd.\n"
+    )

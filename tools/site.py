@@ -1,0 +1,137 @@
+"""Builds the documentation's site from docs/ and mkdocs.yml into build/site: `make site`.
+
+MkDocs reads build/docs: the pages with links out of docs/ turned into addresses of the repository. Beside each page of
+the site is its Markdown, and `llms.txt` lists all of them.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+DOCS: Final = REPOSITORY / "docs"
+PREPARED: Final = REPOSITORY / "build" / "docs"
+SITE: Final = REPOSITORY / "build" / "site"
+SOURCE: Final = "https://github.com/mirrorgate/mirrorgate"
+VERSION: Final = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+_LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)((?:#[^)\s]*)?)(?=[)\s])")
+_ITEM: Final = re.compile(r"(?:[-*+]|\d+\.) +")
+_UNSEARCHED: Final = ("decisions/0", "upstream/", "seeds.md", "performance-notebook.md")
+"""Beginnings of the pages that the site's search leaves out."""
+
+
+def build(site: Path = SITE) -> None:
+    """Build the site. Raise `CalledProcessError` if MkDocs warns, for example of a link that leads nowhere."""
+    prepare()
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    subprocess.run(command, cwd=REPOSITORY, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=True)
+    add_markdown(site)
+
+
+def prepare() -> None:
+    """Copy the pages and pictures to build/docs, each page as Python-Markdown needs it."""
+    shutil.rmtree(PREPARED, ignore_errors=True)
+    shutil.copytree(DOCS, PREPARED)
+    for path in PREPARED.rglob("*.md"):
+        name = path.relative_to(PREPARED).as_posix()
+        text = with_lists(with_addresses(path.read_text(encoding="utf-8"), DOCS / name))
+        head = "---\nsearch:\n  exclude: true\n---\n\n" if name.startswith(_UNSEARCHED) else ""
+        path.write_text(head + text, encoding="utf-8")
+
+
+def with_addresses(text: str, page: Path) -> str:
+    """Return the page with its links to files outside docs/ as addresses in the repository at this version."""
+
+    def address(link: re.Match[str]) -> str:
+        target = (page.parent / link[1]).resolve()
+        if target.is_relative_to(DOCS) or not target.exists():
+            return link[0]
+        kind = "tree" if target.is_dir() else "blob"
+        return f"{SOURCE}/{kind}/v{VERSION}/{target.relative_to(REPOSITORY).as_posix()}{link[2]}"
+
+    return "".join(line if fenced else _LINK.sub(address, line) for line, fenced in lines_of(text))
+
+
+def with_lists(text: str) -> str:
+    """Return the page with the blank lines and indents that Python-Markdown, unlike GitHub, needs around lists."""
+    lines: list[str] = []
+    width = 0
+    for line, fenced in lines_of(text):
+        ended = not lines or not lines[-1].strip()
+        if not fenced and (item := _ITEM.match(line)):
+            lines += [] if ended or width else ["\n"]
+            width = item.end()
+        elif width and line.strip():
+            if line[:width].isspace():
+                line = " " * (4 - width) + line
+            elif ended:
+                width = 0
+        lines.append(line)
+    return "".join(lines)
+
+
+def lines_of(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each line, and whether it belongs to a fenced block."""
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        mark = line.lstrip()[:3]
+        yield line, bool(fence) or mark == "```"
+        if mark == "```":
+            fence = "" if fence else mark
+
+
+def add_markdown(site: Path) -> None:
+    """Write each page's Markdown beside its HTML, as `index.md`, and `llms.txt` with the pages of the navigation."""
+    for path in PREPARED.rglob("*.md"):
+        name = path.relative_to(PREPARED)
+        folder = name.parent if name.stem in ("index", "README") else name.with_suffix("")
+        shutil.copyfile(path, site / folder / "index.md")
+    configuration = configured()
+    lines = [f"# {configuration['site_name']}", "", f"> {configuration['site_description']}", ""]
+    for section, pages in sections(configuration["nav"]):
+        lines += [f"## {section}", "", *(f"- [{title}]({address_of(name)}index.md)" for title, name in pages), ""]
+    (site / "llms.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def address_of(name: str) -> str:
+    """Return the site's address of a page that is named by its path in docs/, such as `tables/define.md`."""
+    folder = re.sub(r"(?:^|(?<=/))(?:index|README)$", "", name.removesuffix(".md"))
+    return f"{configured()['site_url']}{folder}{'/' if folder and not folder.endswith('/') else ''}"
+
+
+def sections(nav: list[dict[str, Any]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each part of the navigation with the title and the name of its pages."""
+    for entry in nav:
+        for title, inside in entry.items():
+            pages = [(title, inside)] if isinstance(inside, str) else [page for one in inside for page in one.items()]
+            yield title, pages
+
+
+def configured() -> dict[str, Any]:
+    """Return mkdocs.yml without its Python objects."""
+    configuration: dict[str, Any] = yaml.load(
+        (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"), Loader=_PlainLoader
+    )
+    return configuration
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads the tags of MkDocs as None."""
+
+
+_PlainLoader.add_multi_constructor("!!python/", lambda *_: None)
+_PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+if __name__ == "__main__":
+    build()
+    print(f"Built {SITE.relative_to(REPOSITORY)}: {len(list(SITE.rglob('index.html')))} pages")
