@@ -105,7 +105,7 @@ class AlertWatch:
             self._store(_told(plan.firing), [over.alert.key for over in plan.resolved])
 
     def _tell_away(self, found: Sequence[Trouble]) -> None:
-        """Tell that Postgres is away, or back again, from what this process remembers."""
+        """Send that Postgres is unreachable, or back, from the memory of this process."""
         plan = plan_alerts(self._away, found, self.clock(), after_seconds=self.after_seconds)
         kept = {known.alert.key: known for known in (*self._away.values(), *plan.begun)} if found else {}
         if self._tell(plan):

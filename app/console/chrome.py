@@ -52,7 +52,7 @@ class Section:
     every_table: bool = False
 
     def is_open_to(self, credential: Credential) -> bool:
-        """Tell whether a caller may see the section."""
+        """Return True if a caller may see the section."""
         principal = credential.acting_by(self.right)
         return principal is not None and (principal.oversees_every_table or not self.every_table)
 

@@ -77,7 +77,7 @@ class FlatTable:
         return self._scalar(_LONG, slot, 0)
 
     def has(self, slot: int) -> bool:
-        """Tell whether the field is present."""
+        """Return True if the field is present."""
         return self._position(slot) is not None
 
     def table(self, slot: int) -> "FlatTable | None":

@@ -114,7 +114,7 @@ def parse_mirroring_state(raw: str | None, *, has_error: bool) -> MirroringState
 
 
 def whose_fault(kind: str, code: str) -> Whose:
-    """Tell who can correct a fault: by Fabric's `errorType` where it is given, else by the words in the code."""
+    """Return who can correct a fault: by Fabric's `errorType` where it is given, else by the words in the code."""
     for text in (kind.casefold(), code.casefold()):
         if text.startswith("user") or "usererror" in text or text in _USER_CODES:
             return "user"

@@ -90,7 +90,7 @@ def check_step(load: LoadSession | None, step: LoadStep, table_ids: Collection[T
 
 
 def is_repeated_completion(load: LoadSession) -> bool:
-    """Tell whether the load is completed already, so that a repeated request has nothing to do.
+    """Return True if the load is completed already, so that a repeated request has nothing to do.
 
     Raises RejectedInput `load_ended` for a load that ended in another way.
     """
@@ -100,7 +100,7 @@ def is_repeated_completion(load: LoadSession) -> bool:
 
 
 def is_repeated_abort(load: LoadSession) -> bool:
-    """Tell whether the load was aborted or expired before. Raises RejectedInput `load_ended` if it is completed."""
+    """Return True if the load was aborted or expired before. Raises RejectedInput `load_ended` if it is completed."""
     if load.state is LoadState.COMPLETED:
         raise ended(load)
     return load.state.has_ended

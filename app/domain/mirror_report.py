@@ -27,7 +27,7 @@ class Upkeep:
     """The time of day, in UTC, in which it does so; over midnight if the end is before the beginning."""
 
     def is_open(self, now: datetime) -> bool:
-        """Tell whether a time, in UTC, is in the window."""
+        """Return True if a time, in UTC, is in the window."""
         if self.window is None:
             return True
         start, end = self.window

@@ -207,7 +207,7 @@ class _OpenFile:
         self._landed += block.landed_bytes
 
     def would_exceed(self, block: PendingBlock, limits: FileLimits) -> bool:
-        """Tell whether the file would exceed a limit with this block."""
+        """Return True if the file would exceed a limit with this block."""
         return (
             self._rows + block.rows > limits.rows
             or self._bytes + block.payload_bytes > limits.payload_bytes
@@ -215,7 +215,7 @@ class _OpenFile:
         )
 
     def is_full(self, limits: FileLimits) -> bool:
-        """Tell whether the file has reached a limit."""
+        """Return True if the file has reached a limit."""
         is_large = self._bytes >= limits.payload_bytes or self._landed >= limits.landed_bytes
         return is_large or self._rows >= limits.rows
 
@@ -238,7 +238,7 @@ def _is_old(blocks: Sequence[PendingBlock], limits: FileLimits) -> bool:
 
 
 def is_due(age_seconds: float, max_delay_seconds: float) -> bool:
-    """Tell whether a batch of this age must be published now.
+    """Return True if a batch of this age must be published now.
 
     A negative age means that the database's clock was set back after the batch was staged. Such a batch is due at
     once; otherwise publication would stop until the clock catches up.

@@ -100,7 +100,7 @@ class PlainValues:
 
 
 def depends_on_quotes(column_type: ColumnType) -> bool:
-    """Tell whether the type reads a number otherwise than a text of the same characters."""
+    """Return True if the type reads a number otherwise than a text of the same characters."""
     return column_type.name in {TypeName.BINARY, TypeName.JSON}
 
 

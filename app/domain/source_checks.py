@@ -310,7 +310,7 @@ class BucketRows:
 
 
 def is_bucket(name: str, digits: int) -> bool:
-    """Tell whether a text is the name of a bucket with so many digits."""
+    """Return True if a string is the name of a bucket with so many digits."""
     return len(name) == digits and _BUCKET.fullmatch(name) is not None
 
 

@@ -118,7 +118,7 @@ def form_of(message: Any, columns: Set[str] = frozenset()) -> Form | None:
 
 
 def is_plain_row(message: Any) -> bool:
-    """Tell whether a message is an object of scalars that none of the other forms would have."""
+    """Return True if a message is an object of scalars that none of the other forms would have."""
     if not isinstance(message, dict) or not message or not _SIGNIFICANT.isdisjoint(message):
         return False
     return not any(isinstance(value, dict | list) for value in message.values())

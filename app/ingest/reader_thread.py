@@ -49,11 +49,11 @@ class LoopFuture(Generic[Result]):
         self._waiting: asyncio.Future[None] = bridge.loop.create_future()
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Tell whether the caller still waits. A cancellation after this call has no effect."""
+        """Return True if the caller still waits. A cancellation after this call has no effect."""
         return not self._waiting.cancelled()
 
     def done(self) -> bool:
-        """Tell whether a result or an exception is set."""
+        """Return True if a result or an exception is set."""
         return self._is_done
 
     def set_result(self, result: Result) -> None:

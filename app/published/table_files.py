@@ -134,7 +134,7 @@ def partition_folders(kinds: Mapping[str, PathKind]) -> list[str]:
 
 
 def is_partition(name: str) -> bool:
-    """Tell whether a folder is that of a partition, by its name."""
+    """Return True if a folder is that of a partition, by its name."""
     return not name.startswith(("_", ".")) and _PARTITION.fullmatch(name) is not None
 
 

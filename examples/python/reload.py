@@ -49,7 +49,7 @@ class Table:
         return bool(status["state"] == "open")
 
     def is_unfinished(self, load: str) -> bool:
-        """Tell whether a load takes rows, or is completed in part."""
+        """Return True if a load takes rows, or is completed in part."""
         loads = self._send("GET", f"/v1/tables/{self.name}/loads")["loads"]
         return any(found["load"] == load and found["state"] in ("open", "completing") for found in loads)
 

@@ -49,7 +49,7 @@ class LeasedTables:
         self._published[table_id] = last
 
     def was_published(self, table_id: TableId, planned: FileIdentity) -> bool:
-        """Tell whether this process has published a file of this or a later number: then the ledger went back."""
+        """Return True if this process has published a file of this or a later number: then the ledger went back."""
         last = self._published.get(table_id)
         return last is not None and planned.generation == last.generation and planned.number <= last.number
 

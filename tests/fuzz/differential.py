@@ -133,7 +133,7 @@ def expected_rows(
 
 
 def _changes_key(changes: Sequence[Change], key_columns: Sequence[str]) -> bool:
-    """Tell whether an update may change its key, so that it becomes two rows and others may land in another order."""
+    """Return True if an update may change its key, so that it becomes two rows and others may land in another order."""
     return any(
         change.before.get(name) != change.after.get(name)
         for change in changes
@@ -191,7 +191,7 @@ def _cut_images(images: ImageRows, start: int, end: int) -> ImageRows:
 
 
 def _is_decoded(request: Asked[ColumnarBody], cache: TableCache) -> bool:
-    """Tell whether the columnar path finds the tables of a body and can read its images, alone."""
+    """Return True if the columnar path finds the tables of a body and can read its images, alone."""
     try:
         [opened] = type(request.body).columnar([request], cache)
         if not isinstance(opened, OpenedBody):

@@ -210,7 +210,7 @@ def test_a_body_without_a_length_is_reserved_as_it_comes(serve: Serve, connectio
 
 
 def fits(gateway: Gateway, size: int) -> bool:
-    """Tell whether a body of this size is accepted; nothing else can be the reason of a rejection."""
+    """Return True if a body of this size is accepted; nothing else can be the reason of a rejection."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": f"size-{size}"}
     answer = gateway.post(PATH, content=BODY.ljust(size), headers=headers)
     assert answer.status_code in {200, 202, 503}

@@ -69,7 +69,7 @@ def _planned(case: Case, shared: Shared, drain: Drain, contents: tuple[int, ...]
 
 
 def _has_lost_plan(shared: Shared, drain: Drain) -> bool:
-    """Tell whether the ledger went back behind the plan of the drain's number."""
+    """Return True if the ledger went back behind the plan of the drain's number."""
     return shared.run > drain.run and not drain.content and drain.number > len(shared.plan)
 
 

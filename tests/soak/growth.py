@@ -31,7 +31,7 @@ class Growth:
 
     @property
     def is_flat(self) -> bool:
-        """Tell whether the measure grew by no more than is allowed."""
+        """Return True if the measure grew by no more than is allowed."""
         return self.late <= self.allowed
 
 

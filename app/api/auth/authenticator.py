@@ -92,7 +92,7 @@ class _UnknownIds:
         self._lock = Lock()
 
     def has(self, key_id: str) -> bool:
-        """Tell whether this id was no key's a moment ago."""
+        """Return True if no key had this id a moment ago."""
         looked_up = self._looked_up.get(key_id)
         return looked_up is not None and self._clock() - looked_up <= CACHE_SECONDS
 
@@ -188,7 +188,7 @@ class Authenticator:
         return credential
 
     def needs_query(self, key_id: str) -> bool:
-        """Tell whether `signer` may query Postgres for this id, so that an event loop must not call it."""
+        """Return True if `signer` may query Postgres for this id, so that an event loop must not call it."""
         cached = self._cache.get(key_id)
         return not self._unknown.has(key_id) if cached is None else not self._is_fresh(cached)
 

@@ -53,7 +53,7 @@ class SignedIn:
         return self.credential.acting_by(right)
 
     def may(self, right: Right, table: TableName) -> bool:
-        """Tell whether the user has this right for a table."""
+        """Return True if the user has this right for a table."""
         principal = self.principal(right)
         return principal is not None and principal.may_touch(table)
 
@@ -141,7 +141,7 @@ def set_session_cookie(request: Request, answer: Response, token: SessionToken) 
 
 
 def is_secure(request: Request) -> bool:
-    """Tell whether the browser's connection is TLS, here or at a trusted proxy."""
+    """Return True if the browser's connection is TLS, here or at a trusted proxy."""
     return request.url.scheme == "https" or gateway_in(request.scope).settings.behind_tls_proxy
 
 

@@ -183,19 +183,19 @@ class _Receiver(asyncio.BufferedProtocol):
         self._connection.data_received(bytes(_BUFFER.view[:nbytes]))
 
     def eof_received(self) -> None:
-        """Tell that the caller sends no more."""
+        """Note that the caller sends no more."""
         self._connection.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the connection has ended."""
+        """Note that the connection has ended."""
         self._connection.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Tell that the caller does not take what was written."""
+        """Note that the caller does not read what was written."""
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell that the caller has taken it."""
+        """Note that the caller reads again."""
         self._connection.resume_writing()
 
 

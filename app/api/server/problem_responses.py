@@ -65,7 +65,7 @@ NOT_STORED: Final = (b"cache-control", b"no-store")
 
 
 def is_page_path(path: str) -> bool:
-    """Tell whether a path is one of the console."""
+    """Return True if a path is one of the console."""
     return path.startswith(PREFIX) and path[len(PREFIX) : len(PREFIX) + 1] in ("", "/")
 
 

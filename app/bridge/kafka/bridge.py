@@ -193,7 +193,7 @@ class KafkaBridge:
             self._commit(asynchronous=True)
 
     def _share_memory(self) -> None:
-        """Tell the buffers of the assigned partitions how many bytes they may hold."""
+        """Set how many bytes the buffers of the assigned partitions may hold."""
         batch = self.settings.batch
         room = max(min(2 * batch.max_bytes, batch.memory // max(len(self.partitions), 1)), _MIN_BUFFER)
         for partition in self.partitions.values():

@@ -121,7 +121,7 @@ def _sending(client: GatewayClient, rule: TopicRule, topic: str, table: str | No
 
 
 def _snapshots(client: GatewayClient, topic: str, table: str) -> CheckLine:
-    """Tell whether snapshot rows of one partition may follow changes of another, if the table can be asked."""
+    """Check whether snapshot rows of one partition may follow changes of another, if the table can be asked."""
     try:
         options = client.get(table_path(table))["options"]
     except MirrorgateError:

@@ -121,7 +121,7 @@ class Signature:
         return cls(tuple(digests), times[0])
 
     def is_of(self, body: bytes, secret: str, now: float) -> bool:
-        """Tell whether one of the digests is that of the body, and the time, if there is one, is close to `now`."""
+        """Return True if one of the digests is that of the body, and the time, if there is one, is close to `now`."""
         signer = hmac.new(secret.encode(), digestmod=hashlib.sha256)
         if self.time is not None:
             if abs(now - int(self.time)) > MAX_SKEW_SECONDS:
@@ -159,16 +159,16 @@ class ApiKey:
         return cls(match[1], hash_secret(match[2]))
 
     def matches(self, secret_hash: bytes) -> bool:
-        """Tell, in constant time, whether the stored hash is this key's."""
+        """Return True if the stored hash is this key's, in constant time."""
         return hmac.compare_digest(self.secret_hash, secret_hash)
 
     def matches_any(self, secret_hashes: Iterable[bytes]) -> bool:
-        """Tell whether one of the stored hashes is this key's. All are compared, whichever matches."""
+        """Return True if one of the stored hashes is this key's. All are compared, whichever matches."""
         return sum(self.matches(secret_hash) for secret_hash in secret_hashes) > 0
 
 
 def looks_like_a_token(text: str) -> bool:
-    """Tell whether a text has the shape of a signed token (JWS), which no API key has."""
+    """Return True if a string has the shape of a signed token (JWS), which no API key has."""
     return _TOKEN.fullmatch(text) is not None
 
 

@@ -45,7 +45,7 @@ class MaskSecret:
         return hmac.digest(self.value, scope.encode(), sha256)
 
     def made(self, fingerprint: bytes | None) -> bool:
-        """Tell whether a fingerprint is of this secret; False for none."""
+        """Return True if a fingerprint is of this secret; False for none."""
         if fingerprint is None:
             return False
         known = self._known.get(fingerprint)
@@ -75,12 +75,12 @@ class HashedTables:
 
 
 def hashes(options: TableOptions | None) -> bool:
-    """Tell whether a column is masked by a hash, which needs the gateway's secret."""
+    """Return True if a column is masked by a hash, which needs the gateway's secret."""
     return options is not None and any(mask.method is MaskMethod.HASH for mask in options.masks.values())
 
 
 def can_mask(table: Table, secret: MaskSecret | None) -> bool:
-    """Tell whether a process with this secret can mask the values of a table."""
+    """Return True if a process with this secret can mask the values of a table."""
     return not hashes(table.options) or (secret is not None and secret.made(table.mask_fingerprint))
 
 

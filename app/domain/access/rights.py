@@ -35,11 +35,11 @@ class Grant:
     table_patterns: tuple[str, ...]
 
     def carries(self, right: Right) -> bool:
-        """Tell whether the grant includes this right."""
+        """Return True if the grant includes this right."""
         return right in self.rights or Right.ADMIN in self.rights
 
     def covers(self, table: TableName) -> bool:
-        """Tell whether a pattern of the grant matches this table."""
+        """Return True if a pattern of the grant matches this table."""
         return _match(self.table_patterns, table)
 
 
@@ -56,20 +56,20 @@ class Principal:
     grants: tuple[Grant, ...] = ()
 
     def may_touch(self, table: TableName) -> bool:
-        """Tell whether the right of the call covers this table."""
+        """Return True if the right of the call covers this table."""
         return _match(self.table_patterns, table)
 
     def may_name(self, source: SourceName) -> bool:
-        """Tell whether the patterns match a source's name, which need not be a valid table name."""
+        """Return True if the patterns match a source's name, which need not be a valid table name."""
         return _match_text(self.table_patterns, source.without_catalog.folded)
 
     def may(self, right: Right, table: TableName) -> bool:
-        """Tell whether one grant gives a right other than that of the call for this table."""
+        """Return True if one grant gives a right other than that of the call for this table."""
         grants = self.grants or (Grant(self.rights, self.table_patterns),)
         return any(grant.carries(right) and grant.covers(table) for grant in grants)
 
     def may_everywhere(self, right: Right) -> bool:
-        """Tell whether one grant gives a right other than that of the call for every table."""
+        """Return True if one grant gives a right other than that of the call for every table."""
         grants = self.grants or (Grant(self.rights, self.table_patterns),)
         return any(grant.carries(right) and EVERY_TABLE in grant.table_patterns for grant in grants)
 

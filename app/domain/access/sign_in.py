@@ -63,7 +63,7 @@ class SessionToken:
         return hmac.new(self.text.encode(), b"csrf", "sha256").hexdigest()
 
     def is_csrf(self, given: str) -> bool:
-        """Tell, in constant time, whether a form carries the token of this session."""
+        """Return True if a form carries the token of this session, in constant time."""
         return hmac.compare_digest(self.csrf.encode(), given.encode())
 
     def proof(self, secret_hash: bytes) -> bytes:
@@ -71,7 +71,7 @@ class SessionToken:
         return hmac.new(self.text.encode(), secret_hash, "sha256").digest()
 
     def is_bound_to(self, proof: bytes, secret_hashes: Iterable[bytes]) -> bool:
-        """Tell whether one of a key's present secrets is the one that signed in."""
+        """Return True if one of a key's present secrets is the one that signed in."""
         return any(hmac.compare_digest(proof, self.proof(secret_hash)) for secret_hash in secret_hashes)
 
 
@@ -145,11 +145,11 @@ class SignInAttempt:
         return _text(hashlib.sha256(self.verifier.encode()).digest())
 
     def is_state(self, given: str) -> bool:
-        """Tell, in constant time, whether a redirect answers this attempt."""
+        """Return True if a redirect answers this attempt, in constant time."""
         return hmac.compare_digest(self.state.encode(), given.encode())
 
     def is_nonce(self, claim: object) -> bool:
-        """Tell, in constant time, whether a token was made for this attempt."""
+        """Return True if a token was made for this attempt, in constant time."""
         return isinstance(claim, str) and hmac.compare_digest(self.nonce.encode(), claim.encode())
 
     def _derived(self, purpose: bytes) -> str:

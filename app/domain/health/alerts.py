@@ -42,7 +42,7 @@ class KnownAlert:
     """The code with which it was last told; None if it was never told."""
 
     def is_due(self, now: datetime, lasting: timedelta) -> bool:
-        """Tell whether it has lasted long enough to be told, or to be told again with another code."""
+        """Return True if it has lasted long enough to be sent, or to be sent again with another code."""
         begun = self.since if self.told_code is None else self.code_since
         return self.told_code != self.alert.code and now - begun >= lasting
 

@@ -66,7 +66,7 @@ class NewLetter:
 
 
 def is_kept(problems: Sequence[Problem]) -> bool:
-    """Tell whether a message with these problems can become a dead letter."""
+    """Return True if a message with these problems can become a dead letter."""
     return bool(problems) and all(problem.code in KEPT and problem.index is not None for problem in problems)
 
 

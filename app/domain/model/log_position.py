@@ -33,7 +33,7 @@ class LogPosition(NamedTuple):
     """Characters of two positions that, if they are equal, leave open which change was first."""
 
     def is_unclear(self, other: str) -> bool:
-        """Tell whether the order of this position and another one of the log is unknown."""
+        """Return True if the order of this position and another one of the log is unknown."""
         return self.unclear > 0 and self.position[: self.unclear] == other[: self.unclear]
 
 

@@ -116,7 +116,7 @@ def _check_visible(name: str, what: str) -> None:
 
 
 def is_bounded(text: str | None) -> bool:
-    """Tell whether a text is short enough for an index."""
+    """Return True if a string is short enough for an index."""
     return text is None or len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES
 
 

@@ -237,7 +237,7 @@ def sources_of(table: Table) -> list[SourceName]:
 
 
 def is_named(table: Table, source: SourceName) -> bool:
-    """Tell whether the table's option `sources` has exactly this name."""
+    """Return True if the table's option `sources` has exactly this name."""
     return any(_is(source, given, any_case=False) for given in sources_of(table))
 
 

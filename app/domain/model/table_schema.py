@@ -175,7 +175,7 @@ class TableSchema:
 
     @property
     def can_need_marker(self) -> bool:
-        """Tell whether a change can need the row marker that files lack: a table without keys takes inserts only."""
+        """Return True if a change can need the row marker that files lack: a table without keys takes inserts only."""
         return self.bare and bool(self.key_columns)
 
     @cached_property

@@ -358,7 +358,7 @@ def _from_text(texts: pa.StringArray, column_type: ColumnType, reading: ValueRea
 
 
 def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) -> bool:
-    """Tell whether the kernel cannot have accepted more than the definition does."""
+    """Return True if the kernel cannot have accepted more than the definition does."""
     if column_type.name in INTEGER_BITS:
         return not hold_any(texts, b"xX")
     if column_type.name in {TypeName.FLOAT32, TypeName.FLOAT64}:
@@ -369,7 +369,7 @@ def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) ->
 
 
 def _may_underflow(texts: pa.StringArray, array: pa.Array) -> bool:
-    """Tell whether a text that is not zero may have become zero."""
+    """Return True if a string that is not zero may have become zero."""
     zeros = pc.equal(array, 0)
     return pc.any(zeros).as_py() is True and (
         pc.any(pc.match_substring_regex(texts.filter(zeros), "^[^eE]*[1-9]")).as_py() is True
@@ -377,7 +377,7 @@ def _may_underflow(texts: pa.StringArray, array: pa.Array) -> bool:
 
 
 def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
-    """Tell whether no text becomes a number of more than 38 digits at this scale, where the kernel wraps silently."""
+    """Return True if no string becomes a number of more than 38 digits at this scale: the kernel wraps silently."""
     if hold_any(texts, b"eE"):
         return False
     point = pc.find_substring(texts, ".")
@@ -386,7 +386,7 @@ def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
 
 
 def hold_any(texts: pa.StringArray, parts: Iterable[int | bytes]) -> bool:
-    """Tell whether a text has one of these bytes or byte strings, or two adjacent texts have it together.
+    """Return True if a string has one of these bytes or byte strings, or two adjacent strings have it together.
 
     A kernel that ignores case takes thirty times as long.
     """
@@ -476,7 +476,7 @@ def calendar_of(of_type: pa.DataType) -> tuple[date, date]:
 
 
 def _is_beyond(array: pa.TimestampArray) -> bool:
-    """Tell whether a timestamp in microseconds is outside the years 1 to 9999."""
+    """Return True if a timestamp in microseconds is outside the years 1 to 9999."""
     bounds = pc.min_max(array.view(pa.int64())).as_py()
     low, high = bounds["min"], bounds["max"]
     return low is not None and (low < _FIRST_MICROSECOND or high > _LAST_MICROSECOND)

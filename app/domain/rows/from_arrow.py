@@ -211,7 +211,7 @@ def _defined(converted: Callable[[], pa.Array], column: Column) -> pa.Array:
 
 
 def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Tell whether values of one type mean the same in the other; whether they fit is checked later."""
+    """Return True if values of one type mean the same in the other; whether they fit is checked later."""
     types = pa.types
     if types.is_timestamp(wanted):
         return bool(types.is_timestamp(given))

@@ -85,7 +85,7 @@ class ImageOverlay:
             self.written[key] = None if image is None else StoredImage(image, sequence)
 
     def is_live(self, key: bytes) -> bool | None:
-        """Tell whether the batches before leave a row with this key in the source; None if no image tells."""
+        """Return True if the batches before leave a row with this key in the source; None if no image tells."""
         found = self.image(key)
         if found is not None:
             return not is_deleted(found.image)
@@ -94,7 +94,7 @@ class ImageOverlay:
         return True if key in self.present else None
 
     def is_mirrored(self, key: bytes) -> bool:
-        """Tell whether the batches before leave a row with this key in the mirror, deleted or not."""
+        """Return True if the batches before leave a row with this key in the mirror, deleted or not."""
         if key in self.written:
             return self.written[key] is not None
         return key in self.present or key in self.stored
@@ -124,7 +124,7 @@ class ImageOverlay:
         return Problem(Code.INCOMPLETE_UPDATE, detail, incomplete.message, pointer, column)
 
     def _may_repeat(self, images: ImageRows, layer: Layer) -> bool:
-        """Tell whether the key of an insert may already have a row."""
+        """Return True if the key of an insert may already have a row."""
         if not images.inserts:
             return False
         if len(layer) < len(images.keys):
@@ -134,7 +134,7 @@ class ImageOverlay:
         return any(not layer.keys().isdisjoint(keys) for keys in live)
 
     def _flags(self, images: ImageRows) -> bool:
-        """Tell whether rows are deleted, and stay in the mirror."""
+        """Return True if rows are deleted, and stay in the mirror."""
         return self.table.options.flags_deletes and images.has_deletes
 
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:

@@ -24,7 +24,7 @@ from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 
 IsLive: TypeAlias = Callable[[bytes], bool | None]
-"""Tells whether a row has this key when a statement begins, None if it is unknown."""
+"""True if a row has this key when a statement begins, None if that is unknown."""
 
 _ORIGINAL: Final = -1
 """The row that had a key before the statement; a moved row is identified by the index of its change."""
@@ -68,7 +68,7 @@ class KeyChanges:
         yield from range(end, len(keys))
 
     def is_same_row(self, later: KeyChange, earlier: KeyChange) -> bool | None:
-        """Tell, by the other columns, whether `later` moves the row that `earlier` moved; None if some are missing."""
+        """Return True if `later`, by the other columns, moves the row that `earlier` moved; None if some are missing."""
         before, after = later.before, earlier.after
         names = (name for name in self.schema.names if name not in self.schema.key_set)
         verdicts = [self._are_equal(name, before, after) for name in names if name in before or name in after]
@@ -89,7 +89,7 @@ class KeyChanges:
 
 
 def are_equal(old: SourceValue, new: SourceValue, column: Column, options: TableOptions) -> bool | None:
-    """Tell whether two values of a column are equal once typed ("14" and 14 are); None if one does not fit."""
+    """Return True if two values of a column are equal once typed ("14" and 14 are); None if one does not fit."""
     if old == new and type(old) is type(new) and not isinstance(old, Decimal):
         return True
     try:
@@ -188,7 +188,7 @@ class _Statement:
         return self._rows_at[key]
 
     def _is_displaced(self, key: bytes, at: int) -> bool:
-        """Tell whether the next update that moves a row away from `key` moves another row than `at` puts there."""
+        """Return True if the next update that moves a row away from `key` moves another row than `at` puts there."""
         changes = self.all_changes.changes
         later = self._next_to_leave(key, at)
         if later is None:
@@ -213,7 +213,7 @@ class _Statement:
         return later if later < len(changes) and changes[later].row == rows[behind] else None
 
     def _all_have_images(self, indexes: range) -> bool:
-        """Tell whether all rows that these changes move are known; only then does a missing image mean no row."""
+        """Return True if all rows that these changes move are known; only then does a missing image mean no row."""
         if not self.all_changes.has_images:
             return False
         arrived: set[bytes] = {key for key, rows in self._rows_at.items() if rows}

@@ -64,7 +64,7 @@ def with_inserts(rows: LandingRows) -> LandingRows:
 
 
 def has_repeats(keys: Sequence[bytes]) -> bool:
-    """Tell whether two rows have the same key."""
+    """Return True if two rows have the same key."""
     return len({*keys}) < len(keys)
 
 

@@ -137,12 +137,12 @@ def deleted_image(known: Known) -> bytes:
 
 
 def is_deleted(image: bytes) -> bool:
-    """Tell whether an image is that of a deleted row."""
+    """Return True if an image is that of a deleted row."""
     return image.startswith(_DELETED_START)
 
 
 def are_deleted(images: pa.BinaryArray) -> list[bool]:
-    """Tell which of many images are those of deleted rows."""
+    """Return for each image whether it is that of a deleted row."""
     found: list[bool] = pc.starts_with(images, _DELETED_START).to_pylist()
     return found
 

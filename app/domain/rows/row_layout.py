@@ -437,7 +437,7 @@ class RowBuilder:
         return tuple(map((image or {}).get, self._names))
 
     def _key_changes(self, layout: ChangeLayout, change: Change) -> bool:
-        """Tell whether the typed keys of both images differ. A value that does not fit counts as a change."""
+        """Return True if the typed keys of both images differ. A value that does not fit counts as a change."""
         before, after, options = change.before or {}, change.after or {}, self._rules.options
         columns = (self._rules.schema.columns[at] for at in layout.compared)
         return not all(are_equal(before[column.name], after[column.name], column, options) for column in columns)

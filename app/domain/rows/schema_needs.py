@@ -64,7 +64,7 @@ def _wrong_names(new: dict[str, Change], schema: TableSchema) -> Iterable[Proble
 
 
 def _all_inserts(changes: Sequence[Change], *, cdc_started: bool) -> bool:
-    """Tell whether all rows land as inserts; a snapshot row after other changes lands as an upsert."""
+    """Return True if all rows land as inserts; a snapshot row after other changes lands as an upsert."""
     for change in changes:
         if change.operation is Operation.INSERT:
             cdc_started = True

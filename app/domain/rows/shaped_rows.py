@@ -104,14 +104,14 @@ class _Filler:
         """Updates whose key changes."""
 
     def snapshots(self) -> Sequence[bool] | None:
-        """Tell for each request whether it has snapshot rows; None if one also has other changes."""
+        """Return for each request whether it has snapshot rows; None if one also has other changes."""
         if not any(layout.operation is Operation.SNAPSHOT for layout in self._layouts.values()):
             return [False] * len(self._requests)
         found = [{shape.operation is Operation.SNAPSHOT for shape in request.shapes} for request in self._requests]
         return None if any(len(each) > 1 for each in found) else [True in each for each in found]
 
     def can_land(self) -> bool:
-        """Tell whether every change can land, and find the changed keys."""
+        """Return True if every change can land, and find the changed keys."""
         of_kind = self._changes_by_kind()
         for kind, layout in self._layouts.items():
             changed = self._changed_keys(of_kind[kind], layout)
@@ -206,7 +206,7 @@ class _Filler:
         return [changes[at] for at in pc.indices_nonzero(differ).to_pylist()]
 
     def _differ(self, layout: ChangeLayout, old: Sequence[Values], new: Sequence[Values]) -> pa.BooleanArray:
-        """Tell for each pair of keys whether they differ once typed. Raises BadValues."""
+        """Return for each pair of keys whether they differ once typed. Raises BadValues."""
         differ = pa.array([False] * len(old))
         for at, before, after in zip(layout.compared, zip(*old, strict=True), zip(*new, strict=True), strict=True):
             column = self._rules.schema.columns[at]

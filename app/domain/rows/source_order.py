@@ -78,7 +78,7 @@ class Advance(NamedTuple):
     to: Reached
 
     def follows(self, present: Reached | None) -> bool:
-        """Tell whether the changes can be accepted where the log is accepted so far."""
+        """Return True if the changes can be accepted where the log is accepted so far."""
         return present is None or present.position < self.first or present == self.seen
 
 
@@ -244,7 +244,7 @@ _DIGITS_OF_64_BITS: Final = 18
 
 
 def _sort_as_texts(times: Sequence[str]) -> bool:
-    """Tell whether times differ in digits only, and have no offset from UTC."""
+    """Return True if times differ in digits only, and have no offset from UTC."""
     form = times[0].translate(_DIGITS)
     return (
         form.isascii()

@@ -69,11 +69,11 @@ class MessageLayout:
     """True if the image before the change can have any columns: nothing of an insert with plain flags is there."""
 
     def fits_full(self, before: object, after: object) -> bool:
-        """Tell whether the images that the flags name are there; each has all columns, and all columns are listed."""
+        """Return True if the images that the flags name are there; each has all columns, and all columns are listed."""
         return (before is not None or not self.before) and (after is not None or not self.after)
 
     def fits(self, before: Sequence[object] | None, after: Sequence[object] | None) -> bool:
-        """Tell whether images with UNSET for what they lack have exactly what the flags say."""
+        """Return True if images with UNSET for what they lack have exactly what the flags say."""
         given = [before[at] for at in self.before] if before else [UNSET] * len(self.before)
         given += [after[at] for at in self.after] if after else [UNSET] * len(self.after)
         images = [image for image in (before, after) if image]
@@ -139,7 +139,7 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def is_native(exists: Given) -> bool:
-    """Tell whether a message has no `exists`."""
+    """Return True if a message has no `exists`."""
     return exists is UNSET or exists == Raw(b"null")
 
 
@@ -389,7 +389,7 @@ def _without_ignored(before: Sequence[Given], layouts: Sequence[MessageLayout]) 
 
 
 def _is_image(written: bytes) -> bool:
-    """Tell whether this is an image, or null, without a column twice."""
+    """Return True if this is an image, or null, without a column twice."""
     return is_all_read(written, [_IMAGE.decode(written)]) and not has_suspicious_escape(written)
 
 
@@ -420,7 +420,7 @@ def _distinct(values: Sequence[Raw]) -> Sequence[Raw]:
 
 
 def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
-    """Tell whether no message has a key twice or one that `_Message` does not know, nor anything odd in opaque values.
+    """Return True if no message has a duplicate key, a key unknown to `_Message`, or anything odd in opaque values.
 
     `keys` are the values of all messages of the joined bodies, by key.
     """

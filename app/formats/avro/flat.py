@@ -49,7 +49,7 @@ class _Unusual(Exception):
 
 
 def is_flat(node: Node) -> bool:
-    """Tell whether records of this type can be read together: no lists and maps, and one type beside null."""
+    """Return True if records of this type can be read together: no lists and maps, and one type beside null."""
     if node.kind == "union":
         return len(node.not_null) == 1 and len(node.children) <= 2 and is_flat(node.not_null[0])
     return node.kind not in ("array", "map", "null") and all(is_flat(field.type) for field in node.fields)

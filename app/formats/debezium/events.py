@@ -125,12 +125,12 @@ def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
 
 
 def marks_delete(event: Any) -> bool:
-    """Tell whether an event says of itself whether it is a delete, so that a tombstone behind it only repeats that."""
+    """Return True if an event itself says whether it is a delete, so that a tombstone behind it only repeats that."""
     return isinstance(event, dict) and ("__deleted" in event or _is_envelope(event))
 
 
 def may_be_event(columns: Collection[str]) -> bool:
-    """Tell whether an object with exactly these keys can be another form than a flattened row, or hold one."""
+    """Return True if an object with exactly these keys can be another form than a flattened row, or hold one."""
     names = {*columns}
     return (
         {"specversion", "data"} <= names

@@ -102,7 +102,7 @@ def filled_columns(fields: Sequence[ConnectField], table: Table) -> frozenset[st
 
 
 def fits(field: ConnectField, present: ColumnType) -> bool:
-    """Tell whether a column of this type can hold the values of a field; a value that does not fit is rejected alone.
+    """Return True if a column of this type can hold the values of a field; a value that does not fit is rejected alone.
 
     Wider types of the same kind do not fit, because most rows would until one is rejected.
     """
@@ -165,7 +165,7 @@ def _column(
 
 
 def _stays_required(column: Column, present: TableSchema, given: set[str], by_name: dict[str, ConnectField]) -> bool:
-    """Tell whether a column keeps its nullability: it is a key, or the source still requires it."""
+    """Return True if a column keeps its nullability: it is a key, or the source still requires it."""
     if column.nullable or column.name in present.key_set:
         return True
     return column.name in given and not by_name[column.name].optional

@@ -241,7 +241,7 @@ def column_reader(column: Column, options: TableOptions, reading: DebeziumReadin
 
 
 def hides_unavailable(field: ConnectField | None, column: Column, options: TableOptions) -> bool:
-    """Tell whether NULL can also be a value that the connector could not read.
+    """Return True if NULL can also be a value that the connector could not read.
 
     `binary.handling.mode=base64` makes NULL of an unchanged TOASTed `bytea`; the other modes write a placeholder.
     """
@@ -308,7 +308,7 @@ def _in_microseconds(read: ReadValue | None, column: Column, reading: DebeziumRe
 
 
 def _has_meaning(field: ConnectField) -> bool:
-    """Tell whether a container has parts that are not read as they are written."""
+    """Return True if a container has parts that are not read as they are written."""
     inner = (*field.fields, *(() if field.items is None else (field.items,)))
     return any(
         part.meaning in ELEMENT_READERS or part.meaning in {DECIMAL, VARIABLE_DECIMAL} or _has_meaning(part)

@@ -79,7 +79,7 @@ def check_strictly(body: bytes, messages: Sequence[Any], offset: int = 0) -> Non
 
 
 def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
-    """Tell whether a body consists of its decoded messages. True is proof; False costs a second reading."""
+    """Return True if a body consists of its decoded messages. True is proof; False costs a second reading."""
     found = _MISLEADING_ESCAPE.search(body)
     if found and b"\\u0000" in body:
         return False
@@ -97,7 +97,7 @@ def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
 
 
 def _has_many_brackets(lines: bytes) -> bool:
-    """Tell whether a line may have more than MAX_NESTING opening brackets, those in texts included."""
+    """Return True if a line may have more than MAX_NESTING opening brackets, those in texts included."""
     if len(lines) < _SHORT:
         return True
     text = np.frombuffer(lines, np.uint8)

@@ -55,7 +55,7 @@ def count_structural_quotes(document: bytes) -> int:
 
 
 def is_all_read(document: bytes, values: Iterable[Any]) -> bool:
-    """Tell whether a valid document consists of these decoded values: objects, lists and scalars of built-in types."""
+    """Return True if a valid document consists of these decoded objects, lists and scalars of built-in types."""
     try:
         return count_structural_quotes(document) == 2 * sum(_count_keys_and_texts(value, 1) for value in values)
     except RecursionError:
@@ -63,7 +63,7 @@ def is_all_read(document: bytes, values: Iterable[Any]) -> bool:
 
 
 def is_all_decoded(document: bytes, written_again: bytes) -> bool:
-    """Tell whether valid JSON has the quotes that its decoded values have when they are written again.
+    """Return True if valid JSON has the quotes that its decoded values have when they are written again.
 
     Keys that were not written must not be written again. U+0000 in a text counts as not decoded.
     """
@@ -75,7 +75,7 @@ def is_all_decoded(document: bytes, written_again: bytes) -> bool:
 
 
 def _has_unicode_escape(document: bytes) -> bool:
-    """Tell whether a document may have an escape such as U+0000; a search for two bytes takes four times as long."""
+    """Return True if a document may have an escape such as U+0000; a search for two bytes is four times slower."""
     if len(document) < _SHORT:
         return True
     text = np.frombuffer(document, np.uint8)
@@ -86,7 +86,7 @@ def _has_unicode_escape(document: bytes) -> bool:
 
 
 def are_opaque(values: Sequence[Raw], decode: Callable[[bytes], Any]) -> bool:
-    """Tell whether these valid values, which nothing else reads, hide nothing that has to be rejected.
+    """Return True if these valid values, which nothing else reads, hide nothing that has to be rejected.
 
     That is a key twice, too many lists and objects, deep nesting, U+0000 or half a surrogate pair; texts can have only
     the last two.

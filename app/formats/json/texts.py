@@ -48,7 +48,7 @@ def split(index: int, element: Any, keyed: bool | None) -> tuple[Any, Any, str]:
 
 
 def is_record(element: Any) -> bool:
-    """Tell whether an element has the shape of a record."""
+    """Return True if an element has the shape of a record."""
     return (
         isinstance(element, dict)
         and element.keys() == _KEYS
@@ -82,7 +82,7 @@ def check_nested_values(body: bytes, messages: int) -> None:
 
 
 def is_too_deep(message: bytes) -> bool:
-    """Tell whether a valid message has more than MAX_NESTING levels."""
+    """Return True if a valid message has more than MAX_NESTING levels."""
     if count_brackets(message) <= MAX_NESTING:
         return False
     brackets = _TEXT.sub(b"", message).translate(None, _OTHERS)
@@ -144,7 +144,7 @@ def first_wrong_byte(body: bytes) -> int | None:
 
 
 def has_suspicious_escape(body: bytes) -> bool:
-    """Tell whether a body may have escaped U+0000 or surrogates."""
+    """Return True if a body may have escaped U+0000 or surrogates."""
     return b"\\" in body and _SUSPICIOUS.search(body) is not None
 
 

@@ -56,7 +56,7 @@ def kept_schema(written: Any) -> str | None:
 
 
 def is_avro(message: Any) -> bool:
-    """Tell whether a decoded message is an envelope around bytes."""
+    """Return True if a decoded message is an envelope around bytes."""
     return isinstance(message, dict) and isinstance(message.get("message"), str)
 
 

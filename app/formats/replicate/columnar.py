@@ -164,7 +164,7 @@ def decode_data_messages(bodies: Sequence[bytes], image_types: Sequence[Any] = (
 
 
 def is_keyed(body: bytes) -> bool:
-    """Tell whether the messages of a body are probably sent with their keys."""
+    """Return True if the messages of a body are probably sent with their keys."""
     return _IS_KEYED.match(body) is not None
 
 
@@ -214,5 +214,5 @@ def _address(*written: Text) -> Address:
 
 
 def is_uniform(columns: Iterable[Sequence[Any]]) -> bool:
-    """Tell whether all messages have the same values; this is usual, and faster to find out than distinct values."""
+    """Return True if all messages have the same values; this is usual, and faster to find out than distinct values."""
     return all(column.count(column[0]) == len(column) for column in columns)

@@ -159,7 +159,7 @@ class ImageReader:
         return self._partial.decode(document), False, False
 
     def _is_out_of_range(self, rows: Sequence[Sequence[Any]]) -> bool:
-        """Tell whether a number is out of the range of the Replicate type of its column."""
+        """Return True if a number is out of the range of the Replicate type of its column."""
         for name, (low, high) in self._layout.ranges.items() if self._layout else ():
             if name in self._all:
                 values = {*map(itemgetter(self._names.index(name)), rows)}

@@ -207,5 +207,5 @@ _MAX_ORDER: Final = 2**63
 
 
 def is_false(written: Any) -> bool:
-    """Tell whether a flag is false, also in quotes as in Qlik's documentation."""
+    """Return True if a flag is false, also in quotes as in Qlik's documentation."""
     return written is False or (isinstance(written, str) and written.casefold() == "false")

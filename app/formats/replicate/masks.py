@@ -60,7 +60,7 @@ class ColumnLayout:
         self._known: dict[int, frozenset[str]] = {}
 
     def takes_whole(self, change: Change, column_mask: int | None, change_mask: int | None) -> bool:
-        """Tell, by the masks as numbers, whether nothing is missing or wrong: the shortcut for the usual message."""
+        """Return True if the masks, as numbers, show nothing missing or wrong: a shortcut for the usual message."""
         if self.ranges or not (column_mask is None or column_mask == self._all):
             return False
         may_hide_key = change.operation is Operation.UPDATE and change.before is None
@@ -175,7 +175,7 @@ def _without(image: Image | None, absent: frozenset[str]) -> Image | None:
 
 
 def is_beyond(value: SourceValue, low: int, high: int) -> bool:
-    """Tell whether a number is out of range; typing rejects what is not a number."""
+    """Return True if a number is out of range; typing rejects what is not a number."""
     if isinstance(value, str):
         try:
             value = Decimal(value)

@@ -210,7 +210,7 @@ class VersionResolver:
         return version if self.stored is None or at is None else self.stored.versions[at]
 
     def _stays_behind(self, at: int) -> bool:
-        """Tell whether stored versions are newer than an MD message, and the request does not reach them."""
+        """Return True if stored versions are newer than an MD message, and the request does not reach them."""
         later = [self.stored.find(version) if self.stored else None for version in self._versions[at:]]
         own = later[0]
         if self.stored is None or own is None or own == len(self.stored.versions) - 1:

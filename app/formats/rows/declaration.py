@@ -64,7 +64,7 @@ class Declaration:
         return TableSchema.declare(columns, self.key_columns)
 
     def is_met_by(self, schema: TableSchema, excluded: Collection[str] = ()) -> bool:
-        """Tell whether a registered table has all that is declared, except the columns that it excludes."""
+        """Return True if a registered table has all that is declared, except the columns that it excludes."""
         present = {column.name: column.type for column in schema.columns}
         return self.key_columns == schema.key_columns and all(
             column.name in excluded

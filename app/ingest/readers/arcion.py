@@ -88,7 +88,7 @@ class ArcionJson(BodyReader):
         )
 
     def _is_of_rows(self) -> bool:
-        """Tell whether the body has snapshot rows and no message."""
+        """Return True if the body has snapshot rows and no message."""
         return self.snapshot_rows and self.table is not None and OPERATION_KEY not in self.body
 
     def _rows(self, principal: Principal, table_cache: TableCache) -> OpenedBody:

@@ -37,7 +37,7 @@ class CachedSource:
     """Reads the source's messages; None for a table whose column names exclude that."""
 
     def is_of(self, table: Table) -> bool:
-        """Tell whether this is the source of the table as it is in `table`."""
+        """Return True if this is the source of the table as it is in `table`."""
         return self.table.typed_under == table.typed_under
 
 

@@ -283,7 +283,7 @@ class EarlierReading:
     """Schema id, table version and task; dead letters of early releases lack the task."""
 
     def is_of(self, version: VersionId) -> bool:
-        """Tell whether the message was read under this version."""
+        """Return True if the message was read under this version."""
         return self.version is not None and version[: len(self.version)] == tuple(self.version)
 
 

@@ -201,7 +201,7 @@ class LoadTransaction:
                 blocked |= _keys(connection, SELECT_STREAM_KEYS, load, images.keys)
 
     def _asks_for_rows(self, batch: Batch, step: LoadStep | None) -> bool:
-        """Tell whether a batch may insert a row that has landed already.
+        """Return True if a batch may insert a row that has landed already.
 
         Files without a row marker cannot say so, whatever row images know. In other tables a batch of the stream asks
         beside an open load only, and never where row images decide about each insert anyway. Deletes need no answer.

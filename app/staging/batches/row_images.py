@@ -45,7 +45,7 @@ UPSERT_ROW_IMAGES: Final = f"{_INSERT}{_ON_CONFLICT}"
 SELECT_HAS_ANY: Final = """
         SELECT count(*) > 0 FROM mirrorgate.row_images
         WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
-"""Tell whether one of some keys has a row image."""
+"""Return True if one of some keys has a row image."""
 
 INSERT_OR_UPSERT_ROW_IMAGES: Final = f"""
     WITH present AS MATERIALIZED (
@@ -81,7 +81,7 @@ DISCARD_ROW_IMAGES = sa.text("""
 
 SELECT_ANY_ROW_IMAGE = sa.text("""
     SELECT EXISTS (SELECT FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation)""")
-"""Tell whether a generation has a row image."""
+"""Return True if a generation has a row image."""
 
 SCAN_ROW_IMAGES = sa.text("""
     SELECT row_key, image FROM (

@@ -121,7 +121,7 @@ def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
 
 
 def _lock_decides(batch: Batch) -> bool:
-    """Tell whether only the sequence lock says how the rows of a batch land."""
+    """Return True if only the sequence lock says how the rows of a batch land."""
     images, flags = batch.rows.images, batch.table.options.flags_deletes
     depends = images is not None and (len(images.incomplete) > 0 or (flags and images.has_deletes))
     return depends or needs_acceptance(batch.table)

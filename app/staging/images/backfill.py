@@ -200,7 +200,7 @@ def end_backfill(connection: sa.Connection, table: Table, state: BackfillState, 
 SELECT_RULES_CHANGED = sa.text("""
     SELECT EXISTS (SELECT FROM mirrorgate.table_events
         WHERE folded_name = :folded_name AND table_id = :table_id AND generation = :generation AND action = :action)""")
-"""Tell whether masks, filter, replaced columns or names of a table have changed in this generation."""
+"""Return True if masks, filter, replaced columns or names of a table have changed in this generation."""
 
 SELECT_LEFT = sa.text("""
     SELECT c.last_sequence, coalesce(sum(b.row_count), 0)::bigint AS rows,

@@ -34,7 +34,7 @@ DELETE_FAILURES = sa.text("DELETE FROM mirrorgate.table_failures WHERE table_id 
 """Forget the failures of tables."""
 
 SELECT_HAS_FAILED = sa.text("SELECT EXISTS (SELECT FROM mirrorgate.table_failures WHERE table_id = :table_id)")
-"""Tell whether a table's last try failed."""
+"""Return True if a table's last try failed."""
 
 IS_FAILING = "(f.tries >= :tries AND t.state IN ('active', 'dropping', 'rebuilding')) IS TRUE"
 """Condition on a table `t` and its failure `f`: the table publishes or is dropped, and fails again and again."""
@@ -79,7 +79,7 @@ def clear_failures(connection: sa.Connection, table_ids: Collection[TableId]) ->
 
 
 def has_failed(connection: sa.Connection, table_id: TableId) -> bool:
-    """Tell whether the last try of a table failed, in whatever drain."""
+    """Return True if the last try of a table failed, in whatever drain."""
     return bool(connection.execute(SELECT_HAS_FAILED, {"table_id": table_id}).scalar())
 
 

@@ -214,7 +214,7 @@ SELECT_UNRECORDED = sa.text(f"""
 SELECT_IS_BUILD_REGISTERED = sa.text("""
     SELECT nominated_temp IS NOT NULL FROM mirrorgate.landing_files
     WHERE table_id = :table_id AND generation = :generation AND number = :number""")
-"""Tell whether a build of a file is registered."""
+"""Return True if a build of a file is registered."""
 
 SELECT_RECORDED_NUMBER = sa.text("""
     SELECT recorded_file_number FROM mirrorgate.table_counters WHERE table_id = :table_id""")
@@ -309,7 +309,7 @@ def recorded_number(connection: sa.Connection, table_id: TableId) -> FileNumber:
 
 
 def is_build_registered(connection: sa.Connection, planned: PlannedFile) -> bool:
-    """Tell whether the ledger knows the size and digest of a planned file."""
+    """Return True if the ledger knows the size and digest of a planned file."""
     return bool(connection.execute(SELECT_IS_BUILD_REGISTERED, _file_key(planned)).scalar())
 
 

@@ -18,7 +18,7 @@ SELECT_ZONE = sa.text("SELECT zone_id, location FROM mirrorgate.landing_zone")
 """Read the zone."""
 
 SELECT_ZONE_TABLE_EXISTS = sa.text("SELECT to_regclass('mirrorgate.landing_zone') IS NOT NULL")
-"""Tell whether the database has our schema."""
+"""Return True if the database has our schema."""
 
 STORE_ZONE = sa.text("""
     INSERT INTO mirrorgate.landing_zone AS z (zone_id, location) VALUES (:zone_id, :location)

@@ -260,7 +260,7 @@ def release_table(connection: sa.Connection, table_id: TableId, worker_id: UUID)
 
 
 def is_leased_by(connection: sa.Connection, table_id: TableId, worker_id: UUID) -> bool:
-    """Tell whether a worker claimed the table last."""
+    """Return True if a worker claimed the table last."""
     keys = {"table_id": table_id, "worker_id": worker_id}
     return connection.execute(SELECT_OWN_EPOCH, keys).scalar() is not None
 

@@ -258,7 +258,7 @@ def find_rebuilds(connection: sa.Connection, table_ids: Sequence[TableId]) -> di
 
 
 def is_planned_for(connection: sa.Connection, rebuild: Rebuild, table: Table) -> bool:
-    """Tell whether the table still has the columns, keys and options of the plan; its files may need a marker now."""
+    """Return True if the table still has the columns, keys and options of the plan; its files may need a marker now."""
     if (rebuild.generation, rebuild.revision) != (table.generation, table.revision):
         return False
     planned = schema_of_version(connection, table.table_id, table.generation, rebuild.schema_version)
@@ -283,7 +283,7 @@ def start_attempt(connection: sa.Connection, table_id: TableId) -> Rebuild | Non
 
 
 def holds_attempt(connection: sa.Connection, rebuild: Rebuild) -> bool:
-    """Tell whether this attempt is still the one that is due; if so, it stays that until the transaction ends."""
+    """Return True if this attempt is still the one that is due; if so, it stays that until the transaction ends."""
     connection.execute(LOCK_REBUILD, {"table_id": rebuild.table_id})
     present = find_rebuild(connection, rebuild.table_id)
     return present is not None and (present.attempt, present.phase) == (rebuild.attempt, rebuild.phase)

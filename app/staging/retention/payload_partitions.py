@@ -118,7 +118,7 @@ RESET_LOCK_TIMEOUT = sa.text("RESET lock_timeout")
 """Set a session's `lock_timeout` back to its default."""
 
 SELECT_TABLE_EXISTS = sa.text("SELECT to_regclass(:name) IS NOT NULL")
-"""Tell whether a partition's table exists."""
+"""Return True if a partition's table exists."""
 
 DROP_PARTITION = "DROP TABLE {partition}"
 """Drop a detached partition with its payloads."""
@@ -187,7 +187,7 @@ def open_next_partition(connection: sa.Connection) -> None:
 
 
 def is_empty(connection: sa.Connection, partition: PayloadPartition) -> bool:
-    """Tell whether the partition holds no payload."""
+    """Return True if the partition holds no payload."""
     return connection.execute(sa.text(SELECT_ROW.format(partition=partition.table))).first() is None
 
 

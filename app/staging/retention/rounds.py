@@ -343,7 +343,7 @@ class _Round:
             log.warning("payload_cap_exceeded", total_bytes=total, keep_bytes=self._limits.keep_bytes)
 
     def _frees_more_than_it_moves(self, partition: PayloadPartition) -> bool:
-        """Tell whether dropping a partition for its size is worth it: moving needed payloads frees nothing."""
+        """Return True if dropping a partition for its size is worth it: moving needed payloads frees nothing."""
         with self._engine.begin() as connection:
             return 2 * needed_bytes(connection, partition) <= partition.total_bytes
 

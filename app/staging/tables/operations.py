@@ -64,7 +64,7 @@ SELECT_PUBLISHED = sa.text("""
     UNION ALL
     SELECT FROM mirrorgate.purged_totals
     WHERE table_id = :table_id AND generation = :generation AND :number BETWEEN 1 AND files""")
-"""Tell whether a file number is published, including purged ones."""
+"""Return True if a file number is published, including purged ones."""
 
 _CHANGES: Final = {
     TableState.PAUSED: frozenset({TableState.ACTIVE}),
@@ -196,7 +196,7 @@ RELEASE = sa.text("""
 """Make a quarantined table active, and ask for a new marker or not."""
 
 SELECT_REWRITE = sa.text("SELECT rewrite_marker FROM mirrorgate.tables WHERE table_id = :table_id")
-"""Tell whether an operator asked for a new marker."""
+"""Return True if an operator asked for a new marker."""
 
 END_REWRITE = sa.text("UPDATE mirrorgate.tables SET rewrite_marker = false WHERE table_id = :table_id")
 """End the request for a new marker."""
@@ -227,7 +227,7 @@ def release(
 
 
 def is_marker_to_be_rewritten(connection: sa.Connection, table_id: TableId) -> bool:
-    """Tell whether an operator asked for a new `_gateway.json`."""
+    """Return True if an operator asked for a new `_gateway.json`."""
     return bool(connection.execute(SELECT_REWRITE, {"table_id": table_id}).scalar())
 
 

@@ -267,7 +267,7 @@ def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, o
 
 
 def _is_another_table(connection: sa.Connection, source: SourceName, name: TableName) -> bool:
-    """Tell whether a source name is another table's name; a name in another letter case may be kept apart."""
+    """Return True if a source name is another table's name; a name in another letter case may be kept apart."""
     if str(source) == str(name):
         return False
     try:

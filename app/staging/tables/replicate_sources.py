@@ -66,7 +66,7 @@ def list_layouts(connection: sa.Connection) -> list[StoredLayout]:
 
 
 def has_room(connection: sa.Connection) -> bool:
-    """Tell whether another layout can be stored."""
+    """Return True if another layout can be stored."""
     return int(connection.execute(COUNT_LAYOUTS).scalar_one()) < MAX_LAYOUTS
 
 

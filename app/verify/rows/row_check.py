@@ -213,7 +213,7 @@ class RowCheck:
 
 
 class _Sequence:
-    """Tells which files follow each other without a gap."""
+    """Finds which files follow each other without a gap."""
 
     def __init__(self, by_time: bool) -> None:
         self._by_time = by_time

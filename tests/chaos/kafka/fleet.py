@@ -86,7 +86,7 @@ class Fleet:
             self.failures.append(f"{member.name} ended with {member.exitcode} after SIGTERM")
 
     def _is_well(self, member: BaseProcess) -> bool:
-        """Tell whether a member lives; one that ended by itself, or crashed, is a failure."""
+        """Return True if a member lives; one that ended by itself, or crashed, is a failure."""
         if member.exitcode is not None:
             self.failures.append(f"{member.name} ended with {member.exitcode} without a reason")
         return member.exitcode is None

@@ -57,7 +57,7 @@ _REPEATED: Final = ("copy of a part", "stored part", "rename", "record")
 
 
 def is_repeated(point: str) -> bool:
-    """Tell whether a rebuild passes the point several times."""
+    """Return True if a rebuild passes the point several times."""
     return any(step in point for step in _REPEATED)
 
 

@@ -105,7 +105,7 @@ def _is_taken(body: bytes, rules: RowRules) -> bool:
 
 
 def _is_clear(all_messages: list[dict[str, Any]]) -> bool:
-    """Tell whether no text can be mistaken for a JSON key."""
+    """Return True if no text can be mistaken for a JSON key."""
     return all(json.dumps(message).count(":") == json.dumps(message).count('":') for message in all_messages)
 
 

@@ -87,7 +87,7 @@ def test_what_is_no_text_is_rejected_in_any_name_or_value(
 
 
 def is_read_twice(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
-    """Tell whether every key is looked at, whatever else is wrong with the message."""
+    """Return True if every key is looked at, whatever else is wrong with the message."""
     with patch.object(decoder, "_check_each_key") as look, suppress(RejectedInput):
         decode(json.dumps(message, **layout).encode())
     return bool(look.called)

@@ -156,7 +156,7 @@ def malformed(elements: Elements) -> dict[int, Fault]:
 
 
 def _needs_key(rule: TopicRule, value: bytes | None) -> bool:
-    """Tell whether a record's key is decoded. A key that no table needs may be in any encoding.
+    """Return True if a record's key is decoded. A key that no table needs may be in any encoding.
 
     A Replicate DELETE may have no image; then only the key names the row. Its operation is text in JSON alone. In
     Avro, each message has its row.

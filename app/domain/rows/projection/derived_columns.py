@@ -70,7 +70,7 @@ def carried_column(name: str) -> str:
 
 
 def is_carried_column(name: str) -> bool:
-    """Tell whether a column of a typed batch is a derived one."""
+    """Return True if a column of a typed batch is a derived one."""
     return name.startswith(_CARRIED)
 
 

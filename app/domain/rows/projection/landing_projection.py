@@ -211,7 +211,7 @@ class Acceptance:
 
 
 def needs_acceptance(table: Table) -> bool:
-    """Tell whether landing files say where or when a batch is accepted, which its sequence lock decides."""
+    """Return True if landing files say where or when a batch is accepted, which its sequence lock decides."""
     audit = table.options.audit_columns
     return audit.accepted_at is not None or audit.row_order is not None
 

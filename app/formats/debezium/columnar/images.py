@@ -368,7 +368,7 @@ class EventReader:
                 after[at] = tuple(known[place] if place in lacks_new else value for place, value in enumerate(new))
 
     def _may_hide_values(self, operations: Sequence[Operation | None], after: Sequence[_Row | None]) -> bool:
-        """Tell whether an update has NULL where it can be a value that the connector could not read."""
+        """Return True if an update has NULL where it can be a value that the connector could not read."""
         updated = [row for operation, row in zip(operations, after, strict=True) if row and operation not in _NEW_ROWS]
         return any(row[at] is None for row in updated for at in self._hiding)
 

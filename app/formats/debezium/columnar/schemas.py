@@ -236,7 +236,7 @@ def _decoded(written: Sequence[Raw]) -> list[_Block]:
 
 
 def _are_alike(written: Sequence[Raw], first: _Block) -> bool:
-    """Tell whether all blocks, which are valid JSON, have the members of the first one and name its table.
+    """Return True if all blocks, which are valid JSON, have the members of the first one and name its table.
 
     Without their digits they are equal. A name can differ in digits, so the members that name the table are counted;
     none can be hidden in a text, which has no quote without a backslash.

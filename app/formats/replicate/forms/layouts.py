@@ -66,7 +66,7 @@ class Place(NamedTuple):
         return Place((*self.steps, name)) if self.prefix is None else Place((*self.steps, self.prefix + name))
 
     def is_in(self, outer: "Place") -> bool:
-        """Tell whether this place is inside the object whose keys `outer` is spread over."""
+        """Return True if this place is inside the object whose keys `outer` is spread over."""
         count = len(outer.steps)
         return self.steps[:count] == outer.steps and (len(self.steps) > count or self.prefix is not None)
 

@@ -152,7 +152,7 @@ def unwrap(index: int, message: Mapping[str, Any], at: str) -> StandardBody | No
 
 
 def is_metadata(message: Mapping[str, Any]) -> bool:
-    """Tell whether a message with or without an envelope is a metadata message."""
+    """Return True if a message with or without an envelope is a metadata message."""
     inner = message.get("message", message)
     return isinstance(inner, dict) and bool(inner.get("tableStructure"))
 

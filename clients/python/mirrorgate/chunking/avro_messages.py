@@ -27,7 +27,7 @@ def split_replicate(blocks: Iterable[bytes], limits: Limits, skip: int = 0) -> I
 
 
 def is_avro(body: bytes) -> bool:
-    """Tell whether a body that was cut here has envelopes."""
+    """Return True if a body that was cut here has envelopes."""
     return body.startswith(MAGIC)
 
 

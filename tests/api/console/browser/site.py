@@ -122,7 +122,7 @@ def running_site(folder: Path) -> Iterator[Site]:
 
 
 def has_own_disk() -> bool:
-    """Tell whether this process may mount a file system for the landing zone."""
+    """Return True if this process may mount a file system for the landing zone."""
     return os.geteuid() == 0 and Path("/proc/filesystems").exists()
 
 
