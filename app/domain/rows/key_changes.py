@@ -68,7 +68,7 @@ class KeyChanges:
         yield from range(end, len(keys))
 
     def is_same_row(self, later: KeyChange, earlier: KeyChange) -> bool | None:
-        """Return True if `later`, by the other columns, moves the row that `earlier` moved; None if some are missing."""
+        """Return True if `later`, by its other columns, moves the row that `earlier` moved; None if any is missing."""
         before, after = later.before, earlier.after
         names = (name for name in self.schema.names if name not in self.schema.key_set)
         verdicts = [self._are_equal(name, before, after) for name in names if name in before or name in after]
