@@ -289,7 +289,7 @@ def test_a_command_shows_warnings_and_no_retries() -> None:
 
 
 def test_every_state_has_an_explanation_and_a_row_in_the_docs() -> None:
-    page = (REPOSITORY / "docs" / "fabric.md").read_text()
+    page = (REPOSITORY / "docs" / "operate" / "fabric-database.md").read_text()
     for state in DatabaseState:
         assert STATES[state].meaning
         assert f"| *{state.replace('_', ' ').capitalize()}* |" in page

@@ -209,7 +209,7 @@ def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
 
 
 _RUN = """
-    clients client-library formats tables producers dead-letters loads debezium fabric webhooks
+    clients client-library formats tables producers dead-letters loads debezium get-started/fabric webhooks
     tutorials/arcion-on-s3
 """
 FOLLOWED = {
