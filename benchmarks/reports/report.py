@@ -1,8 +1,7 @@
-"""Write docs/performance.md and the tables of docs/sizing.md from the committed results.
+"""Write docs/performance.md and the tables of docs/operate/sizing.md from the committed results.
 
 Run it as `python -m benchmarks.reports.report`. Given files, it first copies them to the committed results: a run of
-the suite with --results, later runs of some of its figures with --later, growth with --growth, and a run with the
-figure `costs`, for the sizing, with --sizing.
+the suite with --results, later runs of some of its figures with --later, and growth with --growth.
 """
 
 import argparse
@@ -29,16 +28,15 @@ from benchmarks.reports.results import (
     roughness,
     setting_lines,
 )
-from benchmarks.reports.sizing import find_costs, sizing_tables
+from benchmarks.reports.sizing import sizing_tables
 
 REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
 LATER_RUNS: Final = REPOSITORY / "benchmarks" / "results" / "later"
 """The folder of runs whose figures replace those of REFERENCE; the newest run counts."""
 
 REFERENCE_GROWTH: Final = REPOSITORY / "benchmarks" / "results" / "reference-growth.json"
-REFERENCE_SIZING: Final = REPOSITORY / "benchmarks" / "results" / "reference-sizing.json"
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
-SIZING_PAGE: Final = REPOSITORY / "docs" / "sizing.md"
+SIZING_PAGE: Final = REPOSITORY / "docs" / "operate" / "sizing.md"
 BEGIN: Final = "<!-- Written by `python -m benchmarks.reports.report`. -->\n"
 END: Final = "<!-- End of what `python -m benchmarks.reports.report` wrote. -->\n"
 
@@ -139,15 +137,23 @@ def committed_page() -> str | None:
     if not REFERENCE.exists():
         return None
     growth = read_growth(REFERENCE_GROWTH) if REFERENCE_GROWTH.exists() else None
-    later = sorted(map(read_results, LATER_RUNS.glob("*.json")), key=lambda run: run.taken_at)
-    return page(read_results(REFERENCE), growth, later)
+    first, *later = committed_runs()
+    return page(first, growth, later)
 
 
-def sizing_page(text: str, results: Results) -> str:
-    """Return the page with its tables replaced; the text around them is written by hand."""
+def committed_runs() -> list[Results]:
+    """Return the committed run of the suite, and the later runs of some of its figures, oldest first."""
+    return [
+        read_results(REFERENCE),
+        *sorted(map(read_results, LATER_RUNS.glob("*.json")), key=lambda run: run.taken_at),
+    ]
+
+
+def sizing_page(text: str, runs: Sequence[Results]) -> str:
+    """Return the page with its tables replaced by those of these runs; the text around them is written by hand."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{sizing_tables(results)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{sizing_tables(reduce(replace_figures, runs), runs)}\n{END}{after}"
 
 
 def _require_publishable(results: Results, *, busy: bool) -> None:
@@ -168,7 +174,6 @@ def main() -> int:
         "--growth", type=Path, metavar="FILE", help="copy this growth to the committed one, and draw it"
     )
     parser.add_argument("--busy", action="store_true", help="publish short runs and runs on a busy machine too")
-    parser.add_argument("--sizing", type=Path, metavar="FILE", help="calculate the sizing tables from these results")
     arguments = parser.parse_args()
     REFERENCE.parent.mkdir(exist_ok=True)
     try:
@@ -184,15 +189,10 @@ def main() -> int:
         if arguments.growth:
             draw(arguments.growth)
             shutil.copyfile(arguments.growth, REFERENCE_GROWTH)
-        if arguments.sizing:
-            sizing = read_results(arguments.sizing)
-            find_costs(sizing)
-            _require_publishable(sizing, busy=arguments.busy)
-            shutil.copyfile(arguments.sizing, REFERENCE_SIZING)
         text = committed_page()
-        if REFERENCE_SIZING.exists():
+        if text is not None and SIZING_PAGE.exists():
             written = SIZING_PAGE.read_text(encoding="utf-8")
-            SIZING_PAGE.write_text(sizing_page(written, read_results(REFERENCE_SIZING)), encoding="utf-8")
+            SIZING_PAGE.write_text(sizing_page(written, committed_runs()), encoding="utf-8")
     except BenchmarkFailed as error:
         sys.stderr.write(f"{error}\n")
         return 2

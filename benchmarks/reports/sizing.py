@@ -1,31 +1,32 @@
 """Cores, bytes and processes that a rate of changes needs, calculated from the measured costs of one change."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from app.settings import Settings
 from benchmarks.costs import Costs
-from benchmarks.reports.figure import BenchmarkFailed, Figure, ratio_text, readable
-from benchmarks.reports.results import Results, caveats, expand_units, setting_lines
+from benchmarks.reports.figure import BenchmarkFailed, readable
+from benchmarks.reports.results import Results, caveats, expand_units
 from spark_jobs.drain_cycle import MAX_FILES_AHEAD
 
-RATE: Final = 1_000_000
+RATES: Final = (1_000, 5_000, 20_000, 100_000)
 """Changes per second that the page calculates for."""
 BUSY: Final = 0.7
 """Share of a core to plan for; the rest is for peaks and for catching up after an outage."""
 DAY: Final = 86_400
 
-REQUEST_SIZES: Final[Mapping[str, str]] = {
-    "small": "1 change",
-    "small-10": "10 changes",
-    "small-100": "100 changes",
+REQUESTS: Final[Mapping[str, str]] = {
     "bulk": "1,000 changes",
+    "small-100": "100 changes",
+    "small-10": "10 changes",
+    "small": "1 change",
     "replicate": "1,000 changes, Replicate",
     "wide": "100 changes of 200 columns",
     "many-tables": "10 changes, 1,000 tables in turn",
 }
+"""The figures that measure what one API process accepts, each with the content of its requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,6 @@ class Sizing:
 
     costs: Costs
     rate: float
-
-    @property
-    def api_cores(self) -> int:
-        """Return the cores of the API."""
-        return _cores(self.costs.api, self.rate)
 
     @property
     def postgres_cores(self) -> int:
@@ -76,11 +72,6 @@ class Sizing:
         return self.rate * self.costs.staged_bytes
 
     @property
-    def on_disk(self) -> float:
-        """Return the bytes per second by which the database grows."""
-        return self.rate * self.costs.disk_bytes
-
-    @property
     def landed(self) -> float:
         """Return the bytes per second of landing files."""
         return self.rate * self.costs.file_bytes
@@ -102,28 +93,80 @@ def find_costs(results: Results) -> Costs:
     raise BenchmarkFailed("the results have no figure `costs` to calculate sizes from")
 
 
-def sizing_tables(results: Results) -> str:
-    """Return the tables of docs/sizing.md as Markdown."""
-    costs = find_costs(results)
+def sizing_tables(shown: Results, runs: Sequence[Results]) -> str:
+    """Return the tables of the sizing page as Markdown, from figures that were measured in `runs`, oldest first."""
+    costs = find_costs(shown)
+    by_name = {figure.name: figure for figure in shown.figures}
+    sizes = [(title, by_name[name].value.median) for name, title in REQUESTS.items() if name in by_name]
     parts = [
-        "".join(f"- {line}\n" for line in setting_lines(results)),
-        *filter(None, [caveats(results)]),
-        "**Cost of one change**\n",
+        "**What a rate needs**\n",
+        _rates_table([Sizing(costs, rate) for rate in RATES], sizes),
+        "**What one change costs**\n",
         _costs_table(costs),
-        f"**Resources for {RATE:,} changes per second**\n",
-        _sizing_table(Sizing(costs, RATE)),
+        f"One table accepts at most {readable(Sizing(costs, 1).table_accepts)} changes/s and publishes at most "
+        f"{readable(Sizing(costs, 1).table_publishes)} rows/s.\n",
     ]
-    by_name = {figure.name: figure for figure in results.figures}
-    if sizes := [(title, by_name[name]) for name, title in REQUEST_SIZES.items() if name in by_name]:
-        parts += ["**Rate of one API process, by size of request**\n", _request_table(sizes)]
-    if (standalone := by_name.get("standalone")) and standalone.ratio:
+    if freshness := by_name.get("freshness"):
+        late = expand_units("; ".join(f"{name} {value}" for name, value in freshness.details.items()))
         parts.append(
-            f"{standalone.title}: {readable(standalone.value.median)} {standalone.unit}, "
-            f"{ratio_text(standalone.ratio.median)} of {standalone.limit_name}; "
-            + expand_units("; ".join(f"{name} {value}" for name, value in standalone.details.items()))
-            + ".\n"
+            f"{freshness.title}: {readable(freshness.value.median)} {freshness.unit} ({late}), with "
+            "`MIRRORGATE_MAX_DELAY_SECONDS=0` into a folder.\n"
         )
-    return "\n".join(parts)
+    parts.append("Measured here:\n")
+    used = {*REQUESTS, "costs", "freshness"}
+    for run in (run for run in runs if any(figure.name in used for figure in run.figures)):
+        machine, versions = run.machine, run.versions
+        parts.append(
+            f"- {machine.cpu}, {machine.cores} cores, {machine.memory_gib:g} GiB; commit {versions.commit}, "
+            f"{run.runs} runs of {run.seconds:g} s, taken {run.taken_at[:10]}."
+        )
+    return "\n".join([*parts, "", *filter(None, [caveats(runs[0])])])
+
+
+def _rates_table(sizings: Sequence[Sizing], sizes: Sequence[tuple[str, float]]) -> str:
+    """Return a table with a column per rate."""
+    settings = Settings.model_fields
+    cap, backlog = int(settings["retention_bytes"].default), int(settings["max_total_backlog_bytes"].default)
+    days = float(settings["retention_days"].default)
+
+    def row(name: str, value: Callable[[Sizing], str]) -> tuple[str, ...]:
+        return (name, *map(value, sizings))
+
+    lines = [
+        (f"API processes, requests of {title}", *(_processes(sizing.rate, one) for sizing in sizings))
+        for title, one in sizes
+    ]
+    lines += [
+        row("Postgres, cores", lambda sizing: f"{sizing.postgres_cores}"),
+        row("drain with its executors, cores", lambda sizing: f"{sizing.drain_cores}"),
+        row("network into the API, uncompressed", lambda sizing: f"{readable(sizing.sent * 8 / 1e6)} Mbit/s"),
+        row("log of Postgres", lambda sizing: _bytes(sizing.logged) + "/s"),
+        row(
+            f"payloads kept for repairs ({days:g} days, at most {cap / 2**30:.0f} GiB)",
+            lambda sizing: _bytes(min(cap, sizing.staged * DAY * days)),
+        ),
+        row("landed in a day", lambda sizing: _bytes(sizing.landed * DAY)),
+        row(
+            f"outage of drains until 429 ({backlog / 2**30:.0f} GiB of backlog)",
+            lambda sizing: _duration(sizing.kept_seconds(backlog)),
+        ),
+    ]
+    return _table(("changes per second", *(f"{sizing.rate:,}" for sizing in sizings)), lines)
+
+
+def _processes(rate: float, of_one: float) -> str:
+    return f"{math.ceil(rate / of_one / BUSY):,}"
+
+
+def _bytes(count: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count / 1e3:.3g} kB"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / DAY:.0f} days" if seconds >= 2 * DAY else f"{seconds / 3600:.0f} hours"
 
 
 def _costs_table(costs: Costs) -> str:
@@ -139,67 +182,6 @@ def _costs_table(costs: Costs) -> str:
         ("landed as Parquet", f"{costs.file_bytes:.0f} bytes"),
     ]
     return _table(("per change", "cost"), lines)
-
-
-def _sizing_table(sizing: Sizing) -> str:
-    costs, settings = sizing.costs, Settings.model_fields
-    cap, backlog = int(settings["retention_bytes"].default), int(settings["max_total_backlog_bytes"].default)
-    postgres = costs.postgres_accepting + costs.postgres_draining
-    lines = [
-        ("API", _calculation(costs.api), f"{sizing.api_cores} cores, one process each"),
-        ("Postgres", _calculation(postgres), f"{sizing.postgres_cores} cores"),
-        ("executors", _calculation(costs.drain), f"{sizing.drain_cores} cores"),
-        ("network into the API", f"{costs.sent_bytes:,.0f} B × {RATE:,}/s", _gigabits(sizing.sent)),
-        ("network from Postgres to executors", f"{costs.staged_bytes:.0f} B × {RATE:,}/s", _gigabits(sizing.staged)),
-        ("log of Postgres", f"{costs.log_bytes:.0f} B × {RATE:,}/s", _megabytes(sizing.logged)),
-        ("landing zone", f"{costs.file_bytes:.0f} B × {RATE:,}/s", _megabytes(sizing.landed)),
-        ("disk of Postgres for a day", f"{costs.disk_bytes:.0f} B × {RATE:,}/s × {DAY:,} s", _terabytes(sizing)),
-        (
-            "age up to which files can be repaired, by default",
-            f"{cap / 2**30:.0f} GiB ÷ {sizing.staged / 1e6:,.0f} MB/s",
-            f"{sizing.kept_seconds(cap) / 60:.0f} minutes",
-        ),
-        (
-            "longest outage of the drains, by default",
-            f"{backlog / 2**30:.0f} GiB ÷ {sizing.staged / 1e6:,.0f} MB/s",
-            f"{sizing.kept_seconds(backlog) / 60:.0f} minutes",
-        ),
-        (
-            "one table, maximum accepted",
-            f"1 s ÷ {costs.postgres_accepting:.2f} µs",
-            f"{readable(sizing.table_accepts)} changes/s",
-        ),
-        (
-            "one table, maximum published",
-            f"{MAX_FILES_AHEAD} concurrent files ÷ {costs.drain:.1f} µs",
-            f"{readable(sizing.table_publishes)} rows/s",
-        ),
-    ]
-    return _table(("part", "calculation", "needs"), lines)
-
-
-def _request_table(sizes: list[tuple[str, Figure]]) -> str:
-    lines = []
-    for title, figure in sizes:
-        rate = figure.value.median
-        lines.append((title, readable(rate), f"{math.ceil(RATE / rate / BUSY):,}"))
-    return _table(("request", "changes/s", f"processes for {RATE:,} changes/s"), lines)
-
-
-def _calculation(microseconds: float) -> str:
-    return f"{microseconds:.2f} µs × {RATE:,}/s ÷ {BUSY:g}"
-
-
-def _megabytes(bytes_per_second: float) -> str:
-    return f"{bytes_per_second / 1e6:,.0f} MB/s"
-
-
-def _gigabits(bytes_per_second: float) -> str:
-    return f"{bytes_per_second * 8 / 1e9:.1f} Gbit/s"
-
-
-def _terabytes(sizing: Sizing) -> str:
-    return f"{sizing.on_disk * DAY / 1e12:.1f} TB"
 
 
 def _table(headings: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> str:

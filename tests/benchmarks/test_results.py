@@ -177,7 +177,7 @@ def test_rough_results_are_not_published(
         tmp_path / "r.json",
         msgspec.structs.replace(sound, **(changed | {"machine": busy} if "machine" in changed else changed)),
     )
-    for name in ("REFERENCE", "LATER_RUNS", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
+    for name in ("REFERENCE", "LATER_RUNS", "REFERENCE_GROWTH", "PAGE", "SIZING_PAGE"):
         monkeypatch.setattr(report, name, tmp_path / "published" / name)
     monkeypatch.setattr(sys, "argv", ["report", "--results", str(tmp_path / "r.json")])
     errors = io.StringIO()
@@ -190,7 +190,7 @@ def test_rough_results_are_not_published(
 
 def test_rough_results_are_published_with_the_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_results(tmp_path / "r.json", results(figure(), seconds=1.0))
-    for name in ("REFERENCE", "LATER_RUNS", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
+    for name in ("REFERENCE", "LATER_RUNS", "REFERENCE_GROWTH", "PAGE", "SIZING_PAGE"):
         monkeypatch.setattr(report, name, tmp_path / name)
     monkeypatch.setattr(sys, "argv", ["report", "--busy", "--results", str(tmp_path / "r.json")])
     assert report.main() == 0

@@ -4,21 +4,21 @@ import msgspec
 import pytest
 
 from benchmarks.reports.figure import BenchmarkFailed
-from benchmarks.reports.sizing import BUSY, Sizing, find_costs, sizing_tables
+from benchmarks.reports.sizing import BUSY, RATES, Sizing, find_costs, sizing_tables
 from tests.benchmarks.results_samples import costs, figure, results
 
 
 def test_cores_include_the_reserve() -> None:
     sizing = Sizing(costs(), 700_000)
     assert BUSY == 0.7
-    assert (sizing.api_cores, sizing.drain_cores) == (10, 4)
+    assert sizing.drain_cores == 4
     assert sizing.postgres_cores == 3, "2.5 rounded up"
 
 
 def test_bytes_grow_with_the_rate() -> None:
     sizing = Sizing(costs(), 1_000_000)
     assert (sizing.sent, sizing.logged, sizing.staged) == (1e9, 1e8, 8e7)
-    assert (sizing.on_disk, sizing.landed) == (9e7, 2e7)
+    assert sizing.landed == 2e7
     assert sizing.kept_seconds(8 * 10**9) == 100
 
 
@@ -32,14 +32,17 @@ def test_the_processor_time_of_a_change_is_that_of_all_parts() -> None:
 
 
 def test_the_tables_have_costs_sizes_and_the_figures_that_were_measured() -> None:
+    assert RATES == (1_000, 5_000, 20_000, 100_000)
     measured = msgspec.structs.replace(figure("costs"), costs=costs())
-    text = sizing_tables(results(measured, figure("bulk", value=(100_000,), limit=(1,)), figure("standalone")))
+    run = results(measured, figure("bulk", value=(100_000,), limit=(1,)), figure("freshness"))
+    text = sizing_tables(run, [run])
     assert "| API, processor time | 10.0 µs |" in text
-    assert "| API | 10.00 µs × 1,000,000/s ÷ 0.7 | 15 cores, one process each |" in text
-    assert "| log of Postgres | 100 B × 1,000,000/s | 100 MB/s |" in text
-    assert "| 1,000 changes | 100,000 | 15 |" in text
-    assert "Title of standalone: 60 changes/s, 0.60 of a limit" in text
-    assert "| 10 changes |" not in text, "was not measured"
+    assert "| changes per second | 1,000 | 5,000 | 20,000 | 100,000 |" in text
+    assert "| API processes, requests of 1,000 changes | 1 | 1 | 1 | 2 |" in text
+    assert "| log of Postgres | 100 kB/s | 500 kB/s | 2 MB/s | 10 MB/s |" in text
+    assert "One table accepts at most 500,000 changes/s" in text
+    assert "Title of freshness: 60 changes/s" in text
+    assert "requests of 10 changes |" not in text, "was not measured"
 
 
 def test_results_without_costs_are_rejected() -> None:

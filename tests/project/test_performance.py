@@ -1,8 +1,7 @@
-"""docs/performance.md and docs/sizing.md show the committed benchmark results."""
+"""docs/performance.md and docs/operate/sizing.md show the committed benchmark results."""
 
 from benchmarks.reports.figure import Goal
-from benchmarks.reports.report import PAGE, REFERENCE_SIZING, SIZING_PAGE, committed_page, page, sizing_page
-from benchmarks.reports.results import read_results
+from benchmarks.reports.report import PAGE, SIZING_PAGE, committed_page, committed_runs, page, sizing_page
 from tests.benchmarks.results_samples import figure, growth, results
 
 
@@ -13,7 +12,7 @@ def test_the_page_is_what_the_committed_results_render() -> None:
 
 def test_the_tables_of_the_sizing_page_are_what_the_committed_results_give() -> None:
     written = SIZING_PAGE.read_text(encoding="utf-8")
-    assert written == sizing_page(written, read_results(REFERENCE_SIZING)), "run `python -m benchmarks.reports.report`"
+    assert written == sizing_page(written, committed_runs()), "run `python -m benchmarks.reports.report`"
 
 
 def test_the_page_has_each_figure_beside_its_limit_with_machine_and_commit() -> None:
