@@ -104,7 +104,7 @@ site: .venv ## Build the documentation's site into build/site
 schema: .venv ## Write migrations/schema.sql from the migrations
 	@$(RUN) tools.schema
 
-screenshots: .venv ## Take the pictures of docs/console.md with Chromium
+screenshots: .venv ## Take the pictures of docs/operate/console.md with Chromium
 	@MIRRORGATE_SCREENSHOTS=1 $(RUN) pytest -q -m thorough tests/api/console/browser/test_screenshots.py $(ARGS)
 
 dashboard: .venv ## Write deploy/grafana/dashboards/mirrorgate.json

@@ -28,7 +28,7 @@ def render(name: str, chrome: Chrome, **values: object) -> bytes:
 
 
 _DOCUMENTS: Final = "https://github.com/mirrorgate/mirrorgate/blob/main/"
-_DOCUMENT: Final = re.compile(r"(docs/[a-z-]+\.md(?:#[a-z-]+)?)")
+_DOCUMENT: Final = re.compile(r"(docs/[a-z/-]+\.md(?:#[a-z_-]+)?)")
 
 
 def prose(words: str) -> Markup:

@@ -144,7 +144,7 @@ def _standbys(facts: DatabaseFacts) -> Finding:
         good=f"COMMIT waits for standbys ({facts.synchronous_standby_names})" if waits else "no standby is connected",
         bad=lost if facts.standbys and not waits else None,
         remedy="Set synchronous_standby_names and synchronous_commit = on, and promote only a synchronous standby; or "
-        "know what to do after a failover that lost transactions (docs/backup.md).",
+        "know what to do after a failover that lost transactions (docs/operate/backup.md).",
     )
 
 

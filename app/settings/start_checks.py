@@ -100,7 +100,7 @@ def check_tokens(settings: Settings) -> None:
         raise Misconfigured(
             Code.BAD_SETTING,
             f"{present} is set without {' and '.join(missing)}",
-            remedy="Set all three variables, or none of them (docs/security.md).",
+            remedy="Set all three variables, or none of them (docs/explanation/security.md).",
         )
     if not is_safe_address(str(settings.oidc_issuer)):
         raise Misconfigured(
@@ -133,7 +133,9 @@ def _check_sign_in(settings: Settings) -> None:
 
 
 def _sign_in_error(detail: str) -> Misconfigured:
-    remedy = "Set the issuer, the client id and the redirect URL (docs/security.md), or neither of the last two."
+    remedy = (
+        "Set the issuer, the client id and the redirect URL (docs/explanation/security.md), or neither of the last two."
+    )
     return Misconfigured(Code.BAD_SETTING, detail, remedy=remedy)
 
 

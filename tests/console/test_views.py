@@ -32,9 +32,9 @@ def test_a_remedy_links_to_its_section_and_nothing_in_it_is_markup() -> None:
     table = summary(state="quarantined", state_reason="foreign_file: f.parquet", quarantined_at=NOW)
     [found] = attention(troubles(HealthFacts(tables=[table])))
     assert (found.severity, found.title, found.link, found.since) == ("bad", "a.b", "/console/tables/a.b", NOW)
-    page = "https://github.com/mirrorgate/mirrorgate/blob/main/docs/operations.md#after-a-foreign-file"
-    assert f'<a href="{page}" rel="noreferrer">docs/operations.md#after-a-foreign-file</a>' in prose(found.remedy)
-    assert "<b>" not in prose("<b> `<b>` docs/operations.md")
+    page = "https://github.com/mirrorgate/mirrorgate/blob/main/docs/troubleshoot/quarantined.md#foreign_file"
+    assert f'<a href="{page}" rel="noreferrer">docs/troubleshoot/quarantined.md#foreign_file</a>' in prose(found.remedy)
+    assert "<b>" not in prose("<b> `<b>` docs/operate/one-machine.md")
 
 
 def test_a_trouble_of_many_tables_is_shown_five_times_and_counted_once() -> None:

@@ -39,7 +39,7 @@ systemctl enable mirrorgate.target SERVICES
 
 
 class Machine:
-    """A file system with the units installed as docs/deployment.md says, and what boots it."""
+    """A file system with the units installed as docs/operate/kubernetes.md says, and what boots it."""
 
     def __init__(self, images: Images, folder: Path) -> None:
         self.ports = {name: free_port() for name in ("api", "drain", "mirror", "bridge", "database")}

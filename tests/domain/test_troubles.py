@@ -88,7 +88,7 @@ def test_nothing_is_wrong_with_a_gateway_that_is_well() -> None:
 def test_a_quarantine_says_why_since_when_and_which_command_releases_the_table() -> None:
     found = only(HealthFacts(tables=[summary(state="quarantined", state_reason="foreign_file: f", quarantined_at=NOW)]))
     assert (found.code, found.detail, found.since) == ("foreign_file", "foreign_file: f", NOW)
-    assert "docs/operations.md#after-a-foreign-file" in found.remedy
+    assert "docs/troubleshoot/quarantined.md#foreign_file" in found.remedy
     assert "`mirrorgate tables release a.b --generation 1 --reason …`" in found.remedy
 
 

@@ -112,8 +112,12 @@ def test_the_readme_can_be_followed_and_its_gateway_carries_on_from_a_restored_c
 
 
 def back_up_and_restore(folder: Path) -> None:
-    """Run the commands of docs/backup.md for the data directory of `up`, and damage it in between."""
-    section = (REPOSITORY / "docs" / "backup.md").read_text(encoding="utf-8").partition("### The data directory")[2]
+    """Run the commands of docs/operate/backup.md for the data directory of `up`, and damage it in between."""
+    section = (
+        (REPOSITORY / "docs" / "operate" / "backup.md")
+        .read_text(encoding="utf-8")
+        .partition("### The data directory")[2]
+    )
     copy, restore, *_ = blocks(section, "sh")
     damage = "rm -r .mirrorgate/postgres\n"
     script = copy + damage + restore.removesuffix("make up\n")

@@ -64,7 +64,7 @@ def test_another_installation_is_rejected_and_told_whose_it_is(folder: ZoneAddre
     error = rejection(lambda: claim_zone(folder, OURS))
     for told in (str(tmp_path), ZONE_MARKER, str(OURS), str(OTHER)):
         assert told in error.detail
-    assert "docs/operations.md" in error.remedy
+    assert "docs/operate/landing-zone.md" in error.remedy
     assert check_owner(folder, OURS)[0].instead == error.detail
 
 

@@ -193,7 +193,7 @@ def test_an_image_has_the_usual_labels_and_the_version_of_the_project(target: st
 def test_images_can_be_pinned_by_digest_without_editing(compose: dict[str, Any]) -> None:
     assert compose["services"]["postgres"]["image"] == "${POSTGRES_IMAGE:-postgres:18.1-bookworm}"
     assert re.search(r"^ARG PYTHON_IMAGE=", DOCKERFILE, re.MULTILINE)
-    documented = (REPOSITORY / "docs" / "containers.md").read_text()
+    documented = (REPOSITORY / "docs" / "operate" / "compose.md").read_text()
     assert "--build-arg PYTHON_IMAGE=" in documented and "POSTGRES_IMAGE=" in documented
 
 

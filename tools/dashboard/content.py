@@ -30,6 +30,11 @@ VARIABLES: Final[Sequence[Json]] = (
 )
 
 LINKS: Final[Sequence[Json]] = (
-    {"type": "link", "title": "What to do when an alert fires", "url": f"{DOCS}/alerts.md", "targetBlank": True},
-    {"type": "link", "title": "Operations", "url": f"{DOCS}/operations.md", "targetBlank": True},
+    {
+        "type": "link",
+        "title": "What to do when an alert fires",
+        "url": f"{DOCS}/troubleshoot/alerts.md",
+        "targetBlank": True,
+    },
+    {"type": "link", "title": "Faults and what to do", "url": f"{DOCS}/troubleshoot/faults.md", "targetBlank": True},
 )

@@ -10,7 +10,7 @@ OVERVIEW: Final = Section(
     (
         Stat(
             "Firing alerts",
-            "Alerts of deploy/prometheus/alerts.yaml. docs/alerts.md says what to do for each.",
+            "Alerts of deploy/prometheus/alerts.yaml. docs/troubleshoot/alerts.md says what to do for each.",
             'count(ALERTS{alertname=~"Mirrorgate.+", alertstate="firing"}) or vector(0)',
             steps=NONE_IS_GOOD,
         ),

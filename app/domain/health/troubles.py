@@ -277,7 +277,7 @@ def _of_table(table: TableSummary) -> Iterator[Trouble]:
         yield _trouble(Kind.TABLE_FAILING, name, table.failure_code, detail, remedy, since)
     if table.staged_rows is not None and table.staged_rows != table.accepted_rows:
         detail = f"{table.staged_rows:,} of {table.accepted_rows:,} accepted rows are staged."
-        remedy = "Run `mirrorgate doctor`; if Postgres was restored from a backup, see docs/backup.md."
+        remedy = "Run `mirrorgate doctor`; if Postgres was restored from a backup, see docs/operate/backup.md."
         yield _trouble(Kind.NOT_STAGED, name, "rows_not_staged", detail, remedy)
     if table.fabric_error is not None:
         remedy = remedy_for(table.fabric_whose or "unknown")

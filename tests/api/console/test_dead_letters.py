@@ -141,7 +141,7 @@ def test_a_letter_is_corrected_and_replayed_and_a_rejected_correction_is_kept_in
     fixed["after"]["n"] = "7"
     done = browser.submit(f"{PATH}/{letter}/replay", message=str(fixed).replace("'", '"').replace("None", "null"))
     assert (done.status_code, done.url.path) == (200, f"{PATH}/{letter}")
-    assert "Done: the letter is replayed" in done.text
+    assert "Done: the dead letter is replayed" in done.text
     assert "corrected" in done.text
     assert gateway.status("shop.items")["accepted"]["rows"] == 1
     settled = browser.submit(f"{PATH}/{letter}/replay")
@@ -192,7 +192,7 @@ def test_all_letters_of_one_table_are_replayed_or_discarded_with_the_generation_
 def test_one_letter_is_discarded_only_with_its_id_typed_in(browser: Browser, gateway: Gateway) -> None:
     letter = leave(gateway)
     assert browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter + 1).status_code == 400
-    assert "Done: the letter is discarded" in browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter).text
+    assert "Done: the dead letter is discarded" in browser.submit(f"{PATH}/{letter}/discard", dead_letter=letter).text
 
 
 def test_a_letter_of_an_ended_generation_cannot_be_settled_and_a_settled_one_not_discarded_again(

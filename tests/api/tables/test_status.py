@@ -68,7 +68,7 @@ def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(
     assert (before["quarantined_at"], table["state_reason"]) == (None, reason)
     [trouble] = table["troubles"]
     assert (trouble["code"], trouble["detail"], trouble["since"]) == ("foreign_file", reason, table["quarantined_at"])
-    assert "docs/operations.md#after-a-foreign-file" in trouble["remedy"]
+    assert "docs/troubleshoot/quarantined.md#foreign_file" in trouble["remedy"]
     gateway.post("/v1/tables/sales.orders/release?generation=1", json={"reason": "moved away"})
     assert gateway.get("/v1/tables/sales.orders").json()["quarantined_at"] is None
 

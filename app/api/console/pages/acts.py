@@ -329,7 +329,7 @@ _ACTS: Final = (
     Act(
         "repair",
         "Write the file again",
-        "A repair is asked for.",
+        "Repair requested.",
         "The drain writes the file again, with the same rows.",
         lambda sent: sent.operation.repair(sent.visit.number("number", 0)),
         path="files/{number}/repair",

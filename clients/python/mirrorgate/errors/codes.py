@@ -543,7 +543,8 @@ class Code(StrEnum):
         "The table is hashed under another secret than the MIRRORGATE_MASK_SECRET of this API process, or other "
         "tables of the gateway are. Nothing was staged.",
         "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again. To change "
-        "it, drop all tables with hashed columns first, and register and load them again (docs/operations.md).",
+        "it, drop all tables with hashed columns first, and register and load them again "
+        "(docs/operate/table-operations.md).",
     )
     SHUTTING_DOWN = Kind.UNAVAILABLE.code("This API process is shutting down.", RETRY)
     NOT_READY = Kind.UNAVAILABLE.code("A part of the gateway is not ready.", "See which part it is with GET /statusz.")
@@ -580,7 +581,7 @@ class Code(StrEnum):
     )
     LANDING_ZONE_UNSUPPORTED = Kind.MISCONFIGURED.code(
         "The landing zone's address is not a folder, OneLake or ADLS Gen2.",
-        "Use a folder, or an address in one of the forms in docs/operations.md.",
+        "Use a folder, or an address in one of the forms in docs/operate/onelake.md.",
     )
     LANDING_ZONE_UNUSABLE = Kind.MISCONFIGURED.code(
         "The landing zone cannot be used.",
@@ -589,12 +590,13 @@ class Code(StrEnum):
     LANDING_ZONE_TAKEN = Kind.MISCONFIGURED.code(
         "The landing zone belongs to another gateway, which has another database.",
         "Check MIRRORGATE_LANDING_ZONE and MIRRORGATE_DATABASE_URL: each gateway needs its own landing zone. To start "
-        "over, use a new landing zone, or clear the one of a gateway that is gone for good (docs/operations.md).",
+        "over, use a new landing zone, or clear the one of a gateway that is gone for good "
+        "(docs/operate/landing-zone.md).",
     )
     LANDING_ZONE_CHANGED = Kind.MISCONFIGURED.code(
         "The landing zone is not the one that the database publishes into.",
         "Set MIRRORGATE_LANDING_ZONE to the landing zone that the message names, or mount it. To publish into the "
-        "other one from now on, run `mirrorgate landing-zone move` (docs/operations.md).",
+        "other one from now on, run `mirrorgate landing-zone move` (docs/operate/landing-zone.md).",
     )
     UNSAFE_SETUP = Kind.MISCONFIGURED.code(
         "The landing zone, Postgres or this machine lacks a property without which changes could be lost, repeated or "
@@ -683,19 +685,20 @@ class Code(StrEnum):
     FOREIGN_FILE = Kind.BROKEN.code(
         "A file that this gateway did not plan has the next file number.",
         "Find out who writes into the landing zone. If Fabric cannot have read it, move the file away and release "
-        "the table; if it may have, rebuild or recreate the table instead (docs/operations.md#after-a-foreign-file).",
+        "the table; if it may have, rebuild or recreate the table instead "
+        "(docs/troubleshoot/quarantined.md#foreign_file).",
     )
     LANDING_FOLDER_LOST = Kind.BROKEN.code(
         "The table's landing folder is missing, or belongs to another generation or gateway.",
         "Restore the folder and release the table, rebuild it from its row images (`mirrorgate tables rebuild`), or "
-        "recreate it and load it again (docs/operations.md).",
+        "recreate it and load it again (docs/troubleshoot/quarantined.md).",
     )
     LEDGER_BEHIND_ZONE = Kind.BROKEN.code(
         "The landing zone has files of the table that the database does not know, because the database has gone back: "
         "it was restored to an earlier point, or a standby took over that lacked the last transactions.",
         "Do not move these files away. Fabric has, or will have, rows that the gateway no longer knows: rebuild it "
         "from its row images (`mirrorgate tables rebuild`) and send again what the database lost, or recreate it and "
-        "load it again (docs/backup.md).",
+        "load it again (docs/operate/backup.md).",
     )
     PAYLOAD_CORRUPT = Kind.BROKEN.code(
         "A staged payload does not match its recorded digest.",

@@ -1,4 +1,4 @@
-"""The pictures of docs/console.md, taken of a gateway with a few faults. `make screenshots` writes them.
+"""The pictures of docs/operate/console.md, taken of a gateway with a few faults. `make screenshots` writes them.
 
 They are not compared with the committed ones, because ages and fonts differ; their sizes and their use are checked.
 """
@@ -19,7 +19,7 @@ from tests.api.console.browser.visitor import PHONE, Visitor, visiting
 from tests.project.facts import REPOSITORY
 
 IMAGES: Final = REPOSITORY / "docs" / "images"
-PAGES: Final = (REPOSITORY / "docs" / "console.md", REPOSITORY / "README.md")
+PAGES: Final = (REPOSITORY / "docs" / "operate" / "console.md", REPOSITORY / "README.md")
 MAX_IMAGE_BYTES: Final = 150_000
 WIDTH: Final = 1160
 

@@ -64,7 +64,7 @@ def test_the_backfill_of_row_images_is_shown(sign_in: SignIn, api_engine: sa.Eng
         store_place(connection, begun, BatchSequence(9), BatchSequence(7), 1_200)
     page = reader.page(PRICES)
     check_markup(page)
-    for words in (">running<", "1,200 of 5,000", "7 of 9", "A drain carries it out"):
+    for words in (">running<", "1,200 of 5,000", "7 of 9", "A drain runs it"):
         assert words in page
     with api_engine.begin() as connection:
         end_backfill(connection, table, BackfillState.FAILED, "the payloads are <gone>")
@@ -87,7 +87,7 @@ def test_an_administrator_begins_and_cancels_a_backfill(
     for words in (
         "A drain will backfill the row images.",
         ">running<",
-        "A drain carries it out",
+        "A drain runs it",
         "Cancel the backfill",
     ):
         assert words in begun
