@@ -59,6 +59,7 @@ class History:
         self._producer = f"model/{name}" if self._rng.random() < 0.3 else None
         self._produced = 0
         self._forms = [form for form in FORMS if self._is_fit(form)]
+        self.step = "the registration"
         self._touched: set[Key] | None = None
         """Keys that the stream has changed since a load began."""
 

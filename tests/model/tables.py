@@ -147,7 +147,7 @@ class Spec:
         for name, of in self.options.get("constants", {}).items():
             made[name] = int(of["value"]) if of["type"] == "int32" else of["value"]
         for name, text in self.options.get("derive", {}).items():
-            value = row.get(text.split('"')[1])
+            value = row.get(text[text.index('"') + 1 : text.rindex('"')].replace('""', '"'))
             made[name] = None if only_key else "none" if value is None else f"<{value}>"
         told = {"operation": facts.operation, "source_timestamp": facts.timestamp, "source_position": facts.position,
                 "accepted_at": ANY, "row_order": ANY, "deleted": is_deleted}  # fmt: skip
@@ -263,7 +263,8 @@ def _choose_options(rng: Random, spec: Spec) -> None:
         options["dead_letters"] = "accept"
         texts = [column.name for column in spec.columns if column.kind == "string"]
         if texts:
-            options["derive"] = {"marked text": f"coalesce('<' || \"{rng.choice(texts)}\" || '>', 'none')"}
+            quoted = rng.choice(texts).replace('"', '""')
+            options["derive"] = {"marked text": f"coalesce('<' || \"{quoted}\" || '>', 'none')"}
     elif has_keys and kind == "plain" and rng.random() < 0.3:
         options["source_order"] = "enforce"
     if kind == "filter" and (condition := _filter(rng, spec)):
