@@ -12,5 +12,5 @@ each one to `<table>/<20 digits>.parquet`, and the ledger records it.
 
 The other packages: `cli` and `client` talk to a running gateway, `local` runs one on this machine, `checks` compare
 database and landing zone, `observability` has logs and metrics, `settings` reads the environment, `errors` holds every
-error code. docs/architecture.md has the picture.
+error code. docs/contribute/architecture.md has the picture.
 """

@@ -53,7 +53,8 @@ OTHER_THREADS: Final = (
     "resource-watch",
     "probe",
 )
-"""Names of threads, or their beginnings, that run periodically and not for a request (docs/architecture.md)."""
+"""Names of threads, or their beginnings, that run periodically and not for a request
+(docs/contribute/architecture.md)."""
 _PSYCOPG: Final = f"{Path(psycopg.__file__).parent}{os.sep}"
 _SERVER_THREAD: Final = "server"
 _WARM_UP_REQUESTS: Final = 3

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/settings.md, errors.md, formats.md, operations.md, verify.md and seeds.md: `make docs`.
+"""Writes the generated tables of the pages in docs/: `make docs`.
 
 A page keeps its own text before and after the two comments `BEGIN` and `END`; what is between them is generated. A test
 compares the committed pages with the code.
@@ -81,12 +81,12 @@ def with_generated(text: str, generated: str) -> str:
 def render_documents() -> dict[Path, str]:
     """Return the text of each page with a generated part, as the code says that it must be."""
     parts = {
-        DOCS / "settings.md": settings_tables(),
-        DOCS / "errors.md": errors_tables(),
+        DOCS / "reference/settings.md": settings_tables(),
+        DOCS / "reference/errors.md": errors_tables(),
         DOCS / "formats.md": change_codes_table(),
         DOCS / "operations.md": mirror_metrics_table(),
         DOCS / "verify.md": findings_tables(),
-        DOCS / "seeds.md": seeds_tables(),
+        DOCS / "contribute/seeds.md": seeds_tables(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}
 

@@ -1,4 +1,4 @@
-"""The requirements of the documents that the product was ordered from: the tables of docs/seeds.md.
+"""The requirements of the documents that the product was ordered from: the tables of docs/contribute/seeds.md.
 
 `seeds.yaml` beside this module is the one list. It quotes each requirement and says whether it is met, where it is
 described and which test fails if it no longer holds. A test compares the list with the pages and the tests it names.
@@ -89,7 +89,7 @@ def _section(document: Document) -> str:
     lines += ["| number | the document says | here | described in | test |", "|---|---|---|---|---|"]
     for one in document.requirements:
         here = f"{one.verdict}: {one.how}" if one.how else str(one.verdict)
-        page = f"[{one.page.partition('#')[0]}]({one.page})" if one.page else ""
+        page = f"[{one.page.partition('#')[0]}](../{one.page})" if one.page else ""
         tests = "<br>".join(_test_link(test) for test in one.tests)
         lines.append(f"| {document.key}-{one.number} | {one.says} | {here} | {page} | {tests} |")
     return "\n".join(lines)
@@ -97,4 +97,4 @@ def _section(document: Document) -> str:
 
 def _test_link(test: str) -> str:
     path, _, name = test.partition("::")
-    return f"[`{name}`](../{path})"
+    return f"[`{name}`](../../{path})"

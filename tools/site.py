@@ -25,7 +25,12 @@ VERSION: Final = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encodin
 
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)((?:#[^)\s]*)?)(?=[)\s])")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d+\.) +")
-_UNSEARCHED: Final = ("decisions/0", "upstream/", "seeds.md", "performance-notebook.md")
+_UNSEARCHED: Final = (
+    "contribute/decisions/0",
+    "contribute/upstream/",
+    "contribute/seeds.md",
+    "contribute/performance-notebook.md",
+)
 """Beginnings of the pages that the site's search leaves out."""
 
 

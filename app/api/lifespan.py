@@ -1,7 +1,7 @@
 """Opens the database and starts the threads of an API process, and closes all of them at its end.
 
 Invariant: every thread that the API starts is started here and joined here, so a test can prove that none is left.
-docs/architecture.md lists the threads.
+docs/contribute/architecture.md lists the threads.
 """
 
 import threading

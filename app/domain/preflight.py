@@ -222,7 +222,8 @@ MIN_FREE_BYTES: Final = 2**30
 
 _PROCESS_MEMORY: Final = 256 * 2**20
 _MEMORY_OF_A_BYTE: Final = 10
-"""Bytes of memory per byte of a body while it is decoded and typed, at most, for bodies of tools (docs/limits.md)."""
+"""Bytes of memory per byte of a body while it is decoded and typed, at most, for bodies of tools
+(docs/reference/limits.md)."""
 
 _MAX_OPEN_SHARE: Final = 0.85
 _MIN_DESCRIPTORS: Final = 1_024
@@ -296,7 +297,7 @@ def judge_versions(versions: Mapping[str, str]) -> Finding:
 
 def judge_variables(sentences: Sequence[str]) -> list[Finding]:
     """Return a warning for each sentence about an unknown or renamed variable."""
-    remedy = "Correct the name or remove the variable; docs/settings.md lists the settings."
+    remedy = "Correct the name or remove the variable; docs/reference/settings.md lists the settings."
     found = [Finding("environment", Outcome.WARNING, sentence, remedy) for sentence in sentences]
     return found or [Finding("environment", Outcome.OK, "every MIRRORGATE_* variable is a setting")]
 

@@ -2,7 +2,7 @@
 
 Short bodies wait unread for their transaction, and those that wait together are read together. A long one is read
 while another transaction runs. Two bodies that share an interpreter take longer in parallel than in sequence, and more
-memory (docs/decisions/0035).
+memory (docs/contribute/decisions/0035).
 Invariant: nothing here waits for Postgres, so no body holds up the others.
 
 Hands requests from the event loop to threads, and results back, several at a time.

@@ -1,6 +1,7 @@
 """Settings of the API server: address, TLS and processes.
 
-Settings that limit one request, one API process and the backlog. docs/limits.md says what happens beyond each.
+Settings that limit one request, one API process and the backlog. docs/reference/limits.md says what happens beyond
+each.
 """
 
 from ipaddress import ip_network

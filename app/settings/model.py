@@ -266,7 +266,7 @@ SUBJECTS: Final[Mapping[str, type[BaseModel]]] = {
     "Alerts": AlertSettings,
     "Logs and start": OperationSettings,
 }
-"""The settings by subject, in the order of docs/settings.md."""
+"""The settings by subject, in the order of docs/reference/settings.md."""
 
 
 class Settings(

@@ -10,7 +10,7 @@ from benchmarks.machine.venv import venv_python
 from benchmarks.reports.growth_results import Series, read_growth
 
 MATPLOTLIB: Final = "matplotlib==3.11.2"
-DOCS: Final = REPOSITORY / "docs"
+DOCS: Final = REPOSITORY / "docs" / "contribute"
 
 
 def plot_name(series: Series) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/performance.md and the tables of docs/operate/sizing.md from the committed results.
+"""Write docs/contribute/benchmarks.md and the tables of docs/operate/sizing.md from the committed results.
 
 Run it as `python -m benchmarks.reports.report`. Given files, it first copies them to the committed results: a run of
 the suite with --results, later runs of some of its figures with --later, and growth with --growth.
@@ -35,7 +35,7 @@ LATER_RUNS: Final = REPOSITORY / "benchmarks" / "results" / "later"
 """The folder of runs whose figures replace those of REFERENCE; the newest run counts."""
 
 REFERENCE_GROWTH: Final = REPOSITORY / "benchmarks" / "results" / "reference-growth.json"
-PAGE: Final = REPOSITORY / "docs" / "performance.md"
+PAGE: Final = REPOSITORY / "docs" / "contribute" / "benchmarks.md"
 SIZING_PAGE: Final = REPOSITORY / "docs" / "operate" / "sizing.md"
 BEGIN: Final = "<!-- Written by `python -m benchmarks.reports.report`. -->\n"
 END: Final = "<!-- End of what `python -m benchmarks.reports.report` wrote. -->\n"

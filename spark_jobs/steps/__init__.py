@@ -1,4 +1,4 @@
-"""The steps of the publication protocol that a drain runs for a table (docs/publication-protocol.md).
+"""The steps of the publication protocol that a drain runs for a table (docs/contribute/publication-protocol.md).
 
 `context` opens what the steps share: the database, the claimed landing zone and its identity. A table passes through
 `claiming` (W1), `take_over` (W2, W3, with `reconciliation` and `marker_rewrite`), `dropping` (R3 to R6) and

@@ -30,7 +30,7 @@ def test_the_path_leads_from_the_head_of_the_post_to_the_insert_of_the_block(sou
 
 
 def test_the_threads_left_out_are_threads_of_the_api() -> None:
-    architecture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    architecture = (ROOT / "docs" / "contribute" / "architecture.md").read_text(encoding="utf-8")
 
     assert [name for name in OTHER_THREADS if f"`{name}`" not in architecture] == []
 

@@ -25,7 +25,7 @@ from tests.support.ingest_harness import ADMIN, SELECT_BLOCKS, IngestHarness
 from tests.support.postgres import sql
 
 MULTIPLE: Final = 16
-"""The most memory that a counted byte of a request takes, see docs/limits.md."""
+"""The most memory that a counted byte of a request takes, see docs/reference/limits.md."""
 
 FIXED_BYTES: Final = 3 * 2**20
 """What any request may take beside that, such as caches of its table and the problems of its messages."""

@@ -26,17 +26,17 @@ _EXAMPLES = [
     for path in sorted((REPOSITORY / "examples").glob(pattern))
     if path.name != "debezium_history.py"
 ]
-DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
 
 
-@pytest.mark.parametrize("name", ["settings.md", "errors.md", "formats.md", "seeds.md"])
+@pytest.mark.parametrize("name", ["reference/settings.md", "reference/errors.md", "formats.md", "contribute/seeds.md"])
 def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
     document = DOCS / name
     assert document.read_text(encoding="utf-8") == render_documents()[document], "run `make docs`, commit the result"
 
 
 def test_the_tables_have_every_setting_and_every_error_code() -> None:
-    settings = (DOCS / "settings.md").read_text(encoding="utf-8")
+    settings = (DOCS / "reference/settings.md").read_text(encoding="utf-8")
     assert all(f"| `{PREFIX}{name.upper()}` |" in settings for name in Settings.model_fields)
     assert all(f"| `{code}` |" in errors_tables() for code in Code)
     rows = [line for line in errors_tables().splitlines() if line.startswith("|")]
@@ -65,7 +65,7 @@ def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_
 
 
 def test_the_limits_are_listed_with_their_defaults() -> None:
-    text = (DOCS / "limits.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference/limits.md").read_text(encoding="utf-8")
     listed: dict[str, str] = {}
     for names, defaults in re.findall(r"^\| (`[A-Z_`, ]+`) \| (.+?) \|", text, re.MULTILINE):
         for name, default in zip(names.split(", "), defaults.split(", "), strict="," in names):
@@ -131,7 +131,7 @@ def _samples() -> set[str]:
 def test_every_direct_dependency_has_its_reason() -> None:
     reasons: dict[str, list[str]] = {}
     section = ""
-    for line in (DOCS / "dependencies.md").read_text(encoding="utf-8").splitlines():
+    for line in (DOCS / "contribute/dependencies.md").read_text(encoding="utf-8").splitlines():
         if heading := re.fullmatch(r"## (?:Always|`(\w+)`|The (client))", line):
             section = heading[1] or heading[2] or ""
         elif entry := re.fullmatch(r"\| `([\w.-]+)` \| \S.*\. \|", line):
@@ -141,14 +141,14 @@ def test_every_direct_dependency_has_its_reason() -> None:
 
 def test_every_decision_is_listed_under_its_title() -> None:
     listed = re.findall(
-        r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \|$", (DOCS / "decisions/README.md").read_text(), re.MULTILINE
+        r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \|$", (DOCS / "contribute/decisions/README.md").read_text(), re.MULTILINE
     )
     titles = [(path.name[:4], path.name, path.read_text().splitlines()[0].removeprefix("# ")) for path in DECISIONS]
     assert [(number, name, f"{number}: {title}") for number, name, title in listed] == titles
 
 
 def test_the_architecture_page_lists_every_thread_by_its_name() -> None:
-    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    page = (DOCS / "contribute/architecture.md").read_text(encoding="utf-8")
     named = r"""threading\.Thread\([^()]*name=f?"([\w-]+)|ThreadPoolExecutor\([^()]*"([a-z-]+)"\)"""
     found = {next(filter(None, names)) for source in _sources() for names in re.findall(named, source)}
     assert len(found) >= 20
@@ -156,7 +156,7 @@ def test_the_architecture_page_lists_every_thread_by_its_name() -> None:
 
 
 def test_the_protocol_page_defines_every_step_that_the_code_names() -> None:
-    page = (DOCS / "publication-protocol.md").read_text(encoding="utf-8")
+    page = (DOCS / "contribute/publication-protocol.md").read_text(encoding="utf-8")
     defined = set(re.findall(r"^\| ([WR]\d) ", page, re.MULTILINE))
     named = {step for source in _sources() for step in re.findall(r"\b[WR][1-9]\b", source)}
     assert named <= defined == {f"W{step}" for step in range(1, 10)} | {f"R{step}" for step in range(1, 8)}
@@ -192,7 +192,7 @@ def test_every_link_to_a_heading_finds_it(document: Path) -> None:
 
 
 def test_the_installation_page_has_every_extra_that_is_not_for_development() -> None:
-    listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "get-started/install.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(direct_requirements().keys() - {"client", "", "dev"})
 
 

@@ -47,11 +47,11 @@ def test_every_pinned_file_has_its_hash(lock: str) -> None:
 def test_whatever_installs_from_a_lock_checks_the_hashes() -> None:
     installing = [
         (name, line)
-        for name in ("Dockerfile", "tools/make_venv.sh", "docs/install.md")
+        for name in ("Dockerfile", "tools/make_venv.sh", "docs/get-started/install.md")
         for line in (REPOSITORY / name).read_text().splitlines()
         if re.search(r"--requirement \S+\.lock", line)
     ]
-    assert {name for name, _ in installing} == {"Dockerfile", "tools/make_venv.sh", "docs/install.md"}
+    assert {name for name, _ in installing} == {"Dockerfile", "tools/make_venv.sh", "docs/get-started/install.md"}
     assert [line for _, line in installing if "--require-hashes" not in line] == []
 
 

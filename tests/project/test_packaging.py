@@ -23,6 +23,7 @@ from tests.api.calls import ADMIN_KEY, insert
 from tests.project.facts import CLIENT, REPOSITORY, locked_versions, project_table
 from tests.support.documents import blocks
 from tests.support.http.server import api_process
+from tools.site import configured
 
 SERVER_MODULES: Final = {
     "alembic",
@@ -192,9 +193,9 @@ def test_the_version_is_defined_once() -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build both wheels with the commands of docs/releasing.md."""
+    """Build both wheels with the commands of docs/contribute/releasing.md."""
     folder = tmp_path_factory.mktemp("wheels")
-    page = (REPOSITORY / "docs" / "releasing.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "contribute" / "releasing.md").read_text(encoding="utf-8")
     (commands,) = [block for block in blocks(page, "sh") if block.startswith("rm -rf dist")]
     commands = re.sub(r"\bdist\b", str(folder), commands).replace(".venv/bin/python", sys.executable)
     subprocess.run(["bash", "-euc", commands], cwd=REPOSITORY, capture_output=True, check=True)
@@ -261,4 +262,6 @@ def test_the_metadata_is_what_registries_know_and_agrees_with_itself() -> None:
     assert not [name for name in table["classifiers"] if name.startswith("License ::")], "`license` is SPDX"
     versions = [name.rpartition(" ")[2] for name in table["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
     assert table["requires-python"].startswith(f">={versions[0]}")
-    assert all(address.startswith(table["urls"]["Source"]) for address in table["urls"].values())
+    assert all(
+        address.startswith((table["urls"]["Source"], configured()["site_url"])) for address in table["urls"].values()
+    )

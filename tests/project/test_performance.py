@@ -1,4 +1,4 @@
-"""docs/performance.md and docs/operate/sizing.md show the committed benchmark results."""
+"""docs/contribute/benchmarks.md and docs/operate/sizing.md show the committed benchmark results."""
 
 from benchmarks.reports.figure import Goal
 from benchmarks.reports.report import PAGE, SIZING_PAGE, committed_page, committed_runs, page, sizing_page

@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=1.0, help="how long the load lasts (default: 1)")
     parser.add_argument("--rate", type=float, default=2.0, help="requests per second and table (default: 2)")
     parser.add_argument("--seed", type=int, default=2026, help="seed of the changes")
-    parser.add_argument("--report", type=Path, help="write the page here, such as docs/soak.md")
+    parser.add_argument("--report", type=Path, help="write the page here, such as docs/contribute/soak.md")
     arguments = parser.parse_args()
     shutil.rmtree(PLACE, ignore_errors=True)
     os.environ.update({f"MIRRORGATE_{name}": value for name, value in SETTINGS.items()})

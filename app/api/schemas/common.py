@@ -109,7 +109,7 @@ class ProblemItemModel(Model):
 
 
 class ProblemModel(Model):
-    """Problem details (RFC 9457) of a rejected request. docs/errors.md lists every code with its meaning and remedy."""
+    """Problem details (RFC 9457) of a rejected request. Its `type` is the address of the code's page."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_PROBLEM]})
 

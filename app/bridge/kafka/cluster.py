@@ -27,8 +27,8 @@ DEFAULTS: Final = {
 
 A partition that finds the queue of 32 MB full waits for `fetch.queue.backoff.ms` until it fetches again. With
 librdkafka's second, a bridge whose gateway is slower than its brokers would mostly wait.
-librdkafka 2.16 can crash in the assignor of cooperative-sticky groups (docs/decisions/0052). `range` would give a
-member the first partition of every topic.
+librdkafka 2.16 can crash in the assignor of cooperative-sticky groups (docs/contribute/decisions/0052). `range` would
+give a member the first partition of every topic.
 """
 
 FIXED: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}

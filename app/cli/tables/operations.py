@@ -261,7 +261,7 @@ def _parse_code(code: str) -> Code:
     try:
         return Code(code)
     except ValueError:
-        raise typer.BadParameter("--code is not an error code; docs/errors.md lists them") from None
+        raise typer.BadParameter("--code is not an error code; docs/reference/errors.md lists them") from None
 
 
 @with_connection

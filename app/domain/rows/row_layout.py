@@ -3,7 +3,7 @@
 Insert 0; update 1 with the full row; delete 2 with the key, every other column NULL; upsert 4; a changed key 2 (old
 key), then 0 (new row), adjacent. The shape of a change decides which rows it becomes, where each of their values is
 taken and whether it is rejected; its values decide only whether the key changed. So a layout is worked out once per
-shape and kept (docs/decisions/0035).
+shape and kept (docs/contribute/decisions/0035).
 
 Invariant: no other module decides what a change becomes. `row_builder` and `shaped_rows` fill layouts with values.
 

@@ -2,7 +2,7 @@
 
 Arcion's `operationcount` counts the operations that it has processed. Whether it counts them per table is not
 documented, so a jump counts as lost messages only once the counts of a table have grown by one for each change for a
-while; see docs/decisions/0078-operation-counts.md.
+while; see docs/contribute/decisions/0078-operation-counts.md.
 """
 
 from collections.abc import Sequence

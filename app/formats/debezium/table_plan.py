@@ -2,7 +2,7 @@
 
 A Connect schema has no version, and a record of an older one can arrive again. So a column that a schema lacks stays in
 the table; each change says which columns its row has. A column keeps its type: the schema's must be one whose values
-the column holds exactly (docs/decisions/0047).
+the column holds exactly (docs/contribute/decisions/0047).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

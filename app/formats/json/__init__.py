@@ -2,7 +2,7 @@
 
 msgspec decodes every body. It rejects what is not JSON or has another type, and accepts silently: the last of two
 equal keys; keys that no type knows, with wrong texts in them; U+0000; any depth. Each path closes these gaps with one
-mechanism (docs/decisions/0034):
+mechanism (docs/contribute/decisions/0034):
 
 - Columnar path, `quote_accounting`: if a quote belongs to no decoded key or text, a key was dropped, and the path
   declines. It also declines a suspicious escape, and objects or lists where it expects texts.

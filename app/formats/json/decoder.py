@@ -8,8 +8,8 @@ Invariant: no number passes through float, and no error text holds a value of th
 Duplicate keys, U+0000 and deep nesting, which msgspec accepts silently: the check of the exact path.
 
 msgspec keeps the last of two equal keys and skips a key that a struct does not know. Every key has two quotes. So if
-the decoded messages, written again, have as many quotes as the body, nothing was dropped (docs/decisions/0034). Any
-other body is read a second time, key by key.
+the decoded messages, written again, have as many quotes as the body, nothing was dropped
+(docs/contribute/decisions/0034). Any other body is read a second time, key by key.
 
 Invariant: a body that passes has no key twice in any object, no U+0000 and at most MAX_NESTING levels.
 

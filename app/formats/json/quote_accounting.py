@@ -2,7 +2,7 @@
 
 msgspec keeps the last of two equal keys and skips unknown ones, silently. What it drops has a key, and a key has two
 quotes. So a document whose quotes all belong to decoded keys and texts holds nothing else. This is the only check of
-the columnar path; it costs a tenth of a decode (docs/decisions/0035).
+the columnar path; it costs a tenth of a decode (docs/contribute/decisions/0035).
 
 Invariant: equal numbers are proof. Unequal ones can be wrong and cost a decode on the exact path.
 

@@ -3,7 +3,7 @@
 Reading a message on its own costs more than its bytes do. Here the messages of a body are decoded together except for
 their images, which `columnar_images` decodes table by table. If the table of all messages is known before, they are
 decoded with their images. A body that is unusual in any way is not read; the exact path (`messages`) reads it or
-explains what is wrong (docs/decisions/0026).
+explains what is wrong (docs/contribute/decisions/0026).
 
 Invariant: what is read is what the exact path reads. Every quote outside the images belongs to a decoded key or text,
 so no key is written twice; keys that are not declared here, and values that are not of the declared type, end it.

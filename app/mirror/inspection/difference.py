@@ -3,7 +3,7 @@
 The comparison takes the rows of the differing files on both sides and cancels equal rows, however often each occurs.
 What is left is paired by key: a pair is an update, a row without a partner an insert or a delete. A key with several
 rows, as row marker 0 makes them, is compared row by row. A table without a key has inserts and deletes only.
-DuckDB does this in bounded memory and spills to disk (docs/decisions/0037-delta-mirror.md).
+DuckDB does this in bounded memory and spills to disk (docs/contribute/decisions/0037-delta-mirror.md).
 
 The data files in which two versions of a Delta table differ, as Arrow datasets.
 

@@ -94,7 +94,7 @@ def read_history(target: MirrorTarget, table: DeltaTable, limit: int | None = No
     """Read the versions up to the open one, the newest first. Versions whose log is gone are missing.
 
     deltalake's `history` numbers the commits from the version that is open, whichever is the newest in the log, so it
-    is wrong for an older version and beside a running mirror (docs/decisions/0037). Raises OSError.
+    is wrong for an older version and beside a running mirror (docs/contribute/decisions/0037). Raises OSError.
     """
     log = table_store(target, table, "_delta_log")
     versions = [version for version in commit_versions(log) if version <= table.version()]

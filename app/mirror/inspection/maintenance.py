@@ -3,7 +3,7 @@
 Each operation is a Delta commit that changes no row and no application transaction, so the mirror continues where it
 was. If a commit of the mirror gets in between, the operation starts again with the new version. Repeating an operation
 that has nothing to do commits nothing. What a vacuum can delete is decided in
-docs/decisions/0037-delta-mirror.md.
+docs/contribute/decisions/0037-delta-mirror.md.
 """
 
 import json

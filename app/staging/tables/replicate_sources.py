@@ -5,7 +5,7 @@ A data message names its table's structure only by schema id, so the metadata ou
 Layouts of Replicate messages in Postgres, by name.
 
 A change request reads its layout each time, so a request that begins after a change was committed is read under the new
-layout (docs/decisions/0026).
+layout (docs/contribute/decisions/0026).
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Replicate's data messages in Avro, decoded by the dataSchema of the metadata: replicate-11 of docs/seeds.md."""
+"""Replicate's data messages in Avro, decoded by the dataSchema of the metadata: replicate-11 of
+docs/contribute/seeds.md."""
 
 import base64
 import json

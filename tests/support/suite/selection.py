@@ -21,7 +21,7 @@ SUITES: Final = {
     "tests/api/client": (*GATEWAY_CODE, "clients/python/"),
     "tests/api/console/browser": ("app/api/console/", "app/console/"),
     "tests/api/objects": (*GATEWAY_CODE, "app/bridge/", "clients/python/"),
-    "tests/benchmarks": ("benchmarks/", "docs/performance"),
+    "tests/benchmarks": ("benchmarks/", "docs/contribute/"),
     "tests/bridge": ("app/bridge/", "app/cli/bridge/", "clients/python/", "app/formats/csv", "docker/"),
     "tests/chaos": GATEWAY_CODE,
     "tests/client": ("clients/python/",),
@@ -31,7 +31,7 @@ SUITES: Final = {
     "tests/memory": GATEWAY_CODE,
     "tests/mirror": MIRROR_CODE,
     "tests/overload": ("app/api/", "app/ingest/"),
-    "tests/protocol": ("app/landing/", "docs/publication-protocol.md", "spark_jobs/"),
+    "tests/protocol": ("app/landing/", "docs/contribute/publication-protocol.md", "spark_jobs/"),
     "tests/sdk": (
         *GATEWAY_CODE,
         "clients/python/",

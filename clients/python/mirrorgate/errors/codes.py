@@ -1,4 +1,4 @@
-"""The stable error codes: what each one means, and what to do about it. The only source of docs/errors.md.
+"""The stable error codes: what each one means, and what to do about it. The only source of docs/reference/errors.md.
 
 A released code is never renamed or given another meaning, because producers branch on it. A meaning says what is wrong,
 in one sentence that holds for every occurrence; the `detail` of an error says what is wrong this time. A remedy says
@@ -135,7 +135,7 @@ class Code(StrEnum):
     UNSTORABLE = Kind.INVALID.code(
         "Postgres cannot store a text of the request: the text is too long for an index, or has a character that "
         "Postgres does not support.",
-        "Shorten the names and ids in the request. docs/limits.md lists their limits.",
+        "Shorten the names and ids in the request. docs/reference/limits.md lists their limits.",
     )
 
     # The caller: errors about the caller: who it is, what it may do, and how much it may send.
@@ -560,7 +560,7 @@ class Code(StrEnum):
     # Setup: errors of settings, installation and machine. They end a command, or keep a process from starting.
     BAD_SETTING = Kind.MISCONFIGURED.code(
         "A setting is missing or not valid.",
-        "Correct the variable that the message names. docs/settings.md describes every variable.",
+        "Correct the variable that the message names. docs/reference/settings.md describes every variable.",
     )
     SOURCE_AWAY = Kind.MISCONFIGURED.code(
         "`mirrorgate tables check` cannot read the source of a table.",
@@ -618,7 +618,7 @@ class Code(StrEnum):
     )
     EXTRA_MISSING = Kind.MISCONFIGURED.code(
         "The command needs packages that are not installed.",
-        "Install the extra of mirrorgate that the message names (docs/install.md).",
+        "Install the extra of mirrorgate that the message names (docs/get-started/install.md).",
     )
     POSTGRES_MISSING = Kind.MISCONFIGURED.code(
         "No Postgres programs were found.",
@@ -875,7 +875,7 @@ SUBJECTS: Final[Mapping[str, Sequence[Code]]] = by_subject(
         "Fabric": Code.FABRIC_UNAUTHORIZED,
     }
 )
-"""The codes by subject, in the order of docs/errors.md."""
+"""The codes by subject, in the order of docs/reference/errors.md."""
 
 
 KEPT: Final = frozenset(
