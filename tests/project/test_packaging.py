@@ -262,6 +262,5 @@ def test_the_metadata_is_what_registries_know_and_agrees_with_itself() -> None:
     assert not [name for name in table["classifiers"] if name.startswith("License ::")], "`license` is SPDX"
     versions = [name.rpartition(" ")[2] for name in table["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
     assert table["requires-python"].startswith(f">={versions[0]}")
-    assert all(
-        address.startswith((table["urls"]["Source"], configured()["site_url"])) for address in table["urls"].values()
-    )
+    own = (table["urls"]["Source"], configured()["site_url"])
+    assert all(address.startswith(own) for address in table["urls"].values())
