@@ -32,7 +32,7 @@ from app.cli.fabric import (
     opened,
 )
 from app.domain.preflight import Finding, Outcome
-from mirrorgate.cli.console import ERRORS, OUTPUT, print_json, say, working
+from mirrorgate.cli.console import ERRORS, OUTPUT, print_json, say
 from mirrorgate.cli.options import AsJson
 from mirrorgate.errors import Code, Misconfigured
 
@@ -161,17 +161,14 @@ def init(
             for finding in _workspace_findings(client):
                 report.add(finding)
             settings = _with_database(settings)
-        with opened(settings, wait_seconds=timeout) as client, working("creating", quiet=as_json) as advance:
-
-            def progress(state: str, percent: int | None) -> None:
-                advance(f"waiting for Fabric: {state}" + ("" if percent is None else f", {percent} %"))
-
+        with opened(settings, wait_seconds=timeout) as client:
             wanted_name = settings.fabric_database or ""
             _require_same_database(client, wanted_name, data_dir)
-            made, is_new, _ = make_database(client, wanted_name, wanted, progress=progress)
-            told = "created" if is_new else "exists"
-            report.ok("fabric_database", f"{told}: {made.name} ({made.id})")
-            status = _settled(client, progress)
+            with following("creating", quiet=as_json) as progress:
+                made, is_new, _ = make_database(client, wanted_name, wanted, progress=progress)
+            report.ok("fabric_database", f"{'created' if is_new else 'exists'}: {made.name} ({made.id})")
+            with following("preparing", quiet=as_json) as progress:
+                status = _settled(client, progress)
         report.add(_state_finding(status))
         report.add(_probe(settings, made))
         report.ok("settings_file", _write_settings(data_dir, made, starts=start, with_secret=save_secret))
@@ -391,8 +388,9 @@ def create(
 ) -> None:
     """Create a mirrored database for open mirroring, and print the address of its landing zone. Safe to repeat.
 
-    A database that exists under the name is left as it is. Needs the role Contributor in the workspace and the extra
-    `onelake`; the credential is that of the AZURE_* variables, a managed identity, or `az login`.
+    A database that exists under the name is left as it is. `mirrorgate fabric init` does this and the rest. Needs the
+    role Contributor in the workspace and the extras `server` and `onelake`; the credential is that of the AZURE_*
+    variables, a managed identity, or `az login`.
 
     Example: `mirrorgate fabric create --workspace "Sales" --name orders --retention-days 7`
     """

@@ -293,7 +293,9 @@ STATES: Final[Mapping[DatabaseState, Explanation]] = {
         "Fabric provisions the SQL endpoint; mirroring cannot start yet", "Wait some minutes."
     ),
     DatabaseState.INITIALIZED: Explanation(
-        "the database is ready and mirroring has not started", "Run `mirrorgate fabric start`."
+        "the database is ready and mirroring has not started",
+        "Register a table: its first file starts mirroring if MIRRORGATE_FABRIC_START is set. Otherwise run "
+        "`mirrorgate fabric start`.",
     ),
     DatabaseState.STARTING: Explanation("mirroring starts", "Wait some minutes."),
     DatabaseState.RUNNING: Explanation("Fabric reads the landing zone"),

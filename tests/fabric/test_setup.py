@@ -7,9 +7,11 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from app.cli.direct import direct_settings
 from app.local.embedded import read_settings_file, write_settings_file
 from mirrorgate.errors import Misconfigured
 from tests.fabric.conftest import Terminal
@@ -208,6 +210,16 @@ def test_commands_in_the_folder_of_init_know_its_database(here: Terminal, fabric
     assert here.run("status")[0] == 1
     assert here.run("status")[1].startswith("Running")
     assert {one["outcome"] for one in here.json("doctor")} == {"ok"}
+
+
+def test_commands_with_a_data_directory_take_the_landing_zone_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_settings_file(tmp_path, {"MIRRORGATE_LANDING_ZONE": ZONE})
+    with patch.dict(os.environ):
+        assert direct_settings(None, tmp_path).landing_zone == ZONE
+    monkeypatch.setenv("MIRRORGATE_LANDING_ZONE", "/srv/zone")
+    assert direct_settings(None, tmp_path).landing_zone == "/srv/zone"
 
 
 def test_doctor_without_a_database_succeeds_once_its_prerequisites_are_there(here: Terminal, fabric: Fabric) -> None:
