@@ -141,5 +141,6 @@ class Stock:
         sql.run(self.engine, HOUR, table_id=current(self.engine, table).table_id)
 
 
-def done(answer: httpx.Response) -> None:
+def done(answer: httpx.Response) -> httpx.Response:
     assert answer.is_success, answer.text[:500]
+    return answer

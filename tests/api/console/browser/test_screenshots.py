@@ -1,4 +1,4 @@
-"""The pictures of docs/operate/console.md, taken of a gateway with a few faults. `make screenshots` writes them.
+"""The pictures of docs/operate/console.md, of a healthy gateway and of one with faults. `make screenshots` writes them.
 
 They are not compared with the committed ones, because ages and fonts differ; their sizes and their use are checked.
 """
@@ -7,16 +7,23 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pytest
 from playwright.sync_api import Browser
 
+from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
+from app.staging.ledger.fabric_status import claim_poll, record_fabric_status, store_answer
+from app.staging.rebuild.progress import end_check, note_rows, start_attempt
+from app.staging.tables.registry import quarantine_table
 from tests.api.console.browser.site import Site, running_site
-from tests.api.console.browser.stock import Stock
+from tests.api.console.browser.stock import ORDERS, Stock, done
 from tests.api.console.browser.visitor import PHONE, Visitor, visiting
 from tests.project.facts import REPOSITORY
+from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 
 IMAGES: Final = REPOSITORY / "docs" / "images"
 PAGES: Final = (REPOSITORY / "docs" / "operate" / "console.md", REPOSITORY / "README.md")
@@ -24,35 +31,110 @@ MAX_IMAGE_BYTES: Final = 150_000
 WIDTH: Final = 1160
 
 SHOTS: Final = {
-    "overview": ("/console", 950),
+    "overview": ("/console", 920),
     "tables": ("/console/tables", 480),
-    "table": ("/console/tables/sales.orders", 1340),
+    "table": ("/console/tables/sales.orders", 1_105),
     "rebuild": ("/console/tables/sales.orders/rebuild", 1_000),
-    "dead-letter": ("/console/dead-letters/1?message=1", 800),
 }
-"""The path of each picture, and its height."""
+"""The path of each picture of the healthy gateway, and its height."""
+FAULTS: Final = {"attention": ("/console", 950), "dead-letter": ("/console/dead-letters/1?message=1", 800)}
+"""The same of the gateway with faults."""
+
+ROWS: Final = {
+    "sales.orders": 5_000,
+    "sales.customers": 1_240,
+    "hr.people": 312,
+    "stock.levels": 2_480,
+    "web.clicks": 4_000,
+}
+CALMER_HOUR: Final = """
+    UPDATE mirrorgate.history SET accepted_rows = accepted_rows / 500, published_rows = published_rows / 500,
+        pending_rows = pending_rows / 500, table_accepted_rows = ARRAY[accepted_rows / 500],
+        table_published_rows = ARRAY[published_rows / 500], table_pending_rows = ARRAY[pending_rows / 500]"""
+"""Make the hour of history fit to ROWS."""
+AGES: Final = {
+    "mirrorgate.table_events": ("happened_at", "action = 'quarantined'", 12),
+    "mirrorgate.table_failures": ("since", "true", 4),
+    "mirrorgate.dead_letters": ("received_at", "true", 38),
+}
+"""How long ago each fault began, in minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedStock(Stock):
-    """Tables whose files a drain writes."""
+class Shown(Stock):
+    """The tables of the pictures, whose files a drain writes."""
 
     site: Site
 
-    def publish(self, table: str) -> None:
+    def fill(self, name: object = None) -> None:
+        """Make a gateway without faults, that Fabric reads."""
+        for table, rows in ROWS.items():
+            self.register(table)
+            self.send(table, rows)
         self.site.publish()
+        self.hear()
+        self.send_by_a_producer("sales.customers")
+        self.site.publish()
+        self.make_keys()
+        self.remember_an_hour("sales.orders")
+        sql.run(self.engine, CALMER_HOUR)
+        sql.run(self.engine, "ANALYZE")
+        self.plan_a_rebuild("sales.orders")
+
+    def hear(self) -> None:
+        """Store what a drain hears from Fabric's API while it mirrors all rows."""
+        said = {}
+        for table, rows in ROWS.items():
+            found = current(self.engine, table)
+            schema, _, name = table.partition(".")
+            said[found.table_id, found.generation] = TableMirroring(
+                schema, name, "Replicating", rows, rows * 14, last_sync=datetime.now(UTC)
+            )
+        with self.engine.begin() as connection:
+            claim_poll(connection, 60.0)
+            store_answer(connection, DatabaseStatus(DatabaseState.RUNNING, "Running"), has_tables=True)
+            record_fabric_status(connection, said)
+
+    def plan_a_rebuild(self, table: str) -> None:
+        """End the dry run of a plan that fits all rows of the table."""
+        columns = [{"name": name, "type": declared} for name, declared in {**ORDERS, "total": "decimal(18,2)"}.items()]
+        wanted = {"dry_run": True, "columns": columns}
+        done(self.gateway.post(f"/v1/tables/{table}/rebuild", params={"generation": 1}, json=wanted))
+        with self.engine.begin() as connection:
+            rebuild = start_attempt(connection, current(self.engine, table).table_id)
+            assert rebuild is not None
+            note_rows(connection, rebuild, total=ROWS[table], done=ROWS[table])
+            end_check(connection, rebuild, (), estimated_seconds=2)
+
+    def harm(self) -> None:
+        """Do four faults, which began some minutes ago."""
+        with self.engine.begin() as connection:
+            reason = "foreign_file: hr.schema/people/00000000000000000003.parquet was not written by this gateway"
+            quarantine_table(connection, current(self.engine, "hr.people").table_id, reason)
+        for table in ("hr.people", "stock.levels", "web.clicks"):
+            self.send(table, 25, first=10_000)
+        self.fail("stock.levels")
+        self.pause("web.clicks")
+        self.reject("sales.orders")
+        for table, (column, which, minutes) in AGES.items():
+            sql.run(self.engine, f"UPDATE {table} SET {column} = now() - interval '{minutes} minutes' WHERE {which}")
 
 
 @pytest.fixture(scope="module")
-def visitor(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     with running_site(tmp_path_factory.mktemp("site")) as site:
-        stock = PublishedStock(site.gateway, site.engine, site=site)
+        stock = Shown(site.gateway, site.engine, site=site)
         stock.fill()
-        for table in ("sales.orders", "stock.levels", "web.clicks"):
-            stock.send(table, 25, first=1_000)
-        with visiting(chromium, site.address) as visitor:
-            visitor.sign_in()
-            yield visitor
+        yield stock
+
+
+@pytest.fixture(scope="module")
+def visitor(chromium: Browser, shown: Shown) -> Iterator[Visitor]:
+    rights = {"name": "Dana Weber", "rights": ["admin"], "tables": ["*"]}
+    key = done(shown.gateway.post("/v1/keys", json=rights)).json()["key"]
+    with visiting(chromium, shown.site.address) as visitor:
+        visitor.sign_in(key)
+        yield visitor
 
 
 @pytest.mark.thorough
@@ -67,6 +149,14 @@ def test_the_picture_of_the_page_is_small(visitor: Visitor, tmp_path: Path, name
 def test_the_picture_of_a_phone_is_small(visitor: Visitor, tmp_path: Path) -> None:
     visitor.show(size=PHONE, colors="dark")
     assert take(visitor, "/console", tmp_path / "console-phone.png") < MAX_IMAGE_BYTES
+
+
+@pytest.mark.thorough
+def test_the_pictures_of_faults_are_small(visitor: Visitor, shown: Shown, tmp_path: Path) -> None:
+    shown.harm()
+    for name, (path, height) in FAULTS.items():
+        visitor.show(size=(WIDTH, height))
+        assert take(visitor, path, tmp_path / f"console-{name}.png") < MAX_IMAGE_BYTES
 
 
 def take(visitor: Visitor, path: str, file: Path) -> int:
@@ -86,7 +176,7 @@ def test_every_picture_is_shown_with_words_for_those_who_do_not_see_it() -> None
     assert (
         shown.keys()
         == {path.name for path in IMAGES.iterdir()}
-        == {f"console-{name}.png" for name in (*SHOTS, "phone")}
+        == {f"console-{name}.png" for name in (*SHOTS, *FAULTS, "phone")}
     )
     assert all(len(words) > 20 for words in shown.values())
     assert all(path.stat().st_size < MAX_IMAGE_BYTES for path in IMAGES.iterdir())
