@@ -17,7 +17,7 @@ from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
-NAMES = ("formats.md", "tables.md", "producers.md", "operate/keys.md", "dead-letters.md", "loads.md")
+NAMES = ("formats.md", "tables.md", "send/retry-safely.md", "operate/keys.md", "troubleshoot/rejected.md", "loads.md")
 DOCUMENTS = [REPOSITORY / "docs" / name for name in NAMES]
 NOT_PRINTED = {"type", "title", "status", "remedy", "request_id"}
 """Members of a rejection that the documents leave out."""

@@ -209,13 +209,18 @@ def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
 
 
 _RUN = """
-    clients client-library formats tables producers dead-letters loads debezium get-started/fabric webhooks
-    tutorials/arcion-on-s3
+    client-library formats tables send/retry-safely troubleshoot/rejected loads debezium get-started/fabric
+    send/webhooks tutorials/arcion-on-s3
 """
 FOLLOWED = {
     "README": ["README.md"],
     "examples": ["examples/README.md", "examples/tables.yaml", "examples/orders.ndjson", *_EXAMPLES],
     **{name: [f"docs/{name}.md"] for name in _RUN.split()},
+    "send/generated-clients": [
+        "docs/send/generated-clients.md",
+        "examples/generated-clients/orders.py",
+        "examples/generated-clients/orders.mts",
+    ],
 }
 """The pages whose commands a reader runs on one gateway, each with its files."""
 
@@ -235,7 +240,7 @@ def test_no_two_pages_use_one_schema_or_one_name_of_requests() -> None:
     for page, files in FOLLOWED.items():
         text = "\n".join(_code(REPOSITORY / file) for file in files)
         names = {name.lower() for found in _SCHEMA.findall(text) for name in found if name}
-        assert names or page == "webhooks", f"{page} has no table"
+        assert names or page == "send/webhooks", f"{page} has no table"
         for name in names | {f"request {name}" for name in _IDENTITY.findall(text)}:
             owners.setdefault(name, set()).add(page)
     assert {name: pages for name, pages in owners.items() if len(pages) > 1} == {}

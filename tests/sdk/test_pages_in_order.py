@@ -69,17 +69,14 @@ def follow_the_examples(reader: Reader, compiler: Path | None) -> None:
 
 
 def follow_the_generated_clients(reader: Reader, compiler: Path | None) -> None:
-    page = reader.page("docs/clients.md")
+    page = reader.page("docs/send/generated-clients.md")
     (shown,) = blocks(page, "text")
     set_up = commands(page, "export ")
     folder = reader.checkout / "build" / "clients"
-    folder.mkdir(parents=True)
-    (folder / "orders.py").write_text(only(blocks(page, "python")), encoding="utf-8")
     assert reader.run(set_up, commands(page, "openapi-"), programs=python_programs()).endswith(shown)
     schemas = ["python"]
     if compiler is not None:
         (folder / "node_modules").symlink_to(compiler)
-        (folder / "orders.mts").write_text(only(blocks(page, "typescript")), encoding="utf-8")
         written = reader.run(set_up, commands(page, "npx "), programs=compiler / ".bin")
         assert written.endswith(shown.replace("python.", "typescript."))
         schemas.append("typescript")

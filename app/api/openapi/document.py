@@ -62,7 +62,7 @@ SECURITY_SCHEMES: Final[dict[str, Any]] = {
         "`?key_id=`. The header can also be `X-Hub-Signature-256`.",
     },
 }
-"""How a caller shows a key besides sending it as a bearer token; see docs/webhooks.md."""
+"""How a caller shows a key besides sending it as a bearer token; see docs/send/webhooks.md."""
 
 _NAME_MAPS: Final = frozenset({"properties", "schemas", "paths", "headers", "$defs"})
 _OUTSIDE_PARAMETER_SCHEMAS: Final = frozenset({"default", "description", "title"})

@@ -147,7 +147,7 @@ class Code(StrEnum):
     BAD_SIGNATURE = Kind.UNAUTHENTICATED.code(
         "The body of a signed request does not have the signature of its key.",
         "Sign the bytes of the body exactly as they are sent, with HMAC-SHA256 and the signing secret of the key. "
-        "docs/webhooks.md has the recipe.",
+        "docs/send/webhooks.md has the recipe.",
     )
     FORBIDDEN = Kind.FORBIDDEN.code(
         "The key lacks a right that this call needs.",
