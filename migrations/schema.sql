@@ -126,7 +126,7 @@ CREATE TABLE mirrorgate.tables (
     state_reason text,
     -- Current version in schema_versions.
     schema_version integer DEFAULT 1 NOT NULL,
-    -- Table options; docs/tables.md lists them.
+    -- Table options; docs/reference/options.md lists them.
     options jsonb DEFAULT '{}'::jsonb NOT NULL,
     -- Last metadata message of Qlik Replicate, and under `earlier` those before it.
     replicate_metadata jsonb,

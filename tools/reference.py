@@ -4,10 +4,14 @@ A page keeps its own text before and after the two comments `BEGIN` and `END`; w
 compares the committed pages with the code.
 """
 
+import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from app.api.schemas.tables import RegisterTable
 from app.api.server.problem_responses import STATUS
+from app.domain.model.table_options import DEFAULT_OPTIONS
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.observability import mirror_metrics
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
@@ -55,10 +59,75 @@ def findings_tables() -> str:
     """Return the findings of `verify` as Markdown: a heading and a table for each subject."""
     sections = []
     for subject, codes in FINDINGS.items():
-        lines = [f"### {subject}", "", "| code | severity | meaning | what to do |", "|---|---|---|---|"]
+        lines = [f"## {subject}", "", "| code | severity | meaning | what to do |", "|---|---|---|---|"]
         lines += [f"| `{code}` | {code.severity} | {code.meaning} | {code.remedy} |" for code in codes]
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
+
+
+GUIDES: Final = {
+    "partial_updates": "tables/partial-updates",
+    "new_columns": "tables/change-columns",
+    "sources": "tables/define#source-names",
+    "dead_letters": "troubleshoot/rejected",
+    "exclude": "tables/mask-and-filter",
+    "columns": "tables/change-columns",
+    "row_images": "explanation/row-images",
+    "audit_columns": "tables/history-and-deletes",
+    "history": "tables/history-and-deletes",
+    "deletes": "tables/history-and-deletes",
+    "reload": "tables/reload",
+    "rename": "tables/change-columns",
+    "constants": "tables/mask-and-filter",
+    "masks": "tables/mask-and-filter",
+    "derive": "tables/derive",
+    "filter": "tables/mask-and-filter",
+}
+"""The page and heading in docs/ that explain an option, for options that have one."""
+
+
+def options_tables() -> str:
+    """Return the table options as Markdown: a table of all, then a section for each option."""
+    models = RegisterTable.model_json_schema()["$defs"]
+    keyed = TableSchema((Column("id", ColumnType(TypeName.INT64), nullable=False),), ("id",))
+    defaults = DEFAULT_OPTIONS.of_new_table(keyed, ()).to_json()
+    lines = ["| option | values, default first | meaning |", "|---|---|---|"]
+    sections = []
+    for name, option in models["TableOptions"]["properties"].items():
+        first, *details = option["description"].split("\n\n")
+        values = ", ".join(f"`{value}`" for value in _values(option, defaults[name], models))
+        lines.append(f"| [`{name}`](#{name}) | {values} | {' '.join(first.split())} |")
+        parts = [f"## `{name}`", f"{values}", first, *details]
+        if members := _members(option, models):
+            parts.append("\n".join(["| member | meaning |", "|---|---|", *members]))
+        if guide := GUIDES.get(name):
+            page, _, anchor = guide.partition("#")
+            title = page.rpartition("/")[2].replace("-", " ").capitalize()
+            parts.append(f"Guide: [{title}](../{page}.md{anchor and '#'}{anchor})")
+        sections.append("\n\n".join(parts))
+    return "\n".join(lines) + "\n\n" + "\n\n".join(sections) + "\n"
+
+
+def _referenced(schema: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
+    """Return the model that a schema refers to, directly, as null's alternative or as the value of a map."""
+    for part in (schema, *schema.get("anyOf", ()), schema.get("additionalProperties", False)):
+        if isinstance(part, dict) and "$ref" in part:
+            found: dict[str, Any] = models[part["$ref"].rpartition("/")[2]]
+            return found
+    return {}
+
+
+def _values(option: dict[str, Any], default: Any, models: dict[str, Any]) -> list[str]:
+    choices: list[str] = _referenced(option, models).get("enum", [])
+    written = default if default in choices else json.dumps(default)
+    if isinstance(default, dict):
+        written = json.dumps({})
+    return [written, *(value for value in choices if value != default)]
+
+
+def _members(option: dict[str, Any], models: dict[str, Any]) -> list[str]:
+    members = _referenced(option, models).get("properties", {})
+    return [f"| `{name}` | {' '.join(member['description'].split())} |" for name, member in members.items()]
 
 
 def mirror_metrics_table() -> str:
@@ -84,8 +153,9 @@ def render_documents() -> dict[Path, str]:
         DOCS / "reference/settings.md": settings_tables(),
         DOCS / "reference/errors.md": errors_tables(),
         DOCS / "formats.md": change_codes_table(),
-        DOCS / "operations.md": mirror_metrics_table(),
-        DOCS / "verify.md": findings_tables(),
+        DOCS / "reference" / "mirror-metrics.md": mirror_metrics_table(),
+        DOCS / "reference" / "options.md": options_tables(),
+        DOCS / "reference" / "verify-findings.md": findings_tables(),
         DOCS / "contribute/seeds.md": seeds_tables(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}

@@ -80,8 +80,8 @@ def verify(
     """Check any landing zone, by Mirrorgate or by another publisher, against the rules of open mirroring.
 
     It finds what stops a table in Fabric or makes its rows wrong: gaps, partial files, wrong names, damaged metadata,
-    misplaced row markers, types that change, and more. Each finding has a code, a place and a remedy; docs/verify.md
-    lists them all. The command changes nothing and needs no database.
+    misplaced row markers, types that change, and more. Each finding has a code, a place and a remedy;
+    docs/reference/verify-findings.md lists them all. The command changes nothing and needs no database.
 
     Exit status: 0 no errors, though there may be warnings; 1 at least one error; 2 the zone could not be checked.
 

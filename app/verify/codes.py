@@ -1,4 +1,4 @@
-"""The closed set of codes that `mirrorgate verify` reports: the only source of the tables of docs/verify.md.
+"""The closed set of codes that `mirrorgate verify` reports: the source of docs/reference/verify-findings.md.
 
 Scripts rely on them: a code is never renamed.
 """
@@ -439,4 +439,4 @@ SUBJECTS: Final[Mapping[str, Sequence[FindingCode]]] = by_subject(
         "Comparison": FindingCode.AGAINST_TABLE_MISSING,
     }
 )
-"""The codes by subject, in the order of docs/verify.md."""
+"""The codes by subject, in the order of docs/reference/verify-findings.md."""

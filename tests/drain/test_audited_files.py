@@ -31,7 +31,7 @@ def file_of(zone: Path, table: str, number: int) -> pa.Table:
 
 
 def newest(rows: list[dict[str, Any]]) -> dict[int, str]:
-    """Return the name of each present row, as the query in docs/tables.md finds it."""
+    """Return the name of each present row, as the query in docs/tables/history-and-deletes.md finds it."""
     last = {row["id"]: row for row in sorted(rows, key=lambda row: row["_order"])}
     return {key: row["name"] for key, row in last.items() if not row["_deleted"]}
 

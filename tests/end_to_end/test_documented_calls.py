@@ -17,8 +17,12 @@ from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
-NAMES = ("formats.md", "tables.md", "send/retry-safely.md", "operate/keys.md", "troubleshoot/rejected.md", "loads.md")
-DOCUMENTS = [REPOSITORY / "docs" / name for name in NAMES]
+NAMES = ("formats.md", "send/retry-safely.md", "operate/keys.md", "troubleshoot/rejected.md")
+TABLES = ("tables", "explanation")
+DOCUMENTS = [
+    *(REPOSITORY / "docs" / name for name in NAMES),
+    *(page for name in TABLES for page in sorted((REPOSITORY / "docs" / name).glob("*.md")) if examples(page)),
+]
 NOT_PRINTED = {"type", "title", "status", "remedy", "request_id"}
 """Members of a rejection that the documents leave out."""
 
@@ -32,7 +36,8 @@ def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / ".mirrorgate").mkdir()
     (tmp_path / ".mirrorgate" / "admin.key").write_text(KEY)
     (tmp_path / ".curlrc").write_text('write-out = "\\t%{http_code}\\n"\n')
-    (preamble,) = (block for block in shell_blocks(DOCUMENTS[0].read_text()) if block.startswith("url="))
+    page = REPOSITORY / "docs" / "tables" / "define.md"
+    (preamble,) = (block for block in shell_blocks(page.read_text()) if block.startswith("url="))
     settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(KEY))
     with served(settings) as address:
 

@@ -1,7 +1,8 @@
 """The expectation: a dict of source rows per table, and the rows that a mirror of the landing files must have.
 
 A `Fold` follows the source. For each batch it says which keys must have which rows afterwards. `Landed` applies the
-files by their row markers, as docs/mirror.md describes, and compares each batch. Nothing here uses the gateway's code.
+files by their row markers, as docs/explanation/delta-mirror.md describes, and compares each batch. Nothing here uses
+the gateway's code.
 """
 
 from base64 import b64decode

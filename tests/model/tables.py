@@ -1,4 +1,4 @@
-"""A random table: its columns, a combination of options that docs/tables.md allows, and what a row of it lands as."""
+"""A random table: its columns, a combination of options that docs/reference/options.md allows, and its landed rows."""
 
 import hmac
 from collections.abc import Mapping, Sequence

@@ -15,6 +15,7 @@ from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeN
 from app.settings import PREFIX, Settings
 from mirrorgate.errors import Code
 from tests.project.facts import REPOSITORY, direct_requirements
+from tests.support.documents import examples
 from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_tables, render_documents
 from tools.seeds import read_documents
@@ -29,7 +30,10 @@ _EXAMPLES = [
 DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
 
 
-@pytest.mark.parametrize("name", ["reference/settings.md", "reference/errors.md", "formats.md", "contribute/seeds.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["reference/settings.md", "reference/errors.md", "formats.md", "contribute/seeds.md", "reference/options.md"],
+)
 def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
     document = DOCS / name
     assert document.read_text(encoding="utf-8") == render_documents()[document], "run `make docs`, commit the result"
@@ -78,8 +82,8 @@ def test_the_limits_are_listed_with_their_defaults() -> None:
 
 
 def test_the_options_of_tables_are_listed_with_their_values_and_defaults() -> None:
-    text = (DOCS / "tables.md").read_text(encoding="utf-8").partition("\n## Options\n")[2].partition("\n### ")[0]
-    listed = dict(re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", text, re.MULTILINE))
+    text = (DOCS / "reference" / "options.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| \[`(\w+)`\]\(#\1\) \| (.+?) \| .+ \|$", text, re.MULTILINE))
     expected = {}
     keyed = TableSchema((Column("id", ColumnType(TypeName.INT64), nullable=False),), ("id",))
     for name, default in DEFAULT_OPTIONS.of_new_table(keyed, ()).to_json().items():
@@ -209,8 +213,8 @@ def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
 
 
 _RUN = """
-    client-library formats tables send/retry-safely troubleshoot/rejected loads debezium get-started/fabric
-    send/webhooks tutorials/arcion-on-s3
+    client-library formats send/retry-safely troubleshoot/rejected debezium get-started/fabric send/webhooks
+    tutorials/arcion-on-s3
 """
 FOLLOWED = {
     "README": ["README.md"],
@@ -220,6 +224,12 @@ FOLLOWED = {
         "docs/send/generated-clients.md",
         "examples/generated-clients/orders.py",
         "examples/generated-clients/orders.mts",
+    ],
+    "tables": [
+        str(page.relative_to(REPOSITORY))
+        for name in ("tables", "explanation")
+        for page in sorted((DOCS / name).glob("*.md"))
+        if examples(page)
     ],
 }
 """The pages whose commands a reader runs on one gateway, each with its files."""

@@ -40,7 +40,7 @@ class ColumnModel(Model):
     """The name of the column in messages."""
 
     type: Annotated[str, Field(examples=["int64", "decimal(12,2)", "timestamp"])]
-    """A type of docs/tables.md."""
+    """A type, such as `int64`, `decimal(12,2)`, `timestamp` or `string`."""
 
     nullable: bool = True
     """True if rows can have NULL in the column."""

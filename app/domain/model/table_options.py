@@ -166,56 +166,164 @@ class TableOptions:
     """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
     partial_updates: PartialUpdates = PartialUpdates.REJECT
-    """What happens to updates that lack new values."""
+    """Whether an update that lacks new values is rejected (`incomplete_update`) or completed from the row image.
+
+    `complete` keeps a row image of each row and needs key columns.
+    """
     new_columns: NewColumns = NewColumns.REJECT
-    """What happens to columns that the table does not have."""
+    """Whether a column that only a message has is rejected (`unknown_column`) or added with the type `string`.
+
+    The type is never guessed. Register a column that needs another type before its first value arrives.
+    """
     source_order: SourceOrder = SourceOrder.ARRIVAL
-    """What identifies a duplicate change."""
+    """Whether changes land in the order of their arrival, or each position of the source's log lands once.
+
+    Set `enforce` for Arcion, Debezium or Replicate tasks that can send again what they have sent. Positions are
+    kept for each log of the source and partition, and only while the option is set. A topic with several partitions
+    needs `?partition=`; without it, late changes are dropped as duplicates.
+    """
     reload: Reload = Reload.REJECT
-    """What happens to snapshot rows after other changes."""
+    """Whether snapshot rows after other changes are rejected, or land with marker 4.
+
+    Set `upsert` if the source reloads a table that already has changes. Rows that the source no longer has stay; a
+    load session deletes them. `upsert` needs key columns.
+    """
     insert_marker: InsertMarker = InsertMarker.INSERT
-    """The row marker of inserted rows."""
+    """Whether inserts and snapshot rows land with marker 0 or with marker 4.
+
+    Set `upsert` if the source can repeat inserts: Fabric does not check rows with marker 0 for duplicates. `upsert`
+    needs key columns and `initial_load=with_marker`.
+    """
     initial_load: InitialLoad = InitialLoad.WITH_MARKER
-    """Whether the first files have row markers. A new table without key columns has `without_marker`."""
+    """Whether files have the row marker from the start, or from the first change that is not an insert.
+
+    A new table without key columns has `without_marker`. Set `without_marker` for a large first load: Fabric
+    appends files without the marker directly, and looks at every row of a file that has the column. The first
+    change that is not an insert adds the marker with a new schema version. `without_marker` can be set only when a
+    table is created or recreated; the change back to `with_marker` is final.
+    """
     row_marker: RowMarkers = RowMarkers.COLUMN
-    """Whether files have the row marker. With `none`, each row is an upsert and nothing can be deleted."""
+    """Whether files have the column `__rowMarker__`. With `none`, each row is an upsert by the key.
+
+    Set `none` for a large table whose source upserts and never deletes: Fabric can stage its files directly, also
+    after the initial load. Inserts, updates, upserts and snapshot rows land as full rows. A delete, an update that
+    changes the key and the start of a full load session are `delete_needs_marker`. `none` needs key columns,
+    `initial_load=with_marker`, `history=off`, `deletes=apply` and no `filter`. The option is chosen when a table is
+    created or recreated; a rebuild keeps it and must keep the key columns.
+    """
     seed_file: bool = False
-    """Publish a file without rows as file 1. A new table has `true`."""
+    """Whether file 1 has the columns and no row, and is published at once. A new table has `true`.
+
+    Fabric waits about two weeks for the first file of a table that has metadata only, and then pauses the whole
+    database. The seed file is meant to prevent that; this was not tested in a Fabric workspace. Data starts with
+    file 2, and the seed file is in no count of rows or batches. Register a table with `seed_file=false` shortly
+    before its first change. `true` on a table that has files takes effect when the table is recreated.
+    """
     dead_letters: DeadLetters = DeadLetters.REJECT
-    """Whether rejected messages can be kept as dead letters."""
+    """Whether rejected messages can be kept for repair, while the rest of their request lands.
+
+    `accept` cannot be combined with `source_order=enforce` or with `masks`. A request also has to ask for it with
+    `on_reject=dead_letter`.
+    """
     exclude: tuple[str, ...] = ()
-    """Columns that are never staged."""
+    """Names of source columns whose values are never read. Key columns and required columns cannot be excluded.
+
+    A column that is excluded later stays in the table and lands NULL. A dead letter is the whole message, with the
+    values of excluded columns.
+    """
     sources: tuple[str, ...] = ()
-    """Further source tables whose changes go to this table: `name`, `schema.name` or `catalog.schema.name`."""
+    """Further sources whose changes go to this table: `name`, `schema.name` or, for Arcion, `catalog.schema.name`.
+
+    The parts are any text, also text that cannot be a table name: `/BIC/AZSALES00`. Write a part that contains a
+    dot in double quotes: `"a.b".orders`. Source names are case-sensitive.
+    """
     source_timezone: str = "UTC"
-    """The time zone of times without a UTC offset, by its IANA name."""
+    """The IANA time zone of timestamps without an offset. It cannot change while the table keeps row images.
+
+    A local time that the zone skips is `bad_value`; one that occurs twice means the earlier moment.
+    """
     binary_encoding: BinaryEncoding | None = None
-    """How strings encode bytes; `hex` if it is null. Debezium's texts of bytes need it, or the column's `encoding`."""
+    """How strings encode bytes. `null` means hex, and rejects Debezium's strings that can be either.
+
+    It cannot change while the table keeps row images. `encoding` of a column in `columns` overrides it.
+    """
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
-    """Whether an insert that lacks a nullable column lands NULL there or is rejected."""
+    """Whether an insert that lacks a nullable column lands NULL there, or is rejected (`incomplete_insert`).
+
+    Set `reject` if columns of the source have a DEFAULT: an insert that does not give such a column does not have
+    the value that the source filled in. With `land_null`, the row image records that the value is unknown.
+    """
     out_of_range: OutOfRange = OutOfRange.REJECT
-    """What happens to dates and timestamps outside the years 1 to 9999."""
+    """Whether dates and times outside the years 1 to 9999 are rejected (`bad_value`) or land as the nearest one.
+
+    With `saturate`, values such as `infinity`, `10000-01-01`, `0044-03-15 BC`, MySQL's `0000-00-00`, or a time that
+    its zone moves out of the calendar land as `0001-01-01 00:00:00` or `9999-12-31 23:59:59.999999`. This holds for
+    the numbers of Debezium, Arrow and Avro too. Keys that land at the same end become one row. More than six digits
+    of a second are `bad_value` in both cases, unless the others are 0. `saturate` cannot become `reject` while the
+    table keeps row images.
+    """
     columns: Mapping[str, ColumnOverride] = field(default_factory=dict)
-    """Overrides for single columns, by name."""
+    """Overrides for single columns, by name, of what registrations and metadata messages declare.
+
+    Use it for a NUMERIC that does not fit a decimal, or for a column with another encoding than the rest, such as
+    `{"amount": {"type": "float64"}, "seal": {"encoding": "base64"}}`. The type or nullability of an existing column
+    cannot change (`incompatible_schema`).
+    """
     row_images: RowImages = RowImages.OFF
-    """Whether the newest row of each key is kept, as `partial_updates=complete` does too."""
+    """Whether the gateway keeps the newest row of each key. `partial_updates=complete` keeps it too.
+
+    `on` needs key columns and stores one row in Postgres for each row of the table. It does not change what lands.
+    When neither option asks for row images any more, they are deleted: 5,000 at once, the others by the drain
+    within minutes. Until then, setting an option again is `old_row_images`.
+    """
     audit_columns: AuditColumns = NO_AUDIT_COLUMNS
-    """Columns of the files that say what the gateway knows of each change."""
+    """Names of columns in the files that the gateway fills. A name that is left out is not a column of the table.
+
+    The columns can be named at registration or later. A column that is no longer named stays in the files and is
+    NULL.
+    """
     history: History = History.OFF
-    """Whether the files append a row for every change. It can only be chosen when a table is created or recreated."""
+    """Whether the files have changes of rows, or a new row for every change.
+
+    `append_only` needs key columns. It is chosen when a table is created or recreated.
+    """
     deletes: Deletes = Deletes.APPLY
-    """Whether deleted rows leave the mirror, or stay in it and are true in the audit column `deleted`."""
+    """Whether a deleted row leaves the mirror, or stays and is true in the audit column `deleted`.
+
+    `flag` needs row images and `audit_columns.deleted`, and stays until the table is recreated. It cannot be
+    combined with `filter`, `history=append_only` or `initial_load=without_marker`.
+    """
     rename: Mapping[str, str] = field(default_factory=dict)
-    """Names of columns in the files, by their names in the source."""
+    """Names of columns in the files, by their names in the source.
+
+    Messages, registrations, other options and errors keep the names of the source. After a change, the former
+    column stays in the files and is NULL. A required column can be renamed only when the table is created or
+    recreated.
+    """
     constants: Mapping[str, Constant] = field(default_factory=dict)
-    """Columns with the same value in every row, by name."""
+    """Columns with the same value in every row, by name.
+
+    A value has at most 4 KiB of UTF-8, all values of a table 64 KiB.
+    """
     masks: Mapping[str, Mask] = field(default_factory=dict)
-    """Columns whose values are masked, by name in the source."""
+    """Columns whose values are masked, by name in the source.
+
+    `hash` and `truncate` need a `string` column; `null` needs a nullable column outside the key. `truncate` keeps 1
+    to 1,000 characters. Masks cannot be combined with `dead_letters=accept`, and cannot change while the table
+    keeps row images. To change or remove a mask, the key needs the right `admin`.
+    """
     derive: Mapping[str, str] = field(default_factory=dict)
-    """Columns that are computed from others, by name: SQL expressions. One named like a column of the source lands
-    instead of it."""
+    """Columns that are computed from others, by name: SQL expressions over the columns of the source.
+
+    A name of a source column replaces that column in the files. A table has at most 50 expressions, each of at most
+    1,000 characters, 250 parts and 50 levels.
+    """
     filter: RowFilter | None = None
-    """Which rows are mirrored; without it, all are."""
+    """Which rows are mirrored; without it, all are.
+
+    A filter has at most 100 comparisons and values. It needs key columns, `history=off`, `deletes=apply` and
+    `initial_load=with_marker`. To change or remove it, the key needs the right `admin`.
+    """
     operation_counts: OperationCounting = OperationCounting.CHECK
     """Whether a jump in Arcion's `operationcount` is reported as missing changes."""
 

@@ -1,7 +1,7 @@
 """The versions of a mirrored table: when each was committed, by which operation, and which landing files it applied.
 
-The mirror writes what it applied into the custom metadata of its commits (docs/mirror.md). A version without that
-metadata is of `optimize`, `vacuum` or `restore`, or of another program that writes the table.
+The mirror writes what it applied into the custom metadata of its commits (docs/explanation/delta-mirror.md). A version
+without that metadata is of `optimize`, `vacuum` or `restore`, or of another program that writes the table.
 
 The folder of a Delta table as a file system of Arrow.
 """

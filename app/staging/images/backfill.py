@@ -215,7 +215,7 @@ SELECT_LEFT = sa.text("""
 
 _RECREATE: Final = (
     "Recreate the table with row_images=on and load it again, in one go or beside its changes in a load session "
-    "(docs/loads.md)."
+    "(docs/tables/reload.md)."
 )
 
 

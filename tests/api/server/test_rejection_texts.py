@@ -72,7 +72,7 @@ def test_a_wrong_value_of_an_option_is_told_the_allowed_ones(gateway: Gateway) -
             gateway.put("/v1/tables/t", json={"columns": [COLUMN], "options": options}), 422, "bad_option"
         )
         assert all(f"'{value}'" in details["detail"] for value in allowed)
-        assert "docs/tables.md" in details["remedy"]
+        assert "docs/reference/options.md" in details["remedy"]
 
 
 NO_JSON: Final = [

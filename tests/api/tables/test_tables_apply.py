@@ -81,7 +81,7 @@ def test_tables_become_as_declared_and_the_same_again_does_nothing(gateway: Gate
 
 
 def test_the_documented_file_has_the_documented_plan_and_rejection(run: Run, tmp_path: Path) -> None:
-    section = (REPOSITORY / "docs/tables.md").read_text().partition("\n## Tables in a file\n")[2].partition("\n## ")[0]
+    section = (REPOSITORY / "docs/tables/manifest.md").read_text()
     declared, _, plan, rejection = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
     (tmp_path / "tables.yaml").write_text(declared)
     assert run("apply", "tables.yaml", "--yes").output == plan

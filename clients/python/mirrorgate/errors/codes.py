@@ -223,7 +223,8 @@ class Code(StrEnum):
     TRUNCATE_UNSUPPORTED = Kind.INVALID.code(
         "The source truncated a table. Mirroring cannot delete all rows at once.",
         "Let the connector skip truncates (skipped.operations=t), and delete the rows by a full load session "
-        "(docs/loads.md) or by deletes. Or recreate the table (POST /v1/tables/{table}/recreate), which empties it, "
+        "(docs/tables/reload.md) or by deletes. Or recreate the table (POST /v1/tables/{table}/recreate), which "
+        "empties it, "
         "then send the events after this one.",
     )
     BAD_EXISTS = Kind.INVALID.code("An `exists` value is not 0, 1, 2 or 3.", _EXISTS)
@@ -272,7 +273,8 @@ class Code(StrEnum):
     UNKNOWN_COLUMN = Kind.INVALID.code(
         "The message has a column that the table does not have.",
         "Correct the name of the column. Or, if the column is new, add it with PUT /v1/tables/{table} (all columns "
-        "plus the new nullable one), or set the table option new_columns=add_as_string (docs/tables.md). Then send the "
+        "plus the new nullable one), or set the table option new_columns=add_as_string "
+        "(docs/tables/change-columns.md). Then send the "
         "request again.",
     )
     BAD_VALUE = Kind.INVALID.code(
@@ -310,7 +312,7 @@ class Code(StrEnum):
     AMBIGUOUS_KEY_CHANGE = Kind.CONFLICT.code(
         "Updates in the request change keys, and it is unclear whether one row moved twice or two rows moved at once.",
         "Configure the source tool to write full before images. Or set the table option partial_updates=complete and "
-        "load the table's rows, so that each row has a row image (docs/tables.md).",
+        "load the table's rows, so that each row has a row image (docs/explanation/row-images.md).",
     )
     KEY_IN_USE = Kind.INVALID.code(
         "An update changes a key to one that another row has.",
@@ -320,10 +322,11 @@ class Code(StrEnum):
     INCOMPLETE_UPDATE = Kind.INVALID.code(
         "An update lacks the new value of a column; the landed row would overwrite that column with NULL.",
         "Configure the source tool to write full after images, or set the table option partial_updates=complete, "
-        "which takes missing values from the row image if one has them (docs/tables.md).",
+        "which takes missing values from the row image if one has them (docs/explanation/row-images.md).",
         {
             ROWS_FORMAT: "Give every column of the table: null in a column without a value. To send only the columns "
-            "that change, set the table option partial_updates=complete, which keeps the others (docs/tables.md)."
+            "that change, set the table option partial_updates=complete, which keeps the others "
+            "(docs/tables/partial-updates.md)."
         },
     )
     INCOMPLETE_INSERT = Kind.INVALID.code(
@@ -343,7 +346,7 @@ class Code(StrEnum):
     )
     BAD_NAME = Kind.INVALID.code(
         "A table or column name violates the naming rules.",
-        "Choose a name within the rules in docs/tables.md.",
+        "Choose a name within the rules in docs/tables/define.md.",
     )
     RESERVED_NAME = Kind.INVALID.code(
         "A column is named `__rowMarker__`, which is reserved for the row marker.",
@@ -355,7 +358,7 @@ class Code(StrEnum):
     )
     BAD_OPTION = Kind.INVALID.code(
         "A table option is unknown, or its value is not one of its allowed values.",
-        "Correct the option as the detail says. docs/tables.md lists all options with their values.",
+        "Correct the option as the detail says. docs/reference/options.md lists all options with their values.",
     )
     BAD_SCHEMA = Kind.INVALID.code(
         "The declared columns and keys do not make a valid table.",
@@ -392,7 +395,7 @@ class Code(StrEnum):
     SOURCE_CASE_MISMATCH = Kind.CONFLICT.code(
         "The source's table name differs from a registered one only in letter case, so it may be a different table.",
         "List the source, in its exact spelling, in the option `sources` of the table that it feeds: the one with the "
-        "similar name, or a table under another name (docs/tables.md).",
+        "similar name, or a table under another name (docs/tables/define.md).",
     )
     STALE_METADATA = Kind.CONFLICT.code(
         "The metadata message is older than the metadata that its task sent before, and it was never accepted.",
@@ -402,7 +405,8 @@ class Code(StrEnum):
     RELOAD_REQUIRES_RECREATE = Kind.CONFLICT.code(
         "The request has snapshot rows for a table that already has other changes; inserting them would duplicate "
         "rows.",
-        "Set the table option `reload` to `upsert`, or load the rows in a load session (docs/loads.md): both keep the "
+        "Set the table option `reload` to `upsert`, or load the rows in a load session (docs/tables/reload.md): "
+        "both keep the "
         "rows. Or recreate the table, which empties it, before a full reload.",
     )
     TABLE_NOT_ACCEPTING = Kind.CONFLICT.code(
