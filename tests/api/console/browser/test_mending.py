@@ -171,7 +171,7 @@ def test_dead_letters(operator: Operator, site: Site) -> None:
     message = page.get_by_label("Message as it was sent")
     message.fill(message.input_value().replace("1,50", "1.50"))
     operator.visitor.submit("Replay")
-    expect(page.get_by_text("the letter is replayed")).to_be_visible()
+    expect(page.get_by_text("the dead letter is replayed")).to_be_visible()
     site.publish()
     assert site.gateway.status("sales.returns")["lag"]["rows"] == 0
     operator.sees_that_all_is_well()

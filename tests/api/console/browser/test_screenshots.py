@@ -171,7 +171,7 @@ def test_every_picture_is_shown_with_words_for_those_who_do_not_see_it() -> None
     shown = {
         found[2]: found[1]
         for page in PAGES
-        for found in re.finditer(r"!\[([^\]]*)\]\((?:docs/)?images/([\w.-]+)\)", page.read_text(encoding="utf-8"))
+        for found in re.finditer(r"!\[([^\]]*)\]\((?:docs/|\.\./)?images/([\w.-]+)\)", page.read_text(encoding="utf-8"))
     }
     assert (
         shown.keys()

@@ -159,7 +159,7 @@ def test_the_progress_of_a_rebuild_and_why_it_was_refused_are_on_the_page_of_the
         page = reader.page(path)
         assert 'aria-label="Rows read" max="5000" value="1200" aria-valuetext="1,200 of 5,000 rows">' in page
         assert "1,200 of 5,000 rows, 24\u00a0%" in page
-        assert "the drain tries again: <bdi>worker &lt;lost&gt;</bdi>" in page
+        assert "the drain will retry: <bdi>worker &lt;lost&gt;</bdi>" in page
     with api_engine.begin() as connection:
         fail_rebuild(connection, copying, FINDINGS, "1,235 rows do not fit")
     page = reader.page(ORDERS)
