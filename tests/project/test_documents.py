@@ -213,8 +213,8 @@ def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
 
 
 _RUN = """
-    client-library formats send/retry-safely troubleshoot/rejected debezium get-started/fabric send/webhooks
-    tutorials/arcion-on-s3
+    send/python send/dataframes formats send/retry-safely troubleshoot/rejected debezium get-started/fabric
+    send/webhooks tutorials/arcion-on-s3
 """
 FOLLOWED = {
     "README": ["README.md"],
@@ -235,7 +235,8 @@ FOLLOWED = {
 """The pages whose commands a reader runs on one gateway, each with its files."""
 
 _SCHEMA = re.compile(
-    r"""(?:/v1/tables/|\btable=["']?|["']table["']:\ ["']|--table\ |\btables\ \w+\ |-\ name:\ |\btable:\ ["'])(\w+)\.\w
+    r"""(?:/v1/tables/|\bmirror\(\w+,\ "
+        |\btable=["']?|["']table["']:\ ["']|--table\ |\btables\ \w+\ |-\ name:\ |\btable:\ ["'])(\w+)\.\w
         |["']?schema["']?:\ ["'](\w+)["']""",
     re.VERBOSE,
 )

@@ -17,7 +17,7 @@ from tests.support.processes import REPOSITORY
 
 NPM_INSTALL = "npm ci --no-audit --no-fund && "
 PROGRAMS = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-LIBRARY = (REPOSITORY / "docs/client-library.md").read_text(encoding="utf-8")
+LIBRARY = (REPOSITORY / "docs/send/python.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.spark
@@ -97,13 +97,20 @@ def only(found: list[Any]) -> Any:
 
 
 def follow_the_client_library(reader: Reader) -> None:
-    page = reader.page("docs/client-library.md")
-    set_up = commands(page, "export ")
-    reader.run(set_up, commands(page, "curl"))
+    page = reader.page("docs/send/python.md")
+    reader.run(commands(page, "export "), commands(page, "curl"))
+    assert run_programs(reader, page) >= 4
+    assert run_programs(reader, reader.page("docs/send/dataframes.md")) == 1
+
+
+def run_programs(reader: Reader, page: str) -> int:
+    """Run each program of a page, compare what it prints, and return how many there are."""
     programs = PROGRAMS.findall(page)
-    assert len(programs) == page.count("```python") >= 4
+    assert len(programs) == page.count("```python")
     for program, printed in programs:
-        assert reader.run(set_up, f".venv/bin/python -W error - <<'END'\n{program}END") == printed
+        run = f".venv/bin/python -W error - <<'END'\n{program}END"
+        assert reader.run(commands(page, "export "), run) == printed
+    return len(programs)
 
 
 def test_the_first_program_of_the_client_library_has_at_most_twenty_lines() -> None:

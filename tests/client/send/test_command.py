@@ -136,7 +136,7 @@ def test_ctrl_c_while_nothing_comes_in_ends_at_once() -> None:
 def test_the_page_on_sending_names_options_that_there_are() -> None:
     command = typer.main.get_command(app).commands["send"]  # type: ignore[attr-defined]
     options = {option for parameter in command.params for option in parameter.opts}
-    named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", (REPOSITORY / "docs/send.md").read_text()))
+    named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", (REPOSITORY / "docs/send/files.md").read_text()))
     assert named <= options
     assert {"--producer", "--load", "--from-message"} <= named
 
