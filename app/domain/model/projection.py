@@ -92,21 +92,22 @@ class AuditColumns:
     """The names of the columns that the gateway fills; a column without a name does not exist."""
 
     operation: str | None = None
-    """What happened: insert, snapshot, update, delete or upsert."""
+    """`string`: `insert`, `snapshot`, `update`, `delete` or `upsert`. A changed key is a `delete` and an `insert`."""
     source_timestamp: str | None = None
-    """When the source made the change."""
+    """`timestamp`: when the source made the change, by Replicate's `timestamp`, Arcion's cursor, or `ts_ns`, `ts_us` or
+    `ts_ms` in Debezium's `source`. A number counts seconds to nanoseconds by its size; an unreadable time is NULL."""
     source_position: str | None = None
-    """The position of the change in the source's log, as the message gives it."""
+    """`string`: position in the source's log: Replicate's `changeSequence`, Arcion's cursor, Debezium's position."""
     transaction_id: str | None = None
-    """The transaction of the change in its source: Replicate's `transactionId`, or what Debezium tells."""
+    """`string`: transaction in the source: Replicate's `transactionId`, Debezium's `transaction.id` or else `txId`."""
     transaction_order: str | None = None
-    """The number of the change in its transaction, from 1 on, if the message gives it."""
+    """`int64`: the number of the change in its transaction, from 1: `transactionEventCounter`, `total_order`."""
     accepted_at: str | None = None
-    """When the gateway accepted the change."""
+    """`timestamp`: when the gateway accepted the request."""
     row_order: str | None = None
-    """A number that grows from row to row."""
+    """`int64`: grows from row to row, in landing order, until the table is recreated."""
     deleted: str | None = None
-    """True for a row that the source deleted."""
+    """`boolean`: true for a deleted row; needs `deletes=flag` or `history=append_only`."""
 
     @property
     def named(self) -> dict[AuditValue, str]:
@@ -181,7 +182,7 @@ class RowFilter:
     column: str | None = None
     """The column that is compared, by its name in the source."""
     op: Comparison | None = None
-    """How it is compared."""
+    """`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not_in`, `is_null` or `is_not_null`."""
     value: str | None = None
     """The literal as text."""
     values: tuple[str, ...] | None = None

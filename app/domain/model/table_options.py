@@ -234,8 +234,10 @@ class TableOptions:
     sources: tuple[str, ...] = ()
     """Further sources whose changes go to this table: `name`, `schema.name` or, for Arcion, `catalog.schema.name`.
 
-    The parts are any text, also text that cannot be a table name: `/BIC/AZSALES00`. Write a part that contains a
-    dot in double quotes: `"a.b".orders`. Source names are case-sensitive.
+    The parts are any text, also text that cannot be a table name: `/BIC/AZSALES00`. Write a part that contains a dot in
+    double quotes: `"a.b".orders`. Source names are case-sensitive. A source that is a table or feeds another table is
+    rejected, and no table can be registered under its name. Two entries that differ only in letter case can be in one
+    table, not in two. Each name must be within the tables of the caller's key.
     """
     source_timezone: str = "UTC"
     """The IANA time zone of timestamps without an offset. It cannot change while the table keeps row images.
@@ -321,8 +323,12 @@ class TableOptions:
     filter: RowFilter | None = None
     """Which rows are mirrored; without it, all are.
 
-    A filter has at most 100 comparisons and values. It needs key columns, `history=off`, `deletes=apply` and
-    `initial_load=with_marker`. To change or remove it, the key needs the right `admin`.
+    A filter is a comparison, or has `all` or `any` with filters, two levels deep and with at most 100 comparisons and
+    values. Values are texts of the column's type; timestamps without an offset are in UTC, and strings are compared by
+    their bytes. A comparison with NULL is never true. `json` and `binary` columns can only be compared with NULL, and
+    `boolean` columns not by size. Masked and excluded columns, and columns that left the source, cannot be compared: a
+    registration that removes such a column is `bad_option`. A filter needs key columns, `history=off`, `deletes=apply`
+    and `initial_load=with_marker`. To change or remove it, the key needs the right `admin`.
     """
     operation_counts: OperationCounting = OperationCounting.CHECK
     """Whether a jump in Arcion's `operationcount` is reported as missing changes."""
