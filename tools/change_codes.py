@@ -1,9 +1,8 @@
-"""The error codes that a change request can get, by subject: the table of docs/formats.md."""
+"""The error codes that a change request can get, by subject."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from app.api.server.problem_responses import STATUS
 from mirrorgate.errors import Code
 
 CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
@@ -93,11 +92,3 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
     ),
 }
 """The codes by subject. A test compares them with the codes that the modules on a request's path name."""
-
-
-def change_codes_table() -> str:
-    """Return the codes as the Markdown table of docs/formats.md."""
-    lines = ["| about | code | HTTP status | meaning |", "|---|---|---|---|"]
-    for about, codes in CHANGE_CODES.items():
-        lines += [f"| {about} | `{code}` | {int(STATUS[code.kind])} | {code.meaning} |" for code in codes]
-    return "\n".join(lines) + "\n"

@@ -18,7 +18,6 @@ from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
 from mirrorgate.errors import Kind
 from mirrorgate.errors.codes import SUBJECTS as ERRORS
-from tools.change_codes import change_codes_table
 from tools.seeds import seeds_tables
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
@@ -152,7 +151,6 @@ def render_documents() -> dict[Path, str]:
     parts = {
         DOCS / "reference/settings.md": settings_tables(),
         DOCS / "reference/errors.md": errors_tables(),
-        DOCS / "formats.md": change_codes_table(),
         DOCS / "reference" / "mirror-metrics.md": mirror_metrics_table(),
         DOCS / "reference" / "options.md": options_tables(),
         DOCS / "reference" / "verify-findings.md": findings_tables(),

@@ -174,7 +174,7 @@ MAX_ARRAY_ROWS: Final = 2**31 - 1
 
 _MAX_PROBLEMS: Final = 100
 _SUPPORTED_TYPES: Final = (
-    "Write the column with a type of docs/formats.md, such as string, int64, decimal128, timestamp, list or struct."
+    "Write the column with another type, such as string, int64, decimal128, timestamp, list or struct."
 )
 
 

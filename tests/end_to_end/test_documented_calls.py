@@ -17,7 +17,24 @@ from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
-NAMES = ("formats.md", "send/retry-safely.md", "operate/keys.md", "troubleshoot/rejected.md")
+NAMES = [
+    "send/http.md",
+    "send/dry-run.md",
+    "send/initial-load.md",
+    "reference/arcion.md",
+    "reference/arcion-csv.md",
+    "reference/replicate.md",
+    "reference/replicate-layouts.md",
+    "reference/avro.md",
+    "reference/source-order.md",
+    "reference/debezium.md",
+    "reference/debezium-values.md",
+    "reference/rows.md",
+    "reference/arrow.md",
+    "send/retry-safely.md",
+    "operate/keys.md",
+    "troubleshoot/rejected.md",
+]
 TABLES = ("tables", "explanation")
 DOCUMENTS = [
     *(REPOSITORY / "docs" / name for name in NAMES),

@@ -289,7 +289,7 @@ def _of_table(table: TableSummary) -> Iterator[Trouble]:
         detail = f"Arcion counted {table.missing_changes:,} more operations of the table than the gateway received."
         remedy = (
             "Load the table again, completely or as a new generation. If the counts are not those of the table alone, "
-            "set its option operation_counts=ignore (docs/formats.md, Operation counts)."
+            "set its option operation_counts=ignore."
         )
         yield _trouble(Kind.CHANGES_MISSING, name, "changes_missing", detail, remedy)
     if table.source_lag_seconds is not None and table.source_lag_seconds > SOURCE_LAG_SECONDS:

@@ -1,6 +1,6 @@
 """Exact conversion of source values to the type of their column.
 
-What each type accepts is defined value by value: exactly, or not at all (docs/formats.md, "Types"). Arrow kernels
+What each type accepts is defined value by value: exactly, or not at all (docs/reference/types.md). Arrow kernels
 convert whole columns where all values are texts that a kernel reads as the definition does. Where a kernel rejects, or
 may have accepted more, the definition decides and names the values. A value that does not fit is reported, never
 rounded or cut. `ValueReading` says what a type leaves open: the zone of timestamps, the encoding of bytes.

@@ -1,6 +1,6 @@
 """Rows that arrive as Arrow columns -> landing rows and row images: checked by column and never by value.
 
-Snapshot rows are those of an initial load (docs/formats.md, "Arrow streams"); changed rows are upserts, inserts,
+Snapshot rows are those of an initial load (docs/reference/arrow.md); changed rows are upserts, inserts,
 updates and deletes ("Plain rows"). All rows of a stream have the same columns, so there is one shape per operation, and
 `row_layout` decides how its rows land. Invariant: the rows equal those of `landing_rows` for the same rows as JSON.
 """

@@ -1,4 +1,4 @@
-"""The rules of the landing zone, applied once to all changes of one shape (docs/formats.md, "Rows").
+"""The rules of the landing zone, applied once to all changes of one shape (docs/reference/changes.md).
 
 Insert 0; update 1 with the full row; delete 2 with the key, every other column NULL; upsert 4; a changed key 2 (old
 key), then 0 (new row), adjacent. The shape of a change decides which rows it becomes, where each of their values is

@@ -1,4 +1,4 @@
-"""Arcion's internal CDC format as CSV: records -> changes of one table (docs/formats.md, "Arcion CSV").
+"""Arcion's internal CDC format as CSV: records -> changes of one table (docs/reference/arcion-csv.md).
 
 A snapshot record has one field per column. A realtime record has NEW, OLD and EXISTS per column, then operation,
 cursor and operation counts. Unquoted `NULL` is SQL NULL, quoted it is a text. The column names are in the request or

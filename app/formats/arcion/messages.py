@@ -1,4 +1,4 @@
-"""Arcion's internal CDC format and its NATIVE format as JSON: messages -> changes (docs/formats.md, "Arcion JSON").
+"""Arcion's internal CDC format and its NATIVE format as JSON: messages -> changes (docs/reference/arcion.md).
 
 All values are texts without types. The text `null` is SQL NULL where `exists` is not 0. `exists` says for each column
 which image has it: 0 none, 1 after, 2 before, 3 both.

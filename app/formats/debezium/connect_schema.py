@@ -1,7 +1,7 @@
 """Connect schemas: the JSON beside a payload -> fields, and the column type of each field.
 
 A field has a type of Connect and often the name of a semantic type, which says what its values mean. Sources: Kafka
-Connect's JsonConverter; "Data type mappings" in Debezium's descriptions of its connectors; docs/formats.md, "Debezium".
+Connect's JsonConverter; "Data type mappings" in Debezium's descriptions of its connectors; docs/reference/debezium.md.
 """
 
 import re

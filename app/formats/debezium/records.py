@@ -85,7 +85,7 @@ def source_position(source: Mapping[str, Any]) -> str | None:
 def source_log_position(source: Mapping[str, Any]) -> LogPosition | None:
     """Return where the change is in the log of the source, as the connector orders its events.
 
-    None for rows of a snapshot, and where positions cannot be compared: docs/formats.md, "Source order".
+    None for rows of a snapshot, and where positions cannot be compared: docs/reference/source-order.md.
     """
     if source.get("snapshot") not in (None, "", *_NO_SNAPSHOT):
         return None

@@ -1,7 +1,7 @@
 """Values of Debezium events -> source values that columns of the table read, one reader per column.
 
 With a Connect field, its semantic type says what a value means. Without one the column's type does, as far as it can:
-the days of a date, and what the request says of timestamps and decimals. docs/formats.md, "Debezium", lists all types.
+the days of a date, and what the request says of timestamps and decimals. docs/reference/debezium.md lists all types.
 
 Invariant: a value is the same afterwards, to the last digit, or ValueError says why not, without the value.
 

@@ -6,7 +6,8 @@ Kafka records in a body: elements `{"key": …, "value": …}` around a message.
 
 A message in Kafka can leave to the record's key what it does not say itself, such as the key of a deleted row. A
 program that forwards records sends both as one element. A message that has these two keys itself is told apart by the
-shape of `value`, and the parameter `keyed` decides where the shape does not (docs/formats.md, "Keyed elements").
+shape of `value`, and the parameter `keyed` decides where the shape does not: docs/reference/replicate.md,
+"Keyed elements".
 
 Invariant: an element is a record as a whole or a message as a whole; no part of it is dropped.
 

@@ -2,7 +2,7 @@
 
 The schema of the bytes is in the envelope (`messageSchema`), or it is the `dataSchema` of the metadata message with the
 envelope's `messageSchemaId`. Everything after it reads JSON: masks are hexadecimal digits, decimals, dates and times
-are text. `avro_envelope` has the envelope. Source: docs/formats.md, "Avro".
+are text. `avro_envelope` has the envelope. Source: docs/reference/avro.md.
 
 Invariant: bytes that are not of their schema are rejected, with the index of the message. Memory for what they become
 is reserved before it is used.

@@ -1,7 +1,7 @@
 """Replicate's data (DT) messages: the parts of a message -> a change as it is written.
 
 What a message says about its table and its columns stays beside the change, for `versions` to resolve. Source:
-docs/formats.md, "Operations".
+docs/reference/replicate.md, "Operations".
 """
 
 import re

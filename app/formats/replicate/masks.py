@@ -1,7 +1,8 @@
 """Replicate's `columnMask` and `changeMask`: which columns a data message has, and which of them changed.
 
 Qlik's documentation says little-endian; captured messages are one big-endian number whose bit i is the column with
-ordinal i + 1 (docs/formats.md). LOB columns never have a `changeMask` bit, so a clear bit does not mean unchanged.
+ordinal i + 1 (docs/reference/replicate.md). LOB columns never have a `changeMask` bit, so a clear bit does
+not mean unchanged.
 """
 
 import re

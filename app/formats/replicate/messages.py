@@ -2,7 +2,7 @@
 
 By default a data message does not name its table: its envelope gives the schema id of the metadata message that
 describes it, and its masks count columns in that message's order. `versions` resolves both. `forms` finds the parts of
-a message, `data_messages` says what they mean. Source: docs/formats.md, "Replicate".
+a message, `data_messages` says what they mean. Source: docs/reference/replicate.md.
 """
 
 from collections.abc import Mapping

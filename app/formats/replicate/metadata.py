@@ -1,6 +1,6 @@
 """Replicate metadata (MD) messages: a table's columns, keys and types.
 
-Sources: "Metadata message" in Qlik's description of the message structure; docs/formats.md, "Metadata".
+Sources: "Metadata message" in Qlik's description of the message structure; docs/reference/replicate-metadata.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -208,7 +208,7 @@ def typed(name: str, value: Any) -> Any:
 
 
 def plain_rows(changes: Sequence[Change], rules: RowRules) -> Iterator[PlainRow]:
-    """Apply docs/formats.md, "Rows", word by word."""
+    """Apply docs/reference/changes.md, word by word."""
     schema, options, started = rules.schema, rules.options, rules.cdc_started
     keys, excluded = schema.key_columns, {*options.exclude}
     columns = [name for name in NAMES if name not in excluded]

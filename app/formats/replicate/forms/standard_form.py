@@ -1,7 +1,7 @@
 """The forms of Replicate's messages that need no layout: -> metadata bodies, or the parts of a data message.
 
 A body has an envelope, is `{message:{…}}` or bare. Its headers are an object, or flattened beside the images with or
-without the prefix `headers_`, as mongo-kafka's `OperationHelper` finds them. Source: docs/formats.md, "Replicate".
+without the prefix `headers_`, as mongo-kafka's `OperationHelper` finds them. Source: docs/reference/replicate.md.
 
 Qlik Replicate's messages as they are written.
 

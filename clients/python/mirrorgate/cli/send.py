@@ -230,8 +230,7 @@ def send(
         typer.Option(
             "--parameter",
             metavar="NAME=VALUE",
-            help="Another parameter of the requests (docs/formats.md), for example tombstones=delete for debezium. "
-            "Repeatable.",
+            help="Another parameter of the requests, for example tombstones=delete for debezium. Repeatable.",
         ),
     ] = None,
     max_bytes: Annotated[

@@ -78,7 +78,8 @@ class Code(StrEnum):
     )
     BAD_LAYOUT = Kind.INVALID.code(
         "A layout of Replicate messages is not valid.",
-        'Correct the part at the pointer. docs/formats.md, "Layouts", lists the parts and how places are written.',
+        "Correct the part at the pointer. https://mirrorgate.github.io/mirrorgate/reference/replicate-layouts/ lists "
+        "the parts and how they are written.",
     )
     UNKNOWN_LAYOUT = Kind.MISSING.code(
         "No layout has this name.",
@@ -258,9 +259,10 @@ class Code(StrEnum):
     )
     BAD_SEQUENCE = Kind.INVALID.code(
         "The table enforces the source order, and a change has no position that can be compared.",
-        'Send each message with what the tool writes of its position (docs/formats.md, "Source order"). For a source '
-        "without positions, set the table option source_order=arrival; with reload=upsert and insert_marker=upsert, a "
-        "repeated change replaces its row.",
+        "Send each message with the position that the tool writes. "
+        "https://mirrorgate.github.io/mirrorgate/reference/source-order/ lists the positions. For a source without "
+        "positions, set the table option source_order=arrival; with reload=upsert and insert_marker=upsert, a repeated "
+        "change replaces its row.",
     )
     POSITION_RESTARTED = Kind.CONFLICT.code(
         "The table enforces the source order, and a change has a position that was accepted before, but a later time "
