@@ -6,8 +6,11 @@ It adds to FastAPI's contract what that cannot derive, and simplifies schemas fo
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from fastapi import FastAPI
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,6 +24,10 @@ from app.api.server.problem_responses import CHALLENGES
 from app.domain.model.table_options import CHOSEN_AT_CREATION, TableOptions
 
 PROBLEM: Final = "application/problem+json"
+JSON: Final = "application/json"
+RECORDED_ANSWERS: Final = Path(__file__).with_name("answers.yaml")
+"""An answer of a real gateway for each operation and status; tests/contract/test_recorded_answers.py writes it."""
+
 HEADERS: Final[dict[str, Any]] = {
     "X-Request-Id": {
         "description": "Identifies this request in the gateway's log: the caller's own id if it sent a valid one.",
@@ -98,8 +105,23 @@ def describe_successes(operation: dict[str, Any], schemas: Mapping[str, Any]) ->
             content = response.get("content", {}).values()
             names = (described.get("schema", {}).get("$ref", "").rpartition("/")[2] for described in content)
             models = (schemas[name]["description"] for name in names if name in schemas)
-            sentence, *_ = re.split(r"\.(?:\s|$)", next(models, "Done, as the call describes"))
+            sentence, *_ = re.split(r"\.(?:\s|$)", next(models, "Done; the answer has no body"))
             response["description"] = " ".join(sentence.split())
+
+
+@cache
+def recorded_answers() -> dict[str, Any]:
+    """Return the recorded answers by operation id and status, such as `get_table 200`."""
+    answers: dict[str, Any] = yaml.safe_load(RECORDED_ANSWERS.read_text(encoding="utf-8"))
+    return answers
+
+
+def show_answers(operation: dict[str, Any]) -> None:
+    """Add the recorded answers of an operation as examples."""
+    for status, response in operation["responses"].items():
+        answer = recorded_answers().get(f"{operation['operationId']} {status}")
+        if answer is not None:
+            response["content"][JSON]["example"] = answer
 
 
 def add_response_headers(status: int, response: dict[str, Any]) -> None:
@@ -282,6 +304,7 @@ def _complete(contract: dict[str, Any]) -> dict[str, Any]:
             operation["responses"].setdefault(str(status), error_response(_DESCRIPTIONS[status]))
         operation["responses"] = dict(sorted(operation["responses"].items()))
         describe_successes(operation, contract["components"]["schemas"])
+        show_answers(operation)
         for status, response in operation["responses"].items():
             add_response_headers(int(status), response)
     components = contract["components"]
@@ -305,7 +328,7 @@ def _describe_options(schemas: dict[str, Any]) -> None:
         "required": list(options["properties"]),
     }
     for answer in (TableModel, RegisteredTableModel):
-        schemas[answer.__name__]["properties"]["options"] = {"$ref": COMPONENTS + _ANSWERED_OPTIONS}
+        schemas[answer.__name__]["properties"]["options"]["$ref"] = COMPONENTS + _ANSWERED_OPTIONS
 
 
 def _operations(contract: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -39,7 +39,7 @@ LayoutWriter = Annotated[Principal, Depends(require(Right.REGISTER, every_table=
     summary="Store a layout of Replicate messages",
     response_model_exclude_none=True,
     responses={
-        201: {"description": "Created", "model": StoredLayoutModel},
+        201: {"description": "The new layout", "model": StoredLayoutModel},
         **problems(400, 401, 403, 404, 409, 422, 503),
     },
 )

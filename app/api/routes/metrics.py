@@ -27,7 +27,10 @@ ANSWER_SECONDS: Final = 8.0
     "/metrics",
     summary="Get metrics in the Prometheus text format, for the tables that the key can see",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems(401, 403, 503)},
+    responses={
+        200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **problems(401, 403, 503),
+    },
 )
 def get_metrics(gateway: GatewayDep, principal: Reader) -> Response:
     """Merge the metrics of all API processes that share this port.

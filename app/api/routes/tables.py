@@ -42,7 +42,7 @@ TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.
     operation_id="register_table",
     summary="Register a table, or add nullable columns to it",
     responses={
-        201: {"description": "Created", "model": RegisteredTableModel},
+        201: {"description": "The new table", "model": RegisteredTableModel},
         **problems(400, 401, 403, 404, 409, 422, 503),
     },
 )

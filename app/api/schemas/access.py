@@ -26,28 +26,56 @@ class AuditEventModel(Model):
     """
 
     id: int
+    """The number of the event, in the order of the audit."""
+
     happened_at: datetime
+    """When it happened; of rejected calls, when the last of them came."""
+
     request_id: str | None
+    """The id of the request, or of the first rejected call; null if no request caused the event."""
+
     subject: str | None
+    """The id of a key, `oidc:<subject>` for a token, or `drain`; null for calls without a valid key."""
+
     subject_name: str | None
     """The name of the key, also of a deleted one; null if it has none."""
 
     action: str
+    """The operation, or the method and route of the rejected calls."""
+
     table: str | None
+    """The table that the call named; null if it named none."""
+
     generation: int | None
+    """The generation of the table; null if the call concerned none."""
+
     outcome: Outcome
+    """Whether the operation was done or rejected."""
+
     status: int | None
+    """The HTTP status of the rejected calls; null for an operation."""
+
     code: str | None
+    """The error code of a rejection; null for an operation that was done."""
+
     times: int
+    """How many calls the event stands for; more than 1 only for rejected calls."""
+
     reason: str | None
+    """The reason that the operation gave; null without one."""
+
     details: dict[str, Any]
+    """Facts of the operation by name, without row values."""
 
 
 class AuditModel(Model):
     """A page of the audit. `next_after` is the `after` of the next page; null on the last page."""
 
     events: list[AuditEventModel]
+    """The events, by id."""
+
     next_after: int | None
+    """The `after` of the next page; null on the last page."""
 
 
 MAX_OVERLAP_SECONDS: Final = 30 * 86_400
@@ -117,13 +145,29 @@ class KeyModel(Model):
     """
 
     id: str
+    """The id of the key, which its secret contains."""
+
     name: str | None
+    """What people call the key; null if it has no name."""
+
     rights: list[Right]
+    """What the key can do."""
+
     tables: list[str]
+    """The patterns of the tables that the rights apply to."""
+
     created_at: datetime
+    """When the key was created."""
+
     expires_at: datetime | None
+    """When the key expires; null if never."""
+
     last_used_at: datetime | None
+    """When the key was last used; null if it never was."""
+
     former_secret_until: datetime | None
+    """When the secret before the last rotation expires; null if it is not valid."""
+
     hmac: bool
     """Whether the key has a signing secret."""
 
@@ -149,30 +193,54 @@ class RotatedKeyModel(Model):
     """A key with its new secret. Only this answer contains `key`."""
 
     id: str
+    """The id of the key, which does not change."""
+
     key: str
+    """The new secret, shown only here."""
+
     rights: list[Right]
+    """What the key can do."""
+
     tables: list[str]
+    """The patterns of the tables that the rights apply to."""
+
     expires_at: datetime | None
+    """When the key expires; null if never."""
+
     former_secret_until: datetime | None
+    """Until when the former secret stays valid; null if it is not."""
 
 
 class CreatedKeyModel(Model):
     """A new key. Only this answer contains `key` and `signing_secret`."""
 
     id: str
+    """The id of the key."""
+
     name: str | None
+    """What people call the key; null without a name."""
+
     key: str
+    """The secret, shown only here. Send it as `Authorization: Bearer <key>`."""
+
     signing_secret: str | None
     """What the sender signs bodies with; null unless `hmac` was asked for."""
 
     rights: list[Right]
+    """What the key can do."""
+
     tables: list[str]
+    """The patterns of the tables that the rights apply to."""
+
     expires_at: datetime | None
+    """When the key expires; null if never."""
 
 
 class KeysModel(Model):
     """All keys but that of the setting `MIRRORGATE_ADMIN_KEY`, which has every right and is not in the database."""
 
     keys: list[KeyModel]
+    """The keys, oldest first."""
+
     settings_key_id: str | None
     """The id of that key; null if the setting is not set."""

@@ -45,6 +45,8 @@ class RegisteredModel(Model):
     """What a request registered before its changes were read."""
 
     table: str
+    """The name of the table."""
+
     outcome: Literal["created", "evolved"]
     """`evolved` if the table existed and got columns."""
 
@@ -90,6 +92,8 @@ class ProducerModel(Model):
     )
 
     producer: str
+    """The name of the producer."""
+
     sequence: int
     """The number of its last durable request."""
 
@@ -97,6 +101,7 @@ class ProducerModel(Model):
     """The last `Mirrorgate-Producer-Position` of its durable requests; null if none had one."""
 
     receipts: list[ReceiptModel] | None
+    """The receipts of that request; null after retention has purged them."""
 
 
 class WithheldModel(Model):
@@ -113,8 +118,14 @@ class DryRunTableModel(Model):
     """The rows that would land in a table, by column name, including `__rowMarker__`."""
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     schema_version: int
+    """The number of the schema version, from 1."""
+
     rows: list[dict[str, Any]]
     """The rows in landing order."""
 
@@ -148,8 +159,13 @@ class DryRunModel(Model):
     )
 
     tables: list[DryRunTableModel]
+    """The tables that the changes would land in."""
+
     ignored: int
+    """Messages without a body, repeated metadata, and events that change no row."""
+
     duplicates: int
+    """Changes that the source order identifies as accepted before."""
 
 
 class BatchModel(Model):
@@ -164,21 +180,42 @@ class BatchModel(Model):
     )
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     sequence: int
+    """The number of the batch in the generation."""
+
     state: Literal["pending", "planned", "published", "discarded"]
+    """`pending`: accepted. `planned`: its file is being built. `published`: its file is in the landing zone.
+    `discarded`: the generation ended first."""
+
     changes: int | None
+    """How many messages the batch contains; null after retention has purged it."""
+
     rows: int | None
+    """How many rows land; null after retention has purged it."""
+
     file: str | None
+    """The name of its file; null before it is planned, and after retention has purged it."""
 
 
 class LetterErrorModel(Model):
     """One error of the message, as a rejected request would report it."""
 
     code: str
+    """The error code."""
+
     detail: str
+    """What is wrong, without row values."""
+
     pointer: str | None = None
+    """A JSON Pointer into the message; absent if the error concerns all of it."""
+
     column: str | None = None
+    """The column that is wrong; absent if the error concerns none."""
 
 
 class DeadLetterModel(Model):
@@ -189,41 +226,78 @@ class DeadLetterModel(Model):
     """
 
     id: int
+    """The number of the dead letter, in the order of arrival."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     format: LetterFormat
+    """The format of the message."""
+
     bytes: int
+    """The size of the message."""
+
     index: int
+    """The index of the message in its request, from 0."""
+
     errors: list[LetterErrorModel]
+    """What is wrong with the message."""
+
     key_id: str
+    """The id of the key that sent it."""
+
     key_name: str | None
     """The name of the key that sent it, also of a deleted one; null if it has none."""
 
     request: str | None
+    """The idempotency key or the producer of its request; null without either."""
+
     producer_sequence: int | None
+    """The number that the producer gave its request; null without a producer."""
+
     received_at: datetime
+    """When the request was accepted."""
+
     state: LetterState
+    """`waiting`, `replayed` or `discarded`."""
+
     settled_at: datetime | None
+    """When it was replayed or discarded; null while it waits."""
+
     settled_by: str | None
+    """The id of the key that replayed or discarded it; null while it waits."""
+
     settled_by_name: str | None
     """The name of the key that replayed or discarded it."""
 
     corrected: bool
+    """True if the message was corrected in the replay."""
+
     replayed_sequence: int | None
+    """The batch that the replay put it in; null if it was not replayed."""
 
 
 class DeadLettersModel(Model):
     """A page of dead letters. `next_after` is the `after` of the next page; null on the last page."""
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     letters: list[DeadLetterModel]
+    """The dead letters, by id."""
+
     next_after: int | None
+    """The `after` of the next page; null on the last page."""
 
 
 class ReplayedModel(Model):
     """The receipt of a replayed dead letter, sent after COMMIT."""
 
     id: int
+    """The number of the dead letter."""
+
     receipt: ReceiptModel
+    """The batch that the message is in."""
 
 
 class ReplayedLettersModel(Model):
@@ -233,14 +307,20 @@ class ReplayedLettersModel(Model):
     """
 
     replayed: int
+    """How many messages were accepted."""
+
     rejected: int
+    """How many messages were rejected again, and stay dead letters."""
+
     next_after: int | None
+    """The `after` of the next call; null if no more dead letters wait."""
 
 
 class DiscardedModel(Model):
     """How many dead letters were discarded."""
 
     discarded: int
+    """How many were discarded."""
 
 
 _PLACE: Final = r"^((/[^/\x00-\x1f]+){1,9}|[^/.\x00-\x1f][^.\x00-\x1f]*(\.[^.\x00-\x1f]+){0,8})$"
@@ -331,7 +411,11 @@ class StoredLayoutModel(Model):
     """A layout and its name."""
 
     name: str
+    """The name of the layout."""
+
     layout: LayoutModel
+    """Where messages have their parts."""
+
     changed_at: datetime
     """When it was last changed."""
 
@@ -343,3 +427,4 @@ class LayoutsModel(Model):
     """All layouts by name."""
 
     layouts: list[StoredLayoutModel]
+    """The layouts, by name."""

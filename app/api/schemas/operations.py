@@ -47,25 +47,41 @@ class EventModel(Model):
     """One operation of an administrator (`actor` is the id of the key) or of the drain."""
 
     id: int
+    """The number of the event."""
+
     generation: int
+    """The generation that the event concerns."""
+
     happened_at: datetime
+    """When it happened."""
+
     actor: str
+    """The id of a key, `oidc:<subject>` for a token, or `drain`."""
+
     actor_name: str | None
     """The name of the key, also of a deleted one; null if it has none."""
 
     action: str
+    """The operation."""
+
     completes: DropAction | None
     """The operation that the drain finished with this event, null for every other event. `generation` is then the
     generation that ended."""
     reason: str | None
+    """The reason that the caller gave; null without one."""
+
     details: dict[str, Any]
+    """Facts of the operation by name."""
 
 
 class EventsModel(Model):
     """A page of events. `next_after` is the `after` of the next page; null on the last page."""
 
     events: list[EventModel]
+    """The events, by id."""
+
     next_after: int | None
+    """The `after` of the next page; null on the last page."""
 
 
 class RebuiltColumnModel(ColumnModel):
@@ -124,15 +140,24 @@ class RebuildModel(Model):
 
     generation: int = Field(description="The generation whose row images are read.")
     phase: RebuildPhase
+    """How far it is."""
+
     rows_total: int | None = Field(description="Null until the row images are counted.")
     rows_done: int
+    """How many row images are read."""
+
     findings: list[FindingModel]
+    """Rows that do not fit the plan."""
+
     detail: str | None = Field(description="Why it failed, or why the last attempt did.")
     estimated_seconds: Annotated[float, AfterValidator(partial(round, ndigits=1))] | None = Field(
         description="How long a dry run expects the copying to take."
     )
     started_at: datetime
+    """When it was asked for."""
+
     finished_at: datetime | None
+    """When it ended; null before that."""
 
 
 _BUCKET: Final = rf"^[0-9a-f]{{1,{MAX_DIGITS}}}$"
@@ -188,7 +213,10 @@ class BucketDifferenceModel(Model):
     """The first digits of the MD5 of the key texts."""
 
     source: DigestModel
+    """The rows of the bucket in the source."""
+
     gateway: DigestModel
+    """The rows of the bucket in the gateway."""
 
 
 class RowDifferencesModel(Model):

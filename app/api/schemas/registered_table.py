@@ -15,22 +15,34 @@ class AddedColumnModel(Model):
     """A column that a table gets."""
 
     name: str
+    """The name of the column."""
+
     type: str
+    """The column type."""
+
     nullable: bool
+    """True if rows can have NULL in the column."""
 
 
 class OptionChangeModel(Model):
     """An option that a table gets, as it was before; for a new table: the default of new tables."""
 
     option: str
+    """The name of the option."""
+
     before: Any
+    """Its value before."""
+
     after: Any
+    """Its new value."""
 
 
 class RegistrationChangesModel(Model):
     """What a registration changes, or would change."""
 
     outcome: RegistrationOutcome
+    """What the registration does to the table."""
+
     key_columns: list[str]
     """The key, if the table gets one."""
     columns: list[AddedColumnModel]
@@ -38,12 +50,15 @@ class RegistrationChangesModel(Model):
     nullable: list[str]
     """Columns that may be NULL from now on."""
     options: list[OptionChangeModel]
+    """Options that change."""
 
 
 class RegisteredTableModel(TableModel):
     """A table after its registration, or as a dry run would leave it."""
 
     changes: RegistrationChangesModel
+    """What the registration changes, or would change."""
+
     undeclared_columns: list[str] = Field(
         description="Columns of the table that the request left out of its columns. They stay in the files, and are "
         "NULL in rows that do not give them. To remove one, rebuild or recreate the table without it."

@@ -46,8 +46,14 @@ class LoadModel(Model):
     load: str
     """The id, which requests send as `Mirrorgate-Load`."""
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     mode: LoadMode
+    """`full`: completing the load deletes the rows that it did not have. `append`: nothing is deleted."""
+
     state: LoadState
     """`open` takes rows. `completing` deletes rows that the load did not have. The other states are final."""
     rows: int
@@ -59,9 +65,12 @@ class LoadModel(Model):
     started_by: str
     """The id of the key that began the load."""
     started_at: datetime
+    """When the load began."""
+
     expires_at: datetime
     """When the load expires; each request with rows of it moves this time."""
     ended_at: datetime | None
+    """When the load ended; null while it is open."""
 
     @classmethod
     def of_session(cls, load: LoadSession, table: str) -> "LoadModel":
@@ -73,6 +82,7 @@ class LoadsModel(Model):
     """The newest load sessions of a table, the newest first."""
 
     loads: list[LoadModel]
+    """The load sessions."""
 
 
 class MirrorReasonModel(Model):
@@ -126,7 +136,11 @@ class TableMirrorModel(MirrorModel):
     """How far the current generation of a table is mirrored."""
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table in the gateway."""
+
     delta_generation: int
     """The generation of the Delta table as the mirror counts it: an earlier one is kept as `<table>@g<number>`."""
 
@@ -141,6 +155,8 @@ class MirrorColumnModel(Model):
     """A column of a mirrored table."""
 
     name: str
+    """The name of the column."""
+
     type: str
     """The column type, as in a registration."""
 
@@ -152,10 +168,14 @@ class MirrorRowsModel(Model):
     """
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     version: int
     """The Delta version that was read."""
 
     columns: list[MirrorColumnModel]
+    """The columns of the version."""
+
     rows: list[dict[str, Any]]
     """The rows by column name."""
 
@@ -167,9 +187,16 @@ class LagModel(Model):
     """What is accepted and not published."""
 
     batches: int
+    """Batches that are not published."""
+
     rows: int
+    """Rows of these batches."""
+
     bytes: int
+    """Bytes of their payloads."""
+
     oldest_seconds: Seconds
+    """The age of the oldest of them; 0 without one."""
 
 
 class SourceModel(Model):
@@ -192,28 +219,45 @@ class CountsModel(Model):
     """Counts of a table at one stage of publication."""
 
     batches: int
+    """Change batches."""
+
     changes: int
+    """Changes, as messages."""
+
     rows: int
+    """Rows that land."""
 
 
 class PublishedModel(CountsModel):
     """Counts of what is published, and the number of files."""
 
     files: int
+    """Landing files."""
 
 
 class ProcessedModel(Model):
     """What Fabric last reported about the table, in Fabric's own words; null if it reported nothing."""
 
     state: str | None
+    """Fabric's word for the state of the table."""
+
     error: str | None
+    """The code of Fabric's error; null without one."""
+
     failed: bool = Field(description="Whether Fabric has given the table up.")
     whose: Literal["user", "system", "unknown"] | None = Field(description="Who can correct the error.")
     remedy: str | None = Field(description="What to do about the error, or the failure.")
     rows: int | None
+    """Rows that Fabric has replicated; null if it did not say."""
+
     bytes: int | None
+    """Bytes that Fabric has replicated; null if it did not say."""
+
     last_sync: datetime | None
+    """When Fabric last replicated rows; null if it did not say."""
+
     read_at: datetime
+    """When the gateway read this."""
 
 
 class FabricModel(Model):
@@ -222,6 +266,8 @@ class FabricModel(Model):
     state: str | None = Field(description="Fabric's own word; null before its first answer.")
     since: datetime | None = Field(description="When this state was first seen.")
     error: str | None
+    """The code of Fabric's error; null without one."""
+
     read_at: datetime | None = Field(description="When the API last answered.")
     problem: str | None = Field(description="What needs an operator; null if nothing does.")
     remedy: str | None = Field(description="What to do about it.")
@@ -231,7 +277,10 @@ class WaitingLettersModel(Model):
     """Dead letters of the current generation that are neither replayed nor discarded."""
 
     waiting: int
+    """How many there are."""
+
     oldest_seconds: Seconds
+    """The age of the oldest; 0 without one."""
 
 
 class FailingModel(Model):
@@ -252,11 +301,18 @@ class TroubleModel(Model):
     """What needs attention of a table, as the console, the alerts of the webhook and `mirrorgate status` show it."""
 
     kind: Kind
+    """The kind of trouble."""
+
     severity: Severity = Field(description="`critical`: data has stopped or will soon. `warning`: in working hours.")
     code: str
+    """An error code, or what the trouble is."""
+
     detail: str
+    """What is wrong, without row values."""
+
     remedy: str = Field(description="What an operator can do.")
     since: datetime | None
+    """Since when; null if unknown."""
 
 
 class RowImagesSizeModel(Model):
@@ -264,6 +320,8 @@ class RowImagesSizeModel(Model):
 
     complete: bool = Field(description="Whether no row of the table lacks one.")
     rows: int
+    """How many row images there are."""
+
     exact: bool = Field(description="False if `rows` is an estimate.")
     bytes: int = Field(description="An estimate of the room that they take in Postgres.")
 
@@ -272,15 +330,28 @@ class BackfillModel(Model):
     """The last backfill of a table's row images. One that is `running` continues after a drain was killed."""
 
     generation: int
+    """The generation whose images are filled."""
+
     state: BackfillState
+    """How far the backfill is."""
+
     rows_done: int
+    """Rows that have their images."""
+
     rows_total: int = Field(description="As known when it was asked for. Rows that were accepted since are not in it.")
     batches_done: int = Field(description="The last batch whose rows all have images.")
     batches_total: int
+    """The last batch when the backfill was asked for."""
+
     detail: str | None = Field(description="Why it failed. While it is running: why the last attempt failed.")
     started_at: datetime
+    """When it was asked for."""
+
     updated_at: datetime
+    """When it last made progress."""
+
     finished_at: datetime | None
+    """When it ended; null before that."""
 
 
 class TableModel(Model):
@@ -292,25 +363,53 @@ class TableModel(Model):
     """
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     state: TableState
+    """Whether the table publishes, is paused or quarantined, or is about to be dropped."""
+
     state_reason: str | None
+    """Why the table is quarantined; null otherwise."""
+
     quarantined_at: datetime | None = Field(
         description="When the drain stopped the table; null unless it is quarantined."
     )
     failing: FailingModel | None = Field(description="Null unless publication has failed three or more times in a row.")
     key_columns: list[str]
+    """The key columns in key order."""
+
     schema_version: int
+    """The number of the schema version, from 1."""
+
     rows_lack: dict[str, int]
     """Columns that were added with a default, or came back: rows of batches up to this sequence are NULL there."""
     options: TableOptions
+    """All options with their current values."""
+
     lag: LagModel
+    """The changes that are accepted and not published."""
+
     source: SourceModel
+    """How far the source was ahead."""
+
     accepted: CountsModel
+    """What was accepted with 202."""
+
     staged: CountsModel
+    """What is in the database, pending or published."""
+
     published: PublishedModel
+    """What is in the landing zone."""
+
     processed: ProcessedModel | None
+    """What Fabric reported; null if it reported nothing."""
+
     mirror: MirrorModel | None
+    """How far the Delta mirror is; null if it has not reported this generation."""
+
     load: LoadModel | None
     """The open load session, null without one."""
     row_images: RowImagesSizeModel | None
@@ -318,9 +417,17 @@ class TableModel(Model):
     backfill: BackfillModel | None = Field(description="Null unless row images of this generation were backfilled.")
     rebuild: RebuildModel | None = Field(description="Null if the table was never rebuilt.")
     dead_letters: WaitingLettersModel
+    """Rejected messages that wait."""
+
     last_sequence: int
+    """The last accepted batch; 0 before the first."""
+
     published_through: int
+    """The last batch of which everything is published."""
+
     last_file: str | None
+    """The name of the last published file; null before the first."""
+
     troubles: list[TroubleModel] = Field(description="What needs attention, the worst first.")
 
 
@@ -328,6 +435,8 @@ class TablesModel(Model):
     """The tables that the key can see, and the mirrored database."""
 
     tables: list[TableModel]
+    """The tables."""
+
     fabric: FabricModel | None = Field(default=None, description="Null where no drain asks Fabric's API.")
 
 
@@ -335,6 +444,7 @@ class HealthModel(Model):
     """The answer of a process that serves."""
 
     status: Literal["ok"]
+    """`ok` while the process serves."""
 
 
 class WriterModel(Model):
@@ -344,6 +454,8 @@ class WriterModel(Model):
     """Change requests that wait for the next transaction."""
 
     oldest_waiting_seconds: float | None
+    """How long the oldest of them has waited."""
+
     last_commit_seconds: float | None
     """Seconds since the last commit of changes."""
 
@@ -355,8 +467,13 @@ class ReadinessModel(Model):
     """The readiness of this process. `parts` (`api`, `database`, `writer`, `masks`) are `ok` or say what is wrong."""
 
     ready: bool
+    """True if the process can accept changes now."""
+
     parts: dict[str, str]
+    """Each part is `ok`, or says what is wrong."""
+
     writer: WriterModel
+    """The writer of this process."""
 
 
 class GatewayStatusModel(Model):
@@ -369,7 +486,11 @@ class GatewayStatusModel(Model):
     """True if every part is `ok`."""
 
     parts: dict[str, str]
+    """Each part is `ok`, or says what is wrong."""
+
     writer: WriterModel
+    """The writer of this process."""
+
     drains: int | None
     """Drains with a valid lease; null while the database does not answer."""
 

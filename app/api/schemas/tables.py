@@ -87,10 +87,20 @@ class SchemaModel(Model):
     """The columns of a table's current schema version."""
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     schema_version: int
+    """The number of the schema version, from 1."""
+
     key_columns: list[str]
+    """The key columns in key order."""
+
     columns: list[ColumnModel]
+    """The columns in file order."""
+
     left_columns: list[str]
     """Columns that have left the source or are excluded: they stay in the table, and rows do not have their values."""
 
@@ -99,10 +109,20 @@ class BlockModel(Model):
     """A block of the metadata chain. `event.kind` is `Seed`, `SetDataSchema` or `AddData`."""
 
     sequence_number: int
+    """The number of the block, from 0."""
+
     previous_hash: str | None
+    """The hash of the block before; null for the first."""
+
     hash: str
+    """The hash of the block."""
+
     system_time: datetime
+    """When the block was written."""
+
     event: dict[str, Any]
+    """What the block records; `kind` is `Seed`, `SetDataSchema` or `AddData`."""
+
     columns: list[ColumnModel] | None = None
     """The columns of the files from a `SetDataSchema` on, without the row marker; null for other events."""
     changes: list[str] | None = None
@@ -113,34 +133,69 @@ class ChainModel(Model):
     """A page of the metadata chain. `next_start` is the `start` of the next page; null on the last page."""
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     blocks: list[BlockModel]
+    """The blocks, by number."""
+
     next_start: int | None
+    """The `start` of the next page; null on the last page."""
 
 
 class FileModel(Model):
     """One file of the landing ledger. A seed file has no rows and no batches; its last sequence is 0."""
 
     number: int
+    """The number of the file in its generation."""
+
     name: str
+    """The name of the file in the landing folder."""
+
     state: Literal["planned", "published"]
+    """`planned`: being built. `published`: in the landing zone."""
+
     first_sequence: int
+    """The first batch in the file."""
+
     last_sequence: int
+    """The last batch in the file; 0 for a seed file."""
+
     rows: int
+    """How many rows the file has."""
+
     changes: int
+    """How many changes the rows come from."""
+
     schema_version: int
+    """The schema version of its rows."""
+
     digest: str
+    """SHA-256 over the digests of its payloads, in order."""
+
     bytes: int | None
+    """The size of the file; null before it is built."""
+
     published_at: datetime | None
+    """When it was published; null before that."""
 
 
 class FilesModel(Model):
     """A page of files. `next_after` is the `after` of the next page; null on the last page."""
 
     table: str
+    """The name of the table, `name` or `schema.name`."""
+
     generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
     files: list[FileModel]
+    """The files, by number."""
+
     next_after: int | None
+    """The `after` of the next page; null on the last page."""
 
 
 @contextmanager

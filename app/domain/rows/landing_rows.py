@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import eq
+from typing import Final
 
 import pyarrow as pa
 
@@ -62,6 +63,14 @@ class LandingRows:
         return int(self.batch.nbytes) if self.typed_bytes is None else self.typed_bytes
 
 
+_LACKING: Final = frozenset({Code.MISSING_KEY, Code.INCOMPLETE_UPDATE, Code.INCOMPLETE_INSERT})
+
+
+def _by_message(problem: Problem) -> tuple[int, bool]:
+    """Sort by message; within one, wrong values and names before missing columns, which they often explain."""
+    return problem.index or 0, problem.code in _LACKING
+
+
 def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> LandingRows:
     """Type and check the ordered changes of one table; for a schema alone, with default rules.
 
@@ -80,7 +89,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     arrays, problems = typed_columns(builder, rules)
     problems = [*builder.problems, *problems]
     if problems:
-        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+        raise RejectedInput.of(tuple(sorted(problems, key=_by_message)))
     if rules.masking is not None:
         arrays = rules.masking.arrays(arrays, schema.names)
         if options.keeps_images:

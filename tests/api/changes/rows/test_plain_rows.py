@@ -164,11 +164,11 @@ def test_a_wrong_row_is_named_by_index_and_pointer(
 
 WRONG_ROWS: Final[list[tuple[dict[str, Any], list[str]]]] = [
     ({"id": 1, "nam": "a"}, ["unknown_column nam", "incomplete_update name", "incomplete_update price"]),
-    ({"id": "x", "price": 1.234}, ["incomplete_update name", "bad_value id", "bad_value price"]),
-    ({"n": "a", "price": "?"}, ["unknown_column n", "missing_key id", "incomplete_update name", "bad_value price"]),
+    ({"id": "x", "price": 1.234}, ["bad_value id", "bad_value price", "incomplete_update name"]),
+    ({"n": "a", "price": "?"}, ["unknown_column n", "bad_value price", "missing_key id", "incomplete_update name"]),
     (row(price="?") | {"color": "red"}, ["unknown_column color", "bad_value price"]),
-    ({"id": None, "name": "a"}, ["incomplete_update price", "null_key id"]),
-    ({"__op__": "insert", "price": "?"}, ["missing_key id", "bad_value price"]),
+    ({"id": None, "name": "a"}, ["null_key id", "incomplete_update price"]),
+    ({"__op__": "insert", "price": "?"}, ["bad_value price", "missing_key id"]),
 ]
 """Rows, and all that is wrong with each."""
 
