@@ -100,7 +100,7 @@ CASE = "differs in letter case only, and letter case counts"
         ),
         (
             change(Operation.MERGE, None, {"day": "?", "id": 1}),
-            ["the row does not have this column", "value is not a date YYYY-MM-DD (date)"],
+            ["value is not a date YYYY-MM-DD (date)", "the row does not have this column"],
         ),
         (insert({**FULL, "Day": 1, "x": 1}), [f"the column is not in the table; day {CASE}"] * 2),
         (insert({**FULL, "__ROWMARKER__": 1}), ["the name is reserved for the row marker"]),
