@@ -63,8 +63,8 @@ The mirror is the real process with its own Spark, on a landing zone in a local 
 the wait for the mirror's next look. Freshness is the time from when a file is visible until its Delta version is. Peak
 memory is that of one task's work, without Spark. `ARGS="--only mirror_inserts,mirror_freshness"` measures two of them.
 
-A full-length run does not start at a load of 0.3 or more, and `python -m benchmarks.reports.report` rejects short runs and
-those of a busy machine. `--busy` overrides both; the page then says so, as it does for some of the runs below.
+A full-length run does not start at a load of 0.3 or more, and `python -m benchmarks.reports.report` rejects short runs
+and those of a busy machine. `--busy` overrides both; the page then says so, as it does for some of the runs below.
 
 ## Setting
 """
