@@ -18,13 +18,14 @@ from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
 from mirrorgate.errors import Kind
 from mirrorgate.errors.codes import SUBJECTS as ERRORS
+from mirrorgate.errors.site import page_of_code
 from tools.seeds import seeds_tables
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 BEGIN: Final = "<!-- Written by `make docs`. -->\n"
 END: Final = "<!-- End of what `make docs` wrote. -->\n"
 
-_WITHOUT_STATUS: Final = frozenset({Kind.MISCONFIGURED})
+WITHOUT_STATUS: Final = frozenset({Kind.MISCONFIGURED})
 """Kinds that end a command or keep a process from starting, so that no request gets them."""
 
 
@@ -34,9 +35,9 @@ def errors_tables() -> str:
     for subject, codes in ERRORS.items():
         lines = [f"## {subject}", "", "| code | HTTP status | meaning | what to do |", "|---|---|---|---|"]
         for code in codes:
-            status = "" if code.kind in _WITHOUT_STATUS else int(STATUS[code.kind])
+            status = "" if code.kind in WITHOUT_STATUS else int(STATUS[code.kind])
             remedies = [code.remedy, *(f"For {name}: {remedy}" for name, remedy in code.of_format.items())]
-            lines.append(f"| `{code}` | {status} | {code.meaning} | {' '.join(remedies)} |")
+            lines.append(f"| [`{code}`]({page_of_code(code)}) | {status} | {code.meaning} | {' '.join(remedies)} |")
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 

@@ -1,6 +1,7 @@
 """Builds the documentation's site from docs/ and mkdocs.yml into build/site: `make site`.
 
-MkDocs reads build/docs: the pages with links out of docs/ turned into addresses of the repository. Beside each page of
+MkDocs reads build/docs: the pages with links out of docs/ turned into addresses of the repository, and the pages that
+only the site has, such as one for each error code. Beside each page of
 the site is its Markdown, and `llms.txt` lists all of them.
 """
 
@@ -16,10 +17,13 @@ from typing import Any, Final
 
 import yaml
 
+from app.api.server.problem_responses import STATUS
+from mirrorgate.errors import Code
+from tools.reference import DOCS, WITHOUT_STATUS
+
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-DOCS: Final = REPOSITORY / "docs"
 PREPARED: Final = REPOSITORY / "build" / "docs"
-SITE: Final = REPOSITORY / "build" / "site"
+BUILT: Final = REPOSITORY / "build" / "site"
 SOURCE: Final = "https://github.com/mirrorgate/mirrorgate"
 VERSION: Final = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
@@ -34,7 +38,7 @@ _UNSEARCHED: Final = (
 """Beginnings of the pages that the site's search leaves out."""
 
 
-def build(site: Path = SITE) -> None:
+def build(site: Path = BUILT) -> None:
     """Build the site. Raise `CalledProcessError` if MkDocs warns, for example of a link that leads nowhere."""
     prepare()
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
@@ -46,11 +50,29 @@ def prepare() -> None:
     """Copy the pages and pictures to build/docs, each page as Python-Markdown needs it."""
     shutil.rmtree(PREPARED, ignore_errors=True)
     shutil.copytree(DOCS, PREPARED)
+    for name, text in generated_pages().items():
+        (PREPARED / name).parent.mkdir(parents=True, exist_ok=True)
+        (PREPARED / name).write_text(text, encoding="utf-8")
     for path in PREPARED.rglob("*.md"):
         name = path.relative_to(PREPARED).as_posix()
         text = with_lists(with_addresses(path.read_text(encoding="utf-8"), DOCS / name))
         head = "---\nsearch:\n  exclude: true\n---\n\n" if name.startswith(_UNSEARCHED) else ""
         path.write_text(head + text, encoding="utf-8")
+
+
+def generated_pages() -> dict[str, str]:
+    """Return the pages that only the site has, by their paths in docs/."""
+    return {f"errors/{code}.md": page_of_code(code) for code in Code}
+
+
+def page_of_code(code: Code) -> str:
+    """Return the page about an error code, the `type` of its problem documents."""
+    status = "" if code.kind in WITHOUT_STATUS else f"HTTP status {int(STATUS[code.kind])}. "
+    lines = [f"# {code}", "", f"{status}{code.meaning}", "", "## What to do", "", code.remedy, ""]
+    for name, remedy in code.of_format.items():
+        lines += [f"## For the format {name}", "", remedy, ""]
+    lines += ["[All error codes](../reference/errors.md)", ""]
+    return "\n".join(lines)
 
 
 def with_addresses(text: str, page: Path) -> str:
@@ -139,4 +161,4 @@ _PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
 if __name__ == "__main__":
     build()
-    print(f"Built {SITE.relative_to(REPOSITORY)}: {len(list(SITE.rglob('index.html')))} pages")
+    print(f"Built {BUILT.relative_to(REPOSITORY)}: {len(list(BUILT.rglob('index.html')))} pages")

@@ -81,7 +81,8 @@ def verify(
 
     It finds what stops a table in Fabric or makes its rows wrong: gaps, partial files, wrong names, damaged metadata,
     misplaced row markers, types that change, and more. Each finding has a code, a place and a remedy;
-    docs/reference/verify-findings.md lists them all. The command changes nothing and needs no database.
+    https://mirrorgate.github.io/mirrorgate/reference/verify-findings/ lists them all. The command changes nothing and
+    needs no database.
 
     Exit status: 0 no errors, though there may be warnings; 1 at least one error; 2 the zone could not be checked.
 

@@ -18,6 +18,7 @@ from app.console.chrome import Chrome
 from app.domain.access.api_key import rates
 from mirrorgate import text
 from mirrorgate.errors import Code
+from mirrorgate.errors.site import SITE
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -27,12 +28,11 @@ def render(name: str, chrome: Chrome, **values: object) -> bytes:
     return environment().get_template(name).render(values, chrome=chrome, now=datetime.now(UTC)).encode()
 
 
-_DOCUMENTS: Final = "https://github.com/mirrorgate/mirrorgate/blob/main/"
-_DOCUMENT: Final = re.compile(r"(docs/[a-z/-]+\.md(?:#[a-z_-]+)?)")
+_ADDRESS: Final = re.compile(rf"{SITE}([a-z/-]+(?:#[\w-]+)?)")
 
 
 def prose(words: str) -> Markup:
-    """Return a text as HTML, with the parts between backticks as code and pages of `docs/` as links.
+    """Return a text as HTML, with the parts between backticks as code and pages of the documentation as links.
 
     Every part is escaped.
     """
@@ -50,8 +50,8 @@ def remedy_of(code: str) -> str:
 
 def _linked(words: str) -> Markup:
     link = Markup('<a href="{}{}" rel="noreferrer">{}</a>')
-    parts = enumerate(_DOCUMENT.split(words))
-    return Markup("").join(link.format(_DOCUMENTS, part, part) if index % 2 else part for index, part in parts)
+    parts = enumerate(_ADDRESS.split(words))
+    return Markup("").join(link.format(SITE, part, part) if index % 2 else part for index, part in parts)
 
 
 @cache

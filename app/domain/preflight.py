@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from mirrorgate.errors.codes import Code
+from mirrorgate.errors.site import with_addresses
 
 
 class Outcome(StrEnum):
@@ -143,8 +144,10 @@ def _standbys(facts: DatabaseFacts) -> Finding:
         Outcome.WARNING,
         good=f"COMMIT waits for standbys ({facts.synchronous_standby_names})" if waits else "no standby is connected",
         bad=lost if facts.standbys and not waits else None,
-        remedy="Set synchronous_standby_names and synchronous_commit = on, and promote only a synchronous standby; or "
-        "know what to do after a failover that lost transactions (docs/operate/backup.md).",
+        remedy=with_addresses(
+            "Set synchronous_standby_names and synchronous_commit = on, and promote only a synchronous standby; or "
+            "know what to do after a failover that lost transactions (docs/operate/backup.md)."
+        ),
     )
 
 
@@ -297,7 +300,7 @@ def judge_versions(versions: Mapping[str, str]) -> Finding:
 
 def judge_variables(sentences: Sequence[str]) -> list[Finding]:
     """Return a warning for each sentence about an unknown or renamed variable."""
-    remedy = "Correct the name or remove the variable; docs/reference/settings.md lists the settings."
+    remedy = with_addresses("Correct the name or remove the variable; docs/reference/settings.md lists the settings.")
     found = [Finding("environment", Outcome.WARNING, sentence, remedy) for sentence in sentences]
     return found or [Finding("environment", Outcome.OK, "every MIRRORGATE_* variable is a setting")]
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from app.domain.preflight import Finding, Outcome, bytes_text, judge_memory
 from app.settings import LOOPBACK, PREFIX, Settings
 from mirrorgate.errors import Code, Misconfigured
+from mirrorgate.errors.site import with_addresses
 
 CALLBACK_PATH: Final = "/console/oidc/callback"
 """Where an identity provider sends browsers back to."""
@@ -100,7 +101,7 @@ def check_tokens(settings: Settings) -> None:
         raise Misconfigured(
             Code.BAD_SETTING,
             f"{present} is set without {' and '.join(missing)}",
-            remedy="Set all three variables, or none of them (docs/explanation/security.md).",
+            remedy=with_addresses("Set all three variables, or none of them (docs/operate/sign-in.md)."),
         )
     if not is_safe_address(str(settings.oidc_issuer)):
         raise Misconfigured(
@@ -133,8 +134,8 @@ def _check_sign_in(settings: Settings) -> None:
 
 
 def _sign_in_error(detail: str) -> Misconfigured:
-    remedy = (
-        "Set the issuer, the client id and the redirect URL (docs/explanation/security.md), or neither of the last two."
+    remedy = with_addresses(
+        "Set the issuer, the client id and the redirect URL (docs/operate/sign-in.md), or neither of the last two."
     )
     return Misconfigured(Code.BAD_SETTING, detail, remedy=remedy)
 

@@ -16,6 +16,7 @@ from app.domain.health.facts import HealthFacts, TableSummary
 from app.domain.health.troubles import troubles
 from app.staging.retention.history import Sample
 from mirrorgate import text
+from mirrorgate.errors.site import SITE
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
 PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:21]) | {
@@ -32,9 +33,9 @@ def test_a_remedy_links_to_its_section_and_nothing_in_it_is_markup() -> None:
     table = summary(state="quarantined", state_reason="foreign_file: f.parquet", quarantined_at=NOW)
     [found] = attention(troubles(HealthFacts(tables=[table])))
     assert (found.severity, found.title, found.link, found.since) == ("bad", "a.b", "/console/tables/a.b", NOW)
-    page = "https://github.com/mirrorgate/mirrorgate/blob/main/docs/troubleshoot/quarantined.md#foreign_file"
-    assert f'<a href="{page}" rel="noreferrer">docs/troubleshoot/quarantined.md#foreign_file</a>' in prose(found.remedy)
-    assert "<b>" not in prose("<b> `<b>` docs/operate/one-machine.md")
+    page = "troubleshoot/quarantined/#foreign_file"
+    assert f'<a href="{SITE}{page}" rel="noreferrer">{page}</a>' in prose(found.remedy)
+    assert "<b>" not in prose(f"<b> `<b>` {SITE}operate/")
 
 
 def test_a_trouble_of_many_tables_is_shown_five_times_and_counted_once() -> None:

@@ -28,6 +28,7 @@ from app.domain.health.troubles import (
 )
 from app.domain.preflight import judge_durability, judge_space
 from app.staging.ledger.failures import FAILING_AFTER
+from mirrorgate.errors.site import with_addresses
 from tests.support.expositions import alert_rules
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
@@ -88,7 +89,7 @@ def test_nothing_is_wrong_with_a_gateway_that_is_well() -> None:
 def test_a_quarantine_says_why_since_when_and_which_command_releases_the_table() -> None:
     found = only(HealthFacts(tables=[summary(state="quarantined", state_reason="foreign_file: f", quarantined_at=NOW)]))
     assert (found.code, found.detail, found.since) == ("foreign_file", "foreign_file: f", NOW)
-    assert "docs/troubleshoot/quarantined.md#foreign_file" in found.remedy
+    assert with_addresses("docs/troubleshoot/quarantined.md#foreign_file") in found.remedy
     assert "`mirrorgate tables release a.b --generation 1 --reason …`" in found.remedy
 
 

@@ -15,6 +15,7 @@ from app.landing.scratch_sweep import sweep_dropped, sweep_prepared
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
 from app.landing.zone_owner import ZONE_MARKER, check_owner, claim_zone
 from mirrorgate.errors import Code, Misconfigured
+from mirrorgate.errors.site import with_addresses
 from tests.support.onelake import Effect, Fault, Trust
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
@@ -64,7 +65,7 @@ def test_another_installation_is_rejected_and_told_whose_it_is(folder: ZoneAddre
     error = rejection(lambda: claim_zone(folder, OURS))
     for told in (str(tmp_path), ZONE_MARKER, str(OURS), str(OTHER)):
         assert told in error.detail
-    assert "docs/operate/landing-zone.md" in error.remedy
+    assert with_addresses("docs/operate/landing-zone.md") in error.remedy
     assert check_owner(folder, OURS)[0].instead == error.detail
 
 

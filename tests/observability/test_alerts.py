@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from mirrorgate.errors.site import SITE
 from tests.support.expositions import (
     ALERTS,
     PROCESSES,
@@ -204,7 +205,7 @@ def test_every_alert_tells_what_to_do_and_leads_to_its_section() -> None:
         labels: Any = rule["labels"]
         assert labels["severity"] in {"critical", "warning"}
         assert annotations.keys() == {"summary", "description", "runbook_url"}
-        assert annotations["runbook_url"].endswith(f"/docs/troubleshoot/alerts.md#{rule['alert'].lower()}")
+        assert annotations["runbook_url"] == f"{SITE}troubleshoot/alerts/#{rule['alert'].lower()}"
         severity = re.search(rf"^### {rule['alert']}\n\n\*\*(\w+)\*\*", page, re.MULTILINE)
         assert severity is not None
         assert severity[1].lower() == labels["severity"], rule["alert"]

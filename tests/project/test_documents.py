@@ -14,11 +14,13 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.settings import PREFIX, Settings
 from mirrorgate.errors import Code
+from mirrorgate.errors.site import SITE
 from tests.project.facts import REPOSITORY, direct_requirements
 from tests.support.documents import examples
 from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_tables, render_documents
 from tools.seeds import read_documents
+from tools.site import generated_pages
 
 PAGES = [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 _EXAMPLES = [
@@ -42,7 +44,7 @@ def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
 def test_the_tables_have_every_setting_and_every_error_code() -> None:
     settings = (DOCS / "reference/settings.md").read_text(encoding="utf-8")
     assert all(f"| `{PREFIX}{name.upper()}` |" in settings for name in Settings.model_fields)
-    assert all(f"| `{code}` |" in errors_tables() for code in Code)
+    assert all(f"| [`{code}`](" in errors_tables() for code in Code)
     rows = [line for line in errors_tables().splitlines() if line.startswith("|")]
     assert all(line.count("|") == 5 for line in rows)
 
@@ -191,8 +193,8 @@ def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
 @pytest.mark.parametrize("document", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
 def test_every_link_to_a_heading_finds_it(document: Path) -> None:
     for target, anchor in re.findall(r"\]\(([\w./-]*)#([^)\s]+)\)", document.read_text(encoding="utf-8")):
-        titles = re.findall(r"^#+ (.+)$", (document.parent / (target or document.name)).read_text(), re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, (target, anchor)
+        page = (document.parent / (target or document.name)).resolve().relative_to(DOCS).with_suffix("")
+        assert anchor in _anchors(page.as_posix()), (target, anchor)
 
 
 def test_the_installation_page_has_every_extra_that_is_not_for_development() -> None:
@@ -271,6 +273,34 @@ def _code(file: Path) -> str:
     """Return the code blocks of a page, or a whole program."""
     text = file.read_text(encoding="utf-8")
     return "\n".join(re.findall(r"^```.*?^```", text, re.DOTALL | re.MULTILINE)) if file.suffix == ".md" else text
+
+
+def test_every_address_of_the_site_is_a_page_with_the_heading() -> None:
+    """Addresses in texts, contracts and deployments, and pages that a text names by their paths (`with_addresses`)."""
+    files = [
+        path
+        for folder in ("app", "clients/python", "deploy", "docs", "examples", "openapi", "spark_jobs", "tools")
+        for path in (REPOSITORY / folder).rglob("*")
+        if path.suffix in {".py", ".html", ".json", ".yaml", ".md", ".mts", ".service", ".target", ".toml"}
+        if "decisions" not in path.parts and "node_modules" not in path.parts
+    ]
+    pages = {name.removesuffix(".md") for name in generated_pages()}
+    wrong = set()
+    for path in [*files, *REPOSITORY.glob("*.yaml"), *REPOSITORY.glob("*.md")]:
+        text = path.read_text(encoding="utf-8")
+        named = re.findall(rf"{re.escape(SITE)}([\w/-]*)(?:#([\w-]+))?", text)
+        named += re.findall(r"\bdocs/([\w/-]+)\.md(?:#([\w-]+))?", text)
+        for name, anchor in named:
+            page = name.rstrip("/") or "index"
+            if page not in pages and (not (DOCS / f"{page}.md").exists() or anchor not in {"", *_anchors(page)}):
+                wrong.add(f"{path.relative_to(REPOSITORY)}: {name}#{anchor}")
+    assert sorted(wrong) == []
+
+
+@cache
+def _anchors(page: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", (DOCS / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
+from mirrorgate.errors.site import SITE
 from tools.dashboard.gateway import OVERVIEW, TABLES
 from tools.dashboard.panels import DATASOURCE, Json
 from tools.dashboard.processes import API, DRAIN
 from tools.dashboard.receivers import BRIDGES, FABRIC, MIRROR
-
-DOCS: Final = "https://github.com/mirrorgate/mirrorgate/blob/main/docs"
 
 SECTIONS: Final = (OVERVIEW, TABLES, API, DRAIN, FABRIC, MIRROR, BRIDGES)
 
@@ -33,8 +32,8 @@ LINKS: Final[Sequence[Json]] = (
     {
         "type": "link",
         "title": "What to do when an alert fires",
-        "url": f"{DOCS}/troubleshoot/alerts.md",
+        "url": f"{SITE}troubleshoot/alerts/",
         "targetBlank": True,
     },
-    {"type": "link", "title": "Faults and what to do", "url": f"{DOCS}/troubleshoot/faults.md", "targetBlank": True},
+    {"type": "link", "title": "Faults and what to do", "url": f"{SITE}troubleshoot/faults/", "targetBlank": True},
 )

@@ -10,7 +10,8 @@ OVERVIEW: Final = Section(
     (
         Stat(
             "Firing alerts",
-            "Alerts of deploy/prometheus/alerts.yaml. docs/troubleshoot/alerts.md says what to do for each.",
+            "Alerts of deploy/prometheus/alerts.yaml. https://mirrorgate.github.io/mirrorgate/troubleshoot/alerts/ "
+            "says what to do for each.",
             'count(ALERTS{alertname=~"Mirrorgate.+", alertstate="firing"}) or vector(0)',
             steps=NONE_IS_GOOD,
         ),

@@ -23,7 +23,7 @@ API: Final = Section(
         ),
         Graph(
             "Rejected requests per second",
-            "By error code; docs/reference/errors.md has each of them.",
+            "By error code; https://mirrorgate.github.io/mirrorgate/reference/errors/ has each of them.",
             {"{{code}}": rate("mirrorgate_rejected_requests_total", "code")},
             unit="reqps",
             stacked=True,

@@ -14,6 +14,7 @@ from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 from mirrorgate.errors import Code
+from mirrorgate.errors.site import page_of_code
 
 MAX_ID: Final = 2**63 - 1
 """The largest id that Postgres stores."""
@@ -26,7 +27,7 @@ AfterId = Annotated[int, Query(ge=0, le=MAX_ID, description="Only entries with a
 
 _NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+(e[-+]?[0-9]+)?\s*", re.IGNORECASE)
 _PROBLEM: Final[dict[str, Any]] = {
-    "type": "urn:mirrorgate:error:bad_value",
+    "type": page_of_code(Code.BAD_VALUE),
     "title": Code.BAD_VALUE.meaning,
     "status": 422,
     "code": "bad_value",
@@ -114,7 +115,7 @@ class ProblemModel(Model):
     model_config = ConfigDict(json_schema_extra={"examples": [_PROBLEM]})
 
     type: str
-    """`urn:mirrorgate:error:` and the code. It is a name, not a URL."""
+    """Address of the page about the code: what it means, and what to do. Compare `code`, not this address."""
 
     title: str
     """What the code means."""

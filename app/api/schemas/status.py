@@ -89,7 +89,7 @@ class MirrorReasonModel(Model):
     """Why the mirror does not apply the next file of a table."""
 
     code: str
-    """An error code of docs/reference/errors.md."""
+    """An error code of https://mirrorgate.github.io/mirrorgate/reference/errors/."""
 
     detail: str | None
     """What is wrong, and in which file; without row values."""
@@ -289,7 +289,7 @@ class FailingModel(Model):
     The drain tries again after growing pauses. The next success clears this.
     """
 
-    code: str = Field(description="An error code of docs/reference/errors.md.")
+    code: str = Field(description="An error code of https://mirrorgate.github.io/mirrorgate/reference/errors/.")
     detail: str = Field(description="What failed and where, in the words of the storage or the operating system.")
     remedy: str = Field(description="What an operator can do.")
     tries: int = Field(description="Failed attempts in a row.")

@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from app.observability.api_metrics import REJECTED_REQUESTS
 from app.observability.telemetry import current_request_id
 from mirrorgate.errors import Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors.site import page_of_code
 
 
 class BodyRejected(HTTPException):
@@ -186,7 +187,7 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
     problems = error.problems if isinstance(error, RejectedInput) else ()
     status = STATUS[error.kind]
     body: dict[str, Any] = {
-        "type": f"urn:mirrorgate:error:{error.code}",
+        "type": page_of_code(error.code),
         "title": error.code.meaning,
         "status": int(status),
         "code": error.code,

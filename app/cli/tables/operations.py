@@ -12,6 +12,7 @@ import typer
 from mirrorgate.cli.console import OUTPUT, print_json, say
 from mirrorgate.cli.options import AsJson, Connection, GenerationOption, TableName, with_connection
 from mirrorgate.errors import Code
+from mirrorgate.errors.site import with_addresses
 from mirrorgate.table_path import table_path
 
 if TYPE_CHECKING:
@@ -261,7 +262,9 @@ def _parse_code(code: str) -> Code:
     try:
         return Code(code)
     except ValueError:
-        raise typer.BadParameter("--code is not an error code; docs/reference/errors.md lists them") from None
+        raise typer.BadParameter(
+            with_addresses("--code is not an error code; docs/reference/errors.md lists them")
+        ) from None
 
 
 @with_connection

@@ -15,6 +15,7 @@ from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts, Tab
 from app.domain.model.table import TableState
 from app.domain.preflight import Outcome
 from mirrorgate.errors.codes import Code
+from mirrorgate.errors.site import with_addresses
 
 OK: Final = "ok"
 
@@ -277,7 +278,9 @@ def _of_table(table: TableSummary) -> Iterator[Trouble]:
         yield _trouble(Kind.TABLE_FAILING, name, table.failure_code, detail, remedy, since)
     if table.staged_rows is not None and table.staged_rows != table.accepted_rows:
         detail = f"{table.staged_rows:,} of {table.accepted_rows:,} accepted rows are staged."
-        remedy = "Run `mirrorgate doctor`; if Postgres was restored from a backup, see docs/operate/backup.md."
+        remedy = with_addresses(
+            "Run `mirrorgate doctor`; if Postgres was restored from a backup, see docs/operate/backup.md."
+        )
         yield _trouble(Kind.NOT_STAGED, name, "rows_not_staged", detail, remedy)
     if table.fabric_error is not None:
         remedy = remedy_for(table.fabric_whose or "unknown")
@@ -287,7 +290,7 @@ def _of_table(table: TableSummary) -> Iterator[Trouble]:
         yield _trouble(Kind.MIRROR, name, table.mirror_code, detail, table.mirror_remedy)
     if table.missing_changes:
         detail = f"Arcion counted {table.missing_changes:,} more operations of the table than the gateway received."
-        remedy = (
+        remedy = with_addresses(
             "Load the table again, completely or as a new generation. If the counts are not those of the table alone, "
             "set its option operation_counts=ignore."
         )

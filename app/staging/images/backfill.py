@@ -39,6 +39,7 @@ from app.staging.tables.registration import ROW_RULES_CHANGED
 from app.staging.tables.registry import find_table_by_id
 from app.staging.tables.schema_versions import schema_of_version
 from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.errors.site import with_addresses
 
 SELECT_BACKFILLS = sa.text("""
     SELECT table_id, generation, state, through_sequence, rows_done, rows_total, batches_total, detail, started_at,
@@ -213,7 +214,7 @@ SELECT_LEFT = sa.text("""
     WHERE c.table_id = :table_id GROUP BY c.last_sequence""")
 """Read the last batch of a table, and the rows behind a sequence; tell whether all their payloads are there."""
 
-_RECREATE: Final = (
+_RECREATE: Final = with_addresses(
     "Recreate the table with row_images=on and load it again, in one go or beside its changes in a load session "
     "(docs/tables/reload.md)."
 )

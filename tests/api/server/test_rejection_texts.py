@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import pytest
 
+from mirrorgate.errors.site import page_of_code, with_addresses
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 
 COLUMN = {"name": "id", "type": "int64", "nullable": False}
@@ -72,7 +73,7 @@ def test_a_wrong_value_of_an_option_is_told_the_allowed_ones(gateway: Gateway) -
             gateway.put("/v1/tables/t", json={"columns": [COLUMN], "options": options}), 422, "bad_option"
         )
         assert all(f"'{value}'" in details["detail"] for value in allowed)
-        assert "docs/reference/options.md" in details["remedy"]
+        assert with_addresses("docs/reference/options.md") in details["remedy"]
 
 
 NO_JSON: Final = [
@@ -163,4 +164,4 @@ def test_a_key_without_its_scheme_is_told_what_is_missing(anonymous: Gateway) ->
 
 
 def test_the_type_of_a_problem_names_its_code(anonymous: Gateway) -> None:
-    assert anonymous.get("/v1/nothing").json()["type"] == "urn:mirrorgate:error:not_found"
+    assert anonymous.get("/v1/nothing").json()["type"] == page_of_code("not_found")

@@ -12,6 +12,7 @@ from app.domain.fabric import TableMirroring
 from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
+from mirrorgate.errors.site import with_addresses
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
 from tests.support.postgres.ledger import Owned, claim_by, publish_all
@@ -68,7 +69,7 @@ def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(
     assert (before["quarantined_at"], table["state_reason"]) == (None, reason)
     [trouble] = table["troubles"]
     assert (trouble["code"], trouble["detail"], trouble["since"]) == ("foreign_file", reason, table["quarantined_at"])
-    assert "docs/troubleshoot/quarantined.md#foreign_file" in trouble["remedy"]
+    assert with_addresses("docs/troubleshoot/quarantined.md#foreign_file") in trouble["remedy"]
     gateway.post("/v1/tables/sales.orders/release?generation=1", json={"reason": "moved away"})
     assert gateway.get("/v1/tables/sales.orders").json()["quarantined_at"] is None
 

@@ -26,8 +26,9 @@ async def check_table_source(
     """Return where the rows differ. Nothing is changed.
 
     First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`).
-    docs/tables/compare-with-source.md has the SQL for the source; `mirrorgate tables check` runs all of it. Changes
-    that were accepted after the source was read differ too, so repeat the check before you act on a difference.
+    https://mirrorgate.github.io/mirrorgate/tables/compare-with-source/ has the SQL for the source. `mirrorgate tables
+    check` runs all of it. Changes that were accepted after the source was read differ too, so repeat the check before
+    you act on a difference.
     """
     async with gateway.check_limit.slot():
         return await run_in_threadpool(_answer, gateway, table, principal, wanted)

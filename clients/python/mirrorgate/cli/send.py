@@ -269,8 +269,9 @@ def send(
 
     To follow a folder into which a tool writes, use `mirrorgate bridge objects FOLDER`.
 
-    With --load, the file becomes a load session (docs/tables/reload.md): `mirrorgate send prices.csv --format rows-csv
-    --table shop.prices --load full` makes the table equal to the file, while its stream of changes continues.
+    With --load, the file becomes a load session (https://mirrorgate.github.io/mirrorgate/tables/reload/):
+    `mirrorgate send prices.csv --format rows-csv --table shop.prices --load full` makes the table equal to the file,
+    while its stream of changes continues.
 
     Exit status: 0 all accepted; 1 rejected; 2 wrong usage; 3 given up because the gateway was unreachable or busy; 130
     interrupted by Ctrl-C or SIGTERM.

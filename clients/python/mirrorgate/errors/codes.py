@@ -10,6 +10,8 @@ from enum import StrEnum, auto, unique
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
+from mirrorgate.errors.site import with_addresses
+
 _Code = TypeVar("_Code", bound=StrEnum)
 
 ROWS_FORMAT: Final = "rows"
@@ -50,7 +52,8 @@ class Kind(StrEnum):
 
         `of_format` has remedies for one format where `remedy` is about others.
         """
-        return auto(), self, meaning, remedy, of_format
+        remedies = {name: with_addresses(text) for name, text in of_format.items()}
+        return auto(), self, meaning, with_addresses(remedy), remedies
 
 
 @unique
