@@ -202,14 +202,12 @@ def test_the_installation_page_has_every_extra_that_is_not_for_development() -> 
     assert sorted(listed) == sorted(direct_requirements().keys() - {"client", "", "dev"})
 
 
-def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
+def test_the_changelog_has_a_section_and_a_link_for_each_version() -> None:
     text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     unreleased, *releases = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert unreleased == "[Unreleased]"
     assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", release) for release in releases)
     assert releases == sorted(releases, key=lambda r: [int(n) for n in r[1 : r.index("]")].split(".")], reverse=True)
-    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
     named = re.findall(r"^## (\[[^\]]+\])", text, re.MULTILINE)
     assert re.findall(r"^(\[[^\]]+\]): https://", text, re.MULTILINE) == named, "each version needs its link"
 
