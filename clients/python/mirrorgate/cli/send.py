@@ -215,7 +215,7 @@ def send(
     table_from: Annotated[
         str | None,
         typer.Option(
-            "--table-from", help="replicate: where each message names its table: data.<column>, or a JSON Pointer."
+            "--table-from", help="replicate: where each message names its table: `data.COLUMN`, or a JSON Pointer."
         ),
     ] = None,
     header: Annotated[bool, typer.Option("--header", help="csv: the first record holds the column names.")] = False,
