@@ -1,4 +1,4 @@
-"""Why a child process ended, and how long its supervisor waits before the next start.
+"""The reason that a child process ended, and its supervisor's pause before the next start.
 
 `mirrorgate up` uses this for its children, and an API of several processes for those.
 """
@@ -15,7 +15,7 @@ STABLE_SECONDS: Final = 30.0
 _FIRST_DELAY: Final = 0.2
 _MAX_DELAY: Final = 10.0
 _FREE_RESTARTS: Final = 3
-"""So many ends in a row by a signal, or after the process has served, are no restart loop yet."""
+"""So many ends in a row by a signal, or after the process has served, are not a restart loop yet."""
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")

@@ -1,4 +1,4 @@
-"""Where the landing zone is, as the settings say it.
+"""The location of the landing zone in the settings.
 
 The command line and the drain share this reading of the settings. `app.landing` takes plain arguments, so that
 executors and tests open a zone without an environment.

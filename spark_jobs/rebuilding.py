@@ -87,7 +87,7 @@ class PartOrder:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What became of a part: what does not fit, and in a dry run the hashes of its new keys in order."""
+    """The outcome of a part: values that do not fit, and in a dry run the hashes of its new keys in order."""
 
     rows: int
     findings: list[UnfitRows]

@@ -17,7 +17,7 @@ _LIST: Final = Path(__file__).with_suffix(".yaml")
 
 
 class Verdict(StrEnum):
-    """What becomes of a requirement."""
+    """The verdict on a requirement."""
 
     MET = "met"
     OTHERWISE = "met otherwise"

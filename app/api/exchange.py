@@ -49,7 +49,7 @@ _JSON: Final = (b"content-type", b"application/json")
 
 @dataclass(frozen=True, slots=True)
 class BodyBounds:
-    """What bounds the bodies of one API process."""
+    """The limits on the bodies of one API process."""
 
     max_bytes: int
     """Bytes of a body of changes as sent."""

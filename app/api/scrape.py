@@ -1,4 +1,4 @@
-"""What one scrape of `GET /metrics` reads from the database, as metrics.
+"""Metrics that one scrape of `GET /metrics` reads from the database.
 
 `read_facts` reads everything in one transaction. The rest does no input or output, so that `make docs` lists all
 metrics without a database. The label `table` has the table's name.

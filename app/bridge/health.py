@@ -21,7 +21,7 @@ _PATHS: Final = "/metrics, /healthz or /readyz"
 
 
 class Health:
-    """What the port says. `status` returns the facts, `reasons` why the bridge is not ready."""
+    """The answers of the health port. `status` returns the facts, `reasons` why the bridge is not ready."""
 
     def __init__(
         self,

@@ -195,7 +195,7 @@ def whole_number(least: int, most: int) -> BeforeValidator:
 def _number(read: Callable[[str], float], least: float, most: float, unit: str) -> BeforeValidator:
     def checked(written: Any) -> Any:
         if not isinstance(written, str):
-            return written  # a value of the program, or what is no single value
+            return written  # a value of the program, or what is not a single value
         value = read(written)
         if not least <= value <= most:
             bounds = f"between {least:,} and {most:,} {unit}".strip()
@@ -250,7 +250,7 @@ Name = Annotated[str, AfterValidator(_name)]
 
 
 class GatewaySettings(Section):
-    """Which gateway a bridge posts to. `certificate` is the only one it accepts, None for those of the system."""
+    """The gateway that a bridge posts to. `certificate` is the only one it accepts, None for those of the system."""
 
     url: Annotated[str, AfterValidator(_url)]
     key: Annotated[str, AfterValidator(_key)]
@@ -264,21 +264,21 @@ class GatewaySettings(Section):
 
 
 class HealthSettings(Section):
-    """Where `/healthz`, `/readyz` and `/metrics` are served; port 0 takes any free one."""
+    """The address of `/healthz`, `/readyz` and `/metrics`; port 0 takes any free one."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, whole_number(0, 65535)] = DEFAULT_HEALTH_PORT
 
 
 class StopSettings(Section):
-    """How long requests in flight may take at the end, and when a stopped partition or table is tried again."""
+    """The time for requests in flight at the end, and when a stopped partition or table is tried again."""
 
     within: Annotated[float, seconds(0, 600)] = 30.0
     retry_after: Annotated[float, seconds(0.01, 86_400)] = 60.0
 
 
 class LogSettings(Section):
-    """How log lines are written. `format` `auto` is `console` in a terminal, and `json` elsewhere."""
+    """The form of log lines. `format` `auto` is `console` in a terminal, and `json` elsewhere."""
 
     format: Literal["auto", "json", "console"] = "auto"
     level: Literal["debug", "info", "warning", "error"] = "info"

@@ -170,7 +170,7 @@ _PAGE: Final = 1000
 
 
 class AuditOutcome(StrEnum):
-    """What the gateway did with a call."""
+    """The gateway's decision about a call."""
 
     DONE = "done"
     REJECTED = "rejected"

@@ -28,7 +28,7 @@ class CouldNotVerify(Misconfigured):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What --against and --show-values say."""
+    """The options --against and --show-values."""
 
     target: str
     show_values: bool

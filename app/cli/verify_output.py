@@ -1,4 +1,4 @@
-"""What `mirrorgate verify` shows: its progress, its findings by table and code, and with `--follow` what is new."""
+"""The output of `mirrorgate verify`: its progress, its findings by table and code, and with `--follow` what is new."""
 
 import signal
 import textwrap
@@ -150,7 +150,7 @@ def follow_zone(verification: ZoneVerification, address: ZoneAddress, *, as_json
 
 
 class _Follower:
-    """What was found in the last round, and what of it was shown."""
+    """The findings of the last round, and those that were shown."""
 
     def __init__(self, verification: ZoneVerification, *, as_json: bool) -> None:
         self._verification = verification

@@ -1,4 +1,4 @@
-"""What needs attention first: each trouble with what is wrong, why, what to do, and where.
+"""Problems that need attention, worst first: each with what is wrong, why, what to do, and where.
 
 Many tables with the same trouble become one entry, so that the list stays short.
 """

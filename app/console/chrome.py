@@ -1,4 +1,4 @@
-"""What surrounds every page of the console: its sections, who is signed in, the theme, and the token for forms."""
+"""The frame of every page of the console: its sections, who is signed in, the theme, and the token for forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

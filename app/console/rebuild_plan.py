@@ -18,7 +18,7 @@ _NULLABLE: Final = {"required": False, "optional": True}
 
 @dataclass(frozen=True, slots=True)
 class PlanFields:
-    """What a rebuild changes. Columns are named as they are now, except in `keys`."""
+    """The changes of a rebuild. Columns are named as they are now, except in `keys`."""
 
     keys: str = ""
     """Other key columns in the order of the key, by their new names."""

@@ -1,4 +1,4 @@
-"""What the pages of one table say: the head that all of them have, and how its columns and options came to be."""
+"""The content of one table's pages: the head that all of them have, and how its columns and options came to be."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MAX_VALUE: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class TableHead:
-    """What each page of a table begins with: its name, generation and state, and the tabs that the user may open."""
+    """The head of each page of a table: its name, generation and state, and the tabs that the user may open."""
 
     name: str
     table: Table | None

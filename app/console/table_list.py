@@ -27,7 +27,7 @@ FRAGMENT: Final = f"{FRAGMENTS}/tables"
 
 
 class Order(StrEnum):
-    """What the list is sorted by."""
+    """The order of the list."""
 
     NAME = "name"
     LAG = "lag"
@@ -59,7 +59,7 @@ _FILTERS: Final[Mapping[str, tuple[str, Callable[[TableSummary, float], bool]]]]
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """What the address of the page asks for."""
+    """The query in the address of the page."""
 
     search: str = ""
     state: str = ""

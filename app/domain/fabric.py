@@ -1,4 +1,4 @@
-"""What Fabric's states mean: of a mirrored database and of its tables, as its API and its monitoring file report them.
+"""The meaning of Fabric's states: of a mirrored database and of its tables, as its API and monitoring file report.
 
 States may be added to Fabric's API at any time, so their raw text is kept. The tables are listed in
 `Files/Monitoring/tables.json` and in answers of the API, which has some of the keys in `metrics`, under other names:
@@ -38,12 +38,12 @@ class DatabaseState(StrEnum):
 
     @property
     def is_running(self) -> bool:
-        """Whether Fabric reads the landing zone."""
+        """True if Fabric reads the landing zone."""
         return self in (DatabaseState.RUNNING, DatabaseState.RUNNING_WITH_WARNING)
 
     @property
     def is_passing(self) -> bool:
-        """Whether Fabric leaves this state without help."""
+        """True if Fabric leaves this state without help."""
         return self in (DatabaseState.INITIALIZING, DatabaseState.STARTING, DatabaseState.STOPPING)
 
 
@@ -61,7 +61,7 @@ class MirroringState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FabricFault:
-    """What Fabric says is wrong, and who can correct it, as far as the answer shows that."""
+    """A fault that Fabric reports, and who can correct it, as far as the answer shows that."""
 
     code: str
     message: str
@@ -146,13 +146,13 @@ class TableMirroring:
 
     @property
     def has_failed(self) -> bool:
-        """Whether Fabric has given the table up until somebody acts."""
+        """True if Fabric has given the table up until somebody acts."""
         return has_failed(self.state, has_error=self.error is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSync:
-    """What the SQL analytics endpoint says of one table after its metadata was refreshed, in Fabric's words."""
+    """The SQL analytics endpoint's answer about one table after its metadata was refreshed, in Fabric's words."""
 
     name: str
     """`table` or `schema.table`, as Fabric writes it."""
@@ -164,7 +164,7 @@ class TableSync:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the endpoint shows an older version because of an error."""
+        """True if the endpoint shows an older version because of an error."""
         return self.status.casefold() == "failure" or self.error is not None
 
 
@@ -282,7 +282,7 @@ def moment_of(value: object) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a state means, and what to do; None: nothing."""
+    """The meaning of a state, and its remedy; None if none is needed."""
 
     meaning: str
     remedy: str | None = None
@@ -366,7 +366,7 @@ _HOW_TO_ASK: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FabricFacts:
-    """What Postgres has of the mirrored database. `answer_seconds` is by the clock of Postgres."""
+    """The facts of the mirrored database in Postgres. `answer_seconds` is by the clock of Postgres."""
 
     state: str | None
     """Fabric's own word; None before the first answer."""
@@ -381,7 +381,7 @@ class FabricFacts:
 
 @dataclass(frozen=True, slots=True)
 class FabricTrouble:
-    """Why mirroring needs an operator, apart from single tables."""
+    """The reason that mirroring needs an operator, apart from single tables."""
 
     code: str
     detail: str
@@ -395,7 +395,7 @@ def fabric_trouble(facts: FabricFacts | None) -> FabricTrouble | None:
     """Return what is wrong with the mirrored database; None if nothing is, or if no drain asks.
 
     A fault of the question comes before the state, which is then old. A service that is throttled or away for some
-    minutes is no fault.
+    minutes is not a fault.
     """
     if facts is None:
         return None

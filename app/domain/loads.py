@@ -22,7 +22,7 @@ LoadId = NewType("LoadId", str)
 
 
 class LoadState(StrEnum):
-    """How far a load session is. `completing` means that rows are being deleted, and that no more are taken."""
+    """The state of a load session. `completing` means that rows are being deleted, and that no more are taken."""
 
     OPEN = "open"
     COMPLETING = "completing"
@@ -68,7 +68,7 @@ class LoadSession:
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
-    """What a request adds to a load session: rows, or the deletes of a part of the rows that were not seen."""
+    """The part that a request adds to a load session: rows, or the deletes of a part of the rows that were not seen."""
 
     load_id: LoadId
     removes: bool = False

@@ -40,7 +40,7 @@ NO_UPKEEP: Final = Upkeep(0, 0)
 
 
 class MirrorState(StrEnum):
-    """What the mirror does with a table."""
+    """The state of a table's mirror."""
 
     IN_STEP = "in_step"
     """All landing files are applied."""
@@ -65,7 +65,7 @@ class FolderOwner:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What the mirror found of one table when it last looked. Pickles.
+    """The mirror's report about one table at its last check. Pickles.
 
     `code`, `detail` and `remedy` are None unless the table waits, is stopped, or has files in a doubtful order. Times
     have an offset.

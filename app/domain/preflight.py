@@ -48,7 +48,7 @@ _CLOCKS_APART: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """What a connection of the gateway reports about its server."""
+    """A connection's facts about its server."""
 
     version: int
     version_text: str
@@ -238,7 +238,7 @@ _MUST_AGREE: Final = frozenset({"mirrorgate", "pyarrow", "python"})
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFacts:
-    """What one Spark task reports about where it ran."""
+    """One Spark task's report about its machine."""
 
     host: str
     versions: Mapping[str, str]
@@ -366,7 +366,7 @@ class ZoneCheck(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of one try: nothing bad, or what happened instead."""
+    """The outcome of one try: success, or the failure."""
 
     check: ZoneCheck
     instead: str | None = None

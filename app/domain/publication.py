@@ -65,7 +65,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is staged and not published, the age of its oldest batch, and the recent rate of publication."""
+    """The staged batches that are not published, the age of its oldest batch, and the recent rate of publication."""
 
     pending: Amount = Amount()
     oldest_seconds: float = 0.0
@@ -125,7 +125,7 @@ MAX_LANDED_BYTES: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class PendingBlock:
-    """What the plan needs to know of a staged block that is in no file yet."""
+    """The facts of a staged block that is in no file yet, for the plan."""
 
     first_sequence: BatchSequence
     last_sequence: BatchSequence
@@ -269,7 +269,7 @@ _REPORT: Final = "Report it with this line and the version; the failed step is r
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed: a stable code, what and where, and what an operator can do."""
+    """The failure of an attempt: a stable code, a detail with its location, and a remedy."""
 
     code: Code
     detail: str

@@ -148,7 +148,7 @@ def _texts(width: int) -> Any:
 
 
 class RebuildPhase(StrEnum):
-    """How far a rebuild, or its dry run, has come."""
+    """The phase of a rebuild, or of its dry run."""
 
     CHECKING = "checking"
     CHECKED = "checked"
@@ -348,7 +348,7 @@ class RebuiltRows(NamedTuple):
 
 
 class CheckedRows(NamedTuple):
-    """What a dry run finds in rows: what does not fit, the new keys, and the positions of rows without one."""
+    """Findings of a dry run in rows: values that do not fit, the new keys, and the positions of rows without one."""
 
     findings: list[UnfitRows]
     keys: pa.BinaryArray
@@ -437,7 +437,7 @@ def deletes_of(rows: RebuiltRows, plan: RebuildPlan, chosen: Sequence[int]) -> p
 
 
 class AuditedRows(NamedTuple):
-    """What audit columns tell of each row beside its values."""
+    """The facts of each row for audit columns."""
 
     operations: Sequence[Operation]
     deleted: Sequence[bool]

@@ -85,7 +85,7 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """How one database writes what the queries need."""
+    """The SQL dialect of one database for the queries."""
 
     quotes: tuple[str, str]
     """Around a name; the second one is doubled within it."""

@@ -248,7 +248,7 @@ class FabricClient:
 
     @property
     def names_database(self) -> bool:
-        """Whether a mirrored database is given, by name or id."""
+        """True if a mirrored database is given, by name or id."""
         return bool(self._database)
 
     def workspaces(self) -> list[Workspace]:

@@ -25,7 +25,7 @@ _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What `mirroring.json` says. None: the member is not there, and Fabric uses its default."""
+    """The content of `mirroring.json`. None: the member is not there, and Fabric uses its default."""
 
     source_type: str | None = SOURCE_TYPE
     default_schema: str | None = None
@@ -34,7 +34,7 @@ class Definition:
 
     @property
     def is_open_mirroring(self) -> bool:
-        """Whether the database reads a landing zone."""
+        """True if the database reads a landing zone."""
         return self.source_type == SOURCE_TYPE
 
     @property

@@ -75,7 +75,7 @@ class FabricRejected(Misconfigured):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How time passes: replaced in tests, so that none waits as long as an answer says."""
+    """The clock: replaced in tests, so that none waits as long as an answer says."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

@@ -1,7 +1,7 @@
 """Recognizes bodies that were sent to the wrong endpoint, so that a rejection can name the right one.
 
 A body is looked at only after it was rejected, except for plain rows: there every object is a row, so the keys of a
-message that are no columns of the table tell it apart before anything is kept of it.
+message that are not columns of the table tell it apart before anything is kept of it.
 
 Rejections of the endpoint's own form get the remedy that their code has for that form.
 

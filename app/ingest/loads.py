@@ -30,7 +30,7 @@ from mirrorgate.parameters import RowOperation
 
 @dataclass(frozen=True, slots=True)
 class RowsOfStream:
-    """What a request of plain rows says about its Arrow stream."""
+    """The parameters of a plain-rows request for its Arrow stream."""
 
     operation: RowOperation
     """The operation of rows without one."""

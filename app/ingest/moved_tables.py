@@ -36,7 +36,7 @@ async def retry_moved(attempt: Callable[[], Awaitable[Result]]) -> Result:
 
 
 def give_marker(table: Table, table_cache: TableCache, principal: Principal) -> Table:
-    """Give a table whose files have no row marker one, because its rows are no inserts. Raises TableMoved."""
+    """Give a table whose files have no row marker one, because its rows are not inserts. Raises TableMoved."""
     with translated_errors(), table_cache.begin() as connection:
         wanted = replace(table.schema, bare=False)
         registration = evolve_table(connection, table, wanted, marker_first=table_cache.marker_first)

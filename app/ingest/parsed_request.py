@@ -1,4 +1,4 @@
-"""What a body contains: changes by source, and the messages that are set aside."""
+"""The content of a body: changes by source, and the messages that are set aside."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -37,7 +37,7 @@ class SourceChanges:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a request registered before its changes were read."""
+    """A table that a request registered before its changes were read."""
 
     table: str
     outcome: str

@@ -14,14 +14,14 @@ from mirrorgate.errors import Code, Misconfigured
 
 @dataclass(frozen=True, slots=True)
 class ZoneAddress:
-    """Where a landing zone is: a folder, or an address of OneLake or ADLS Gen2. It pickles, for executors."""
+    """The location of a landing zone: a folder, or an address of OneLake or ADLS Gen2. It pickles, for executors."""
 
     location: str
     options: StorageOptions = field(default_factory=StorageOptions)
 
     @property
     def is_remote(self) -> bool:
-        """Whether the zone is in OneLake or ADLS Gen2."""
+        """True if the zone is in OneLake or ADLS Gen2."""
         return "://" in self.location
 
     def check(self) -> None:

@@ -33,7 +33,7 @@ reach MAX_DICTIONARY_BYTES."""
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How landing files are written: marker first (the 2025 layout) or last, and the Parquet codec's name."""
+    """The layout of landing files: marker first (the 2025 layout) or last, and the Parquet codec's name."""
 
     marker_first: bool
     compression: str

@@ -22,7 +22,7 @@ class RenameOutcome(StrEnum):
 
 
 class PathKind(StrEnum):
-    """What is at a path."""
+    """The kind of entry at a path."""
 
     ABSENT = "absent"
     FILE = "file"
@@ -34,7 +34,7 @@ class PathKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a listing shows of a name: its kind, its size in bytes (0 unless it is a file) and its last change."""
+    """An entry of a listing: its kind, its size in bytes (0 unless it is a file) and its last change."""
 
     kind: PathKind
     size: int

@@ -36,7 +36,7 @@ _OF_THREAD: Final = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What some files do to a table."""
+    """The effect of some files on a table."""
 
     deleted_keys: pa.Table | None
     """The key columns of each key whose present rows go, each key once; None if there is none."""

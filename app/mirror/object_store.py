@@ -136,7 +136,7 @@ _REQUESTS: Final = 16
 def remote_tables(location: str, options: Mapping[str, str]) -> list[str]:
     """Return the paths of the Delta tables below an address, in any order. Raise OSError if the store fails.
 
-    Two levels are listed: `<schema>/<table>` and `<table>`. Names with a leading `_` are no tables, such as the lease.
+    Two levels are listed: `<schema>/<table>` and `<table>`. Names with a leading `_` are not tables, such as the lease.
     """
     store = fs.PyFileSystem(DeltaStorageHandler(location, dict(options)))
     first = _tables(_folders(store, ""))

@@ -165,7 +165,7 @@ class MirrorTarget:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the target is an object store."""
+        """True if the target is an object store."""
         return "://" in self.location
 
     def open_options(self) -> dict[str, str] | None:

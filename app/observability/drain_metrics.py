@@ -57,7 +57,7 @@ _DRAIN: Final = Info(
 
 @dataclass(frozen=True, slots=True)
 class DrainView(DriverView):
-    """What the metrics show of a running drain when they are read."""
+    """The metrics of a running drain when they are read."""
 
     worker: str = ""
     revision: str = ""

@@ -42,7 +42,7 @@ Reports = Callable[[], Iterable[TableReport]]
 
 @dataclass(frozen=True, slots=True)
 class MirrorView(DriverView):
-    """What the metrics show of a running mirror when they are read."""
+    """The metrics of a running mirror when they are read."""
 
     reports: Reports = tuple
     """Returns the last report of each table."""

@@ -68,7 +68,7 @@ class ProcessMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MetricsAddress:
-    """Where a process serves its metrics; no port: nowhere. Port 0 takes any free one."""
+    """The address of a process's metrics; without a port, none are served. Port 0 takes any free one."""
 
     host: str
     port: int | None
@@ -76,7 +76,7 @@ class MetricsAddress:
 
 @dataclass(frozen=True, slots=True)
 class DriverView:
-    """What the metrics show of a running Spark driver when they are read."""
+    """The metrics of a running Spark driver when they are read."""
 
     is_waiting: Callable[[], bool] = bool
     is_spark_up: Callable[[], bool] = bool

@@ -279,7 +279,7 @@ def _markers(path: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         markers = column.cast(pa.int32())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise UnreadableFile(
-            path, f"{ROW_MARKER} has type {column.type}, or values that are no whole numbers"
+            path, f"{ROW_MARKER} has type {column.type}, or values that are not whole numbers"
         ) from None
     known = pc.is_in(markers, value_set=pa.array(MARKERS, pa.int32()))
     wrong = len(markers) - (pc.sum(known).as_py() or 0)

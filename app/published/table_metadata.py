@@ -17,7 +17,7 @@ from mirrorgate.errors import Code, InvariantBroken
 
 
 class UnreadableFile(InvariantBroken):
-    """A data file that is no Parquet or delimited text, is not whole, or has columns that nothing can read."""
+    """A data file that is not Parquet or delimited text, is not whole, or has columns that nothing can read."""
 
     def __init__(self, path: str, reason: str) -> None:
         """Name the file by its path in the zone. `reason` contains no value."""
@@ -42,7 +42,7 @@ _MAX_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """What a publisher declares about a table."""
+    """A publisher's declaration of a table."""
 
     key_columns: tuple[str, ...]
     upsert_by_default: bool = False
@@ -58,12 +58,12 @@ class TableMetadata:
 
     @property
     def is_ordered_by_time(self) -> bool:
-        """Whether files are ordered by the time of the last update instead of by number."""
+        """True if files are ordered by the time of the last update instead of by number."""
         return (self.detection or "").casefold() == BY_UPDATE_TIME.casefold()
 
     @property
     def is_delimited_text(self) -> bool:
-        """Whether the data files are delimited text: without `fileFormat`, if the rest describes text."""
+        """True if the data files are delimited text: without `fileFormat`, if the rest describes text."""
         if self.file_format is not None:
             return self.file_format != "parquet"
         raw = self.raw or {}

@@ -96,7 +96,7 @@ class LandingZoneSettings(BaseModel, use_attribute_docstrings=True):
 
     @property
     def marker_first(self) -> bool:
-        """Whether landing files begin with the row marker."""
+        """True if landing files begin with the row marker."""
         return self.row_marker_position is RowMarkerPosition.FIRST
 
     @property

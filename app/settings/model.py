@@ -53,7 +53,7 @@ class DatabaseSettings(BaseModel, use_attribute_docstrings=True):
 
 
 class RetentionSettings(BaseModel, use_attribute_docstrings=True):
-    """How long payloads, the ledger and the audit are kept."""
+    """The retention of payloads, the ledger and the audit."""
 
     retention_days: Annotated[float, Field(gt=0)] = 7.0
     """Days to keep payloads of published files, ledger entries and receipts."""
@@ -68,7 +68,7 @@ class RetentionSettings(BaseModel, use_attribute_docstrings=True):
 
 
 class GrantedRights(BaseModel, use_attribute_docstrings=True):
-    """What a role or scope of a token grants: rights, and the patterns of the tables that they apply to."""
+    """The grant of a token's role or scope: rights, and the patterns of the tables that they apply to."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What Postgres knows of the Delta mirror: the reports of mirror processes, and how far tables are mirrored.
+"""The Delta mirror's state in Postgres: the reports of mirror processes, and how far tables are mirrored.
 
 The mirror works without a database. With one, it stores its reports after each round, and the API compares them with
 the landing ledger at the moment of reading. A mirror that has stopped falls behind visibly: its file number stays, and
@@ -44,7 +44,7 @@ SELECT_PROGRESS = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class MirrorProgress:
-    """How far a table's current generation is mirrored."""
+    """The progress of the mirror of a table's current generation."""
 
     state: MirrorState
     version: int | None

@@ -1,4 +1,4 @@
-"""What an operator looks at: a summary of each table, all facts of chosen tables, producers, and alerts that were told.
+"""The overview for operators: a summary of each table, all facts of chosen tables, producers, and sent alerts.
 
 A summary costs one row a table, whatever the length of the ledger. *Staged* equals *accepted* there, because one
 transaction writes both, and *published* is what is accepted and not pending; the status of a table counts each of them
@@ -158,7 +158,7 @@ def list_producers(
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What the database knows of one table."""
+    """The database's facts about one table."""
 
     table: Table
     counts: TableCounts
@@ -274,7 +274,7 @@ SELECT_DURABILITY = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What Postgres does at a crash of its machine, as `SHOW` prints it."""
+    """The durability settings of Postgres, as `SHOW` prints it."""
 
     fsync: str
     full_page_writes: str

@@ -26,7 +26,7 @@ _TRACE: Final = (
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """Fabric stops the table, or its rows are wrong."""
@@ -42,7 +42,7 @@ class Severity(StrEnum):
 
 @unique
 class FindingCode(StrEnum):
-    """What a finding is about: how bad it is, what it means, and what to do about it."""
+    """The code of a finding: its severity, meaning and remedy."""
 
     _value_: str
     severity: Severity
@@ -67,7 +67,7 @@ class FindingCode(StrEnum):
     )
     FILE_OUTSIDE_TABLE = Severity.WARNING.code(
         "A file lies outside of any table folder, where mirroring does not read it.",
-        "Move data into a folder of its table, and delete what is no data. Names that start with `_` are ignored.",
+        "Move data into a folder of its table, and delete everything else. Names that start with `_` are ignored.",
     )
     TOO_MANY_TABLES = Severity.ERROR.code(
         "The zone has more than 1,000 tables, the limit of a mirrored database.",
@@ -122,7 +122,7 @@ class FindingCode(StrEnum):
         "Name files by 20 digits with leading zeros, for example 00000000000000000001.parquet.",
     )
     NAME_NOT_A_NUMBER = Severity.ERROR.code(
-        "A data file has a name that is no number, such as a GUID. Such files have no order: a delete can be applied "
+        "A data file's name is not a number, such as a GUID. Such files have no order: a delete can be applied "
         "before its insert.",
         "Name files by 20 digits, in the order in which Fabric must apply them.",
     )
@@ -180,7 +180,7 @@ class FindingCode(StrEnum):
         "Write it: `keyColumns` if the table will have updates or deletes, else `{}`. It can be added later.",
     )
     METADATA_DAMAGED = Severity.ERROR.code(
-        "`_metadata.json` cannot be used: it is no file, no JSON object, or a value has the wrong type.",
+        "`_metadata.json` cannot be used: it is not a file, not a JSON object, or a value has the wrong type.",
         'Replace it by valid JSON, for example `{"keyColumns": ["id"]}`.',
     )
     METADATA_AFTER_DATA = Severity.ADVICE.code(
@@ -400,7 +400,7 @@ class FindingCode(StrEnum):
     )
     AGAINST_SCHEMA_DIFFERS = Severity.ERROR.code(
         "The Delta table has other columns than the files of the zone, or columns with another kind of value. Types of "
-        "one kind, such as decimals of two scales, are no difference.",
+        "one kind, such as decimals of two scales, are not a difference.",
         "Drop and recreate the table folder to rename, remove or change a column. Rows are compared by the columns "
         "that both have.",
     )

@@ -33,7 +33,7 @@ _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _M
 def read_struct(content: bytes) -> dict[int, Any]:
     """Return a structure as its field ids with their values: numbers, bytes, lists and structures.
 
-    Maps are skipped. Raise ValueError for bytes that are no structure.
+    Maps are skipped. Raise ValueError for bytes that are not a structure.
     """
     try:
         return _Reader(content).struct(0)

@@ -1,4 +1,4 @@
-"""What a check reports: one deviation from the rules of open mirroring, at one place.
+"""A finding of a check: one deviation from the rules of open mirroring, at one place.
 
 Errors of a check, or of the store under it, become findings too (`guarded`): no content of a zone ends a run.
 """

@@ -1,4 +1,4 @@
-"""What the checks of one table see at one moment: its folder, its metadata and its readable files without rows."""
+"""The view of one table at one moment for its checks: its folder, its metadata and its readable files without rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class FileColumn:
 
     @property
     def is_marker(self) -> bool:
-        """Whether it is the row marker, in any letter case."""
+        """True if it is the row marker, in any letter case."""
         return self.name.casefold() == ROW_MARKER.casefold()
 
 

@@ -156,7 +156,7 @@ _INTERRUPTED: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What the command line says beside the settings."""
+    """The options of the command line besides the settings."""
 
     once: bool = False
     tables: frozenset[str] = frozenset()
@@ -266,7 +266,7 @@ def _run_once(options: MirrorOptions, job: MirrorJob, loop: MirrorLoop) -> int:
 
 
 def _check_zone(address: ZoneAddress, *, once: bool) -> None:
-    """Raise Misconfigured `landing_zone_unusable` for a zone that is no folder, with `once` also for a missing one."""
+    """Raise Misconfigured `landing_zone_unusable` for a zone that is not a folder, with `once` also if missing."""
     address.check()
     with suppress(OSError):  # the loop asks again
         kind = open_zone(address).kind("")

@@ -49,7 +49,7 @@ class DueTable:
 
 @dataclass(frozen=True, slots=True)
 class TableOutcome:
-    """What a task did with one table. Without a report, `failure` says why."""
+    """The outcome of a task for one table. Without a report, `failure` says why."""
 
     table: PublishedTable
     report: TableReport | None = None
@@ -64,7 +64,7 @@ class TableOutcome:
 
     @property
     def is_due_again(self) -> bool:
-        """Whether the table has further files that can be applied now."""
+        """True if the table has further files that can be applied now."""
         return self.failure is None and self.report is not None and self.report.state is MirrorState.BEHIND
 
 

@@ -1,4 +1,4 @@
-"""What all steps of one drain share: the database, the claimed landing zone, and the names of both."""
+"""The context that all steps of one drain share: the database, the claimed landing zone, and the names of both."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stopped a table: the log line, the record for its status, and the quarantine.
+"""The reason that a table stopped: the log line, the record for its status, and the quarantine.
 
 Invariant: only what may never happen quarantines a table, and only while its epoch holds and the zone is present.
 Everything else is retried.

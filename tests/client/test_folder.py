@@ -37,7 +37,7 @@ def test_a_file_has_another_etag_when_it_was_written_again(tmp_path: Path) -> No
 
 def test_what_is_gone_is_told_apart(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    with pytest.raises(Misconfigured, match="is no folder") as raised:
+    with pytest.raises(Misconfigured, match="is not a folder") as raised:
         FolderStore(folder)
     assert raised.value.code is Code.SOURCE_REJECTED
     folder.mkdir()

@@ -76,7 +76,7 @@ def test_only_the_chosen_tables_are_compared(zone: Zone, target: Path, run: Run)
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--against", "nowhere"], "nowhere is no folder"),
+        (["--against", "nowhere"], "nowhere is not a folder"),
         (["--against", "nowhere", "--follow"], "leave out --follow"),
         (["--show-values"], "--show-values is for --against"),
     ],

@@ -1,4 +1,4 @@
-"""What happened in a run: each step with its outcome and duration, shown as it goes and written as Markdown."""
+"""The report of a run: each step with its outcome and duration, shown as it goes and written as Markdown."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from mirrorgate.errors import MirrorgateError
 
 
 class Outcome(StrEnum):
-    """How a step ended."""
+    """The outcome of a step."""
 
     OK = "ok"
     FAILED = "failed"
@@ -53,7 +53,7 @@ class Report:
 
     @property
     def is_conformant(self) -> bool:
-        """Whether every step succeeded."""
+        """True if every step succeeded."""
         return bool(self.steps) and all(step.outcome is Outcome.OK for step in self.steps)
 
     @contextmanager

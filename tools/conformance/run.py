@@ -34,7 +34,7 @@ _STATE_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does, and how long it waits."""
+    """The steps and pauses of a run."""
 
     workspace: str
     database: str

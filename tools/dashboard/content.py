@@ -1,4 +1,4 @@
-"""What the dashboard shows: its sections, variables and links."""
+"""The content of the dashboard: its sections, variables and links."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -27,7 +27,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """What an image says about its containers."""
+    """An image's configuration of its containers."""
 
     environment: Mapping[str, str]
     command: tuple[str, ...]

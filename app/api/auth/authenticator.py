@@ -29,7 +29,7 @@ MAX_CACHED_KEYS: Final = 10_000
 """Beyond it the cache is cleared. It holds only keys that exist."""
 
 MAX_UNKNOWN_IDS: Final = 1_000
-"""Ids that are no key's and are remembered; the oldest one is forgotten first."""
+"""Ids that are not a key's and are remembered; the oldest one is forgotten first."""
 
 MAX_UNKNOWN_LOOK_UPS: Final = 100
 """Look-ups per second that find no key. Beyond it, one query per IDS_SECONDS tells which ids exist."""
@@ -75,9 +75,9 @@ class _VerifiedSecret:
 
 
 class _UnknownIds:
-    """Ids that callers name and that are no key's, so that these cost Postgres little. Thread-safe.
+    """Ids that callers name and that are not a key's, so that these cost Postgres little. Thread-safe.
 
-    An id is no secret and can be made up, so each caller can name as many as it likes. Those that no key has take no
+    An id is not a secret and can be made up, so each caller can name as many as it likes. Those that no key has take no
     place from keys in the cache. Once too many were looked up in vain, only ids that exist are looked up. A key that
     was created since the ids were read is then answered with 503 for IDS_SECONDS.
     """

@@ -46,7 +46,7 @@ _WRONG_TOKEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How the gateway is registered at the issuer."""
+    """The gateway's registration at the issuer."""
 
     issuer: str
     client_id: str

@@ -1,11 +1,11 @@
-"""What routes need of the caller: authenticate the request, require a right, and check the names of tables.
+"""Checks of the caller for routes: authenticate the request, require a right, and check the names of tables.
 
 `authorize` is for the change endpoints; the annotated types (`Reader`, …) are FastAPI
 dependencies of the other routes. Everything is denied by default.
 
 Signed change requests: a webhook sender shows a key by signing the body, in place of sending the key.
 
-The id of a key is no secret, so a body that names it counts towards nothing of the key until its signature is found to
+A key's id is not secret, so a body that names it counts towards nothing of the key until its signature is found to
 be right: it arrives in the room of callers without a valid key (`UnverifiedRoom`).
 
 Invariant: before the signature was found to be right, nothing is staged, no part of the body is decoded, and nothing of

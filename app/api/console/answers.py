@@ -36,7 +36,7 @@ def load_again(target: str, chrome: Chrome, label: str = "Continue to the consol
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """What the page of an action shows of its error, and its HTTP status."""
+    """The error that the page of an action shows, and its HTTP status."""
 
     notice: Notice
     status: int

@@ -46,7 +46,7 @@ _RETRY_AFTER_SECONDS: Final = 1
 
 @dataclass(slots=True)
 class Allowance:
-    """What is used, or a limit: that of requests is also that of unfinished bodies."""
+    """Amounts in use, or a limit: that of requests is also that of unfinished bodies."""
 
     requests: int = 0
     size: int = 0
@@ -146,7 +146,7 @@ class MemoryBudget:
 
 
 class Reservation:
-    """What one request holds of the budget; `release` gives it back.
+    """The share of the budget that one request holds; `release` gives it back.
 
     Until `assign_to` names its key, it holds only an unfinished body, in the room of callers without one.
     """

@@ -1,4 +1,4 @@
-"""What callers with a right can do, apart from how they ask for it: the routes and the console call the same functions.
+"""The operations of callers with a right: the routes and the console call the same functions.
 
 `visible_tables` finds tables, `table_operations` changes one, `keys` and `dead_letters` settle the others,
 `source_checks` compares a table with its source, and `dry_runs` tries messages without staging them. Invariant: each

@@ -38,7 +38,7 @@ COMPLETION_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LoadOperation:
-    """What a caller can do with the load sessions of one table.
+    """The operations of a caller on the load sessions of one table.
 
     Methods raise RejectedInput `bad_name` and `unknown_table`, and with an id `unknown_load`.
     """

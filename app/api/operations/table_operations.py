@@ -53,7 +53,7 @@ _Arguments = ParamSpec("_Arguments")
 
 @dataclass(frozen=True, slots=True)
 class TableOperation:
-    """What an administrator can do with one generation of a table.
+    """The operations of an administrator on one generation of a table.
 
     Every method returns the status of the table. It raises RejectedInput `bad_name`, `unknown_table` (also for a name
     outside the caller's patterns), `generation_mismatch` and `wrong_table_state`.

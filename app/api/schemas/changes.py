@@ -42,7 +42,7 @@ class ReceiptModel(Model):
 
 
 class RegisteredModel(Model):
-    """What a request registered before its changes were read."""
+    """A table that a request registered before its changes were read."""
 
     table: str
     """The name of the table."""
@@ -83,7 +83,7 @@ class AcceptedModel(Model):
 
 
 class ProducerModel(Model):
-    """How far a producer is. Its receipts are null after retention has purged them."""
+    """The progress of a producer. Its receipts are null after retention has purged them."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -317,7 +317,7 @@ class ReplayedLettersModel(Model):
 
 
 class DiscardedModel(Model):
-    """How many dead letters were discarded."""
+    """The number of discarded dead letters."""
 
     discarded: int
     """How many were discarded."""
@@ -334,7 +334,7 @@ _OPERATIONS: Final[dict[str, Any]] = {
 
 
 class LayoutModel(Model):
-    """Where messages of a custom format have what Replicate's messages have.
+    """The locations of the parts of Replicate's messages in a custom format.
 
     A place is a JSON Pointer (`/payload/row`) or names with dots (`payload.row`). One that ends in `*` is all keys with
     that beginning: `headers_*` has the key `headers_operation` as `operation`, and `*` is every key that no other part

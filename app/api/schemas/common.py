@@ -1,4 +1,4 @@
-"""What all models of the API share: strict parsing, times, whole numbers, and problem details.
+"""The base of all models of the API: strict parsing, times, whole numbers, and problem details.
 
 Change messages are not parsed with these models.
 

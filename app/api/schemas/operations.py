@@ -30,7 +30,7 @@ class RenameTable(Model):
 
 
 class ReleaseTable(Model):
-    """Why the table can publish again: what was found and done."""
+    """The reason that the table can publish again: the cause and its correction."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "The foreign file was moved away."}]})
 
@@ -176,7 +176,7 @@ class DigestModel(Model):
 
 
 class SourceCheckModel(Model):
-    """What the source says about its rows: `buckets`, and then `rows` of the buckets that differ."""
+    """Counts and checksums of the source's rows: `buckets`, and then `rows` of the buckets that differ."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -236,7 +236,7 @@ class RowDifferencesModel(Model):
 
 
 class SourceCheckResultModel(Model):
-    """How the table compares with what the source said."""
+    """The comparison of the table with its source."""
 
     equal: bool
     """Whether nothing differs."""

@@ -38,7 +38,7 @@ class OptionChangeModel(Model):
 
 
 class RegistrationChangesModel(Model):
-    """What a registration changes, or would change."""
+    """The changes that a registration makes, or would make."""
 
     outcome: RegistrationOutcome
     """What the registration does to the table."""

@@ -30,7 +30,7 @@ from mirrorgate.parameters import LoadMode
 
 
 class BeginLoad(Model):
-    """What the load is: all rows of the source, or more rows."""
+    """The kind of a load: all rows of the source, or more rows."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"mode": "full"}]})
 
@@ -86,7 +86,7 @@ class LoadsModel(Model):
 
 
 class MirrorReasonModel(Model):
-    """Why the mirror does not apply the next file of a table."""
+    """The reason that the mirror does not apply the next file of a table."""
 
     code: str
     """An error code of https://mirrorgate.github.io/mirrorgate/reference/errors/."""
@@ -99,7 +99,7 @@ class MirrorReasonModel(Model):
 
 
 class MirrorModel(Model):
-    """How far the table is mirrored: the mirror's last report, compared with the landing ledger now."""
+    """The progress of a table's mirror: its last report, compared with the landing ledger now."""
 
     state: MirrorState
     """`waiting`: a file number is missing. `stopped`: a file cannot be applied. `dropped`: the landing folder is gone.
@@ -133,7 +133,7 @@ class MirrorModel(Model):
 
 
 class TableMirrorModel(MirrorModel):
-    """How far the current generation of a table is mirrored."""
+    """The progress of the mirror of a table's current generation."""
 
     table: str
     """The name of the table, `name` or `schema.name`."""
@@ -184,7 +184,7 @@ class MirrorRowsModel(Model):
 
 
 class LagModel(Model):
-    """What is accepted and not published."""
+    """The accepted changes that are not published."""
 
     batches: int
     """Batches that are not published."""
@@ -200,7 +200,7 @@ class LagModel(Model):
 
 
 class SourceModel(Model):
-    """How far the source of a table was ahead of the gateway at the last change that tells its time."""
+    """The lag between a table's source and the gateway, at the last change that has a source time."""
 
     lag_seconds: Seconds | None
     """From the commit in the source to the acceptance; null if the last change is more than 15 minutes old."""
@@ -236,7 +236,7 @@ class PublishedModel(CountsModel):
 
 
 class ProcessedModel(Model):
-    """What Fabric last reported about the table, in Fabric's own words; null if it reported nothing."""
+    """Fabric's last report about the table, in Fabric's own words; null if it reported nothing."""
 
     state: str | None
     """Fabric's word for the state of the table."""
@@ -284,7 +284,7 @@ class WaitingLettersModel(Model):
 
 
 class FailingModel(Model):
-    """Why publication of a table fails; it has failed three or more times in a row.
+    """The reason that publication of a table fails; it has failed three or more times in a row.
 
     The drain tries again after growing pauses. The next success clears this.
     """
@@ -298,7 +298,7 @@ class FailingModel(Model):
 
 
 class TroubleModel(Model):
-    """What needs attention of a table, as the console, the alerts of the webhook and `mirrorgate status` show it."""
+    """A problem of a table, as the console, the alerts of the webhook and `mirrorgate status` show it."""
 
     kind: Kind
     """The kind of trouble."""
@@ -448,7 +448,7 @@ class HealthModel(Model):
 
 
 class WriterModel(Model):
-    """What the writer of this process does. Ages are in seconds; null if nothing has happened or nothing waits."""
+    """The state of this process's writer. Ages are in seconds; null if nothing has happened or nothing waits."""
 
     waiting_requests: int
     """Change requests that wait for the next transaction."""

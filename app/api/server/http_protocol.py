@@ -159,7 +159,7 @@ class BodyPieces:
 
 
 class _Buffer(threading.local):
-    """What the connections of a thread receive into, one after the other."""
+    """The receive buffer that the connections of a thread share, one after the other."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(_MAX_PIECE_BYTES))

@@ -1,4 +1,4 @@
-"""What is known of a request besides its answer: for its log line, the audit and the limits of its key.
+"""Facts about a request besides its answer: for its log line, the audit and the limits of its key.
 
 The headers of a request that the gateway reads, taken from the head in one pass.
 """

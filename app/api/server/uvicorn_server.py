@@ -125,7 +125,7 @@ class ApiProcesses(Multiprocess):
 
 
 class _ProcessWatch:
-    """What the supervisor knows of one API process: whether it serves, and for how long it has been silent."""
+    """The supervisor's knowledge of one API process: whether it serves, and for how long it has been silent."""
 
     def __init__(self, process: Process, delays: RestartDelays | None = None) -> None:
         self.process = process

@@ -55,7 +55,7 @@ class _Answer(msgspec.Struct):
 
 @dataclass(slots=True)
 class _References:
-    """What was read of the references of one schema."""
+    """The references of one schema that were read."""
 
     bytes_left: int
     places: dict[tuple[str, int], bool] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class SchemaRegistry:
         """Return the schema with this id.
 
         Raises RecordRejected for an id that the registry does not have, and TemporarilyUnavailable `source_unavailable`
-        if it does not answer, rejects the credentials, or is no schema registry: none of these is the record's fault.
+        if it does not answer, rejects the credentials, or is not a schema registry: none is the record's fault.
         """
         for attempt in range(_ATTEMPTS):
             if attempt:

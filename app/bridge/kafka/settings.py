@@ -59,7 +59,7 @@ class RegistrySettings(Section):
 
 
 class BatchSettings(Section):
-    """When a request is cut, and how much the bridge holds in memory."""
+    """Limits of a request, and of the memory of the bridge."""
 
     max_bytes: Annotated[int, size(1, 64 * 2**20)] = 4 * 2**20
     max_messages: Annotated[int, whole_number(1, 500_000)] = 20_000
@@ -68,7 +68,7 @@ class BatchSettings(Section):
 
 
 class RejectedSettings(Section):
-    """Where rejected records are kept."""
+    """The location of rejected records."""
 
     folder: Path
 

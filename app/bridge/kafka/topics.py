@@ -66,7 +66,7 @@ class Template:
 
 def _topic(text: str) -> str:
     if not _TOPIC.fullmatch(text):
-        raise wrong(f"{text!r} is no topic's name", "Write a regular expression as `pattern:`.")
+        raise wrong(f"{text!r} is not a topic's name", "Write a regular expression as `pattern:`.")
     return text
 
 

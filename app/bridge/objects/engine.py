@@ -29,7 +29,7 @@ MAX_LISTED: Final = 10_000
 
 @dataclass
 class SourceCheck:
-    """What a source holds: objects by table, and an example of an object that belongs to none."""
+    """The contents of a source: objects by table, and an example of an object that belongs to none."""
 
     url: str
     tables: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""How the objects of a source are read: the endpoint, and the reader of an object by its name.
+"""The way to read a source's objects: the endpoint, and the reader of an object by its name.
 
 A reader cuts an object into pieces, one for each request. A piece has the index of its first message, from 0, and a
 hash of the decompressed content before its end. A position keeps both, so a resumed object is checked before its next
@@ -21,7 +21,7 @@ _PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")
 
 
 class ObjectFormat(StrEnum):
-    """What the objects of a source hold."""
+    """The format of a source's objects."""
 
     ARCION = "arcion"
     REPLICATE = "replicate"
@@ -33,7 +33,7 @@ class ObjectFormat(StrEnum):
 
 
 class Content(StrEnum):
-    """How the messages of an object are written."""
+    """The encoding of an object's messages."""
 
     AUTO = "auto"
     """CSV if the name ends with .csv, before .gz or .zst; JSON or Avro otherwise."""
@@ -56,7 +56,7 @@ class Piece:
     end: int
     content: str
     not_counted: int = 0
-    """Messages at the start of the body that are no messages of the object."""
+    """Messages at the start of the body that are not messages of the object."""
 
 
 class ObjectReader(Protocol):
@@ -85,7 +85,7 @@ class StreamReader:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How one object is read and posted."""
+    """The way to read and post one object."""
 
     endpoint: str
     reader: ObjectReader

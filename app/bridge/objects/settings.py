@@ -108,7 +108,7 @@ class SourceSettings(Section):
 
 
 class BatchSettings(Section):
-    """When a request is cut."""
+    """Limits of a request."""
 
     max_bytes: Annotated[int, size(1024, 64 * 2**20)] = 8 * 2**20
     max_messages: Annotated[int, whole_number(1, 500_000)] | None = None

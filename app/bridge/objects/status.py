@@ -15,7 +15,7 @@ from mirrorgate.errors import MirrorgateError
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a table is stopped: the object and the message in it, if one is at fault, and the error."""
+    """The reason that a table is stopped: the object and the message in it, if one is at fault, and the error."""
 
     error: MirrorgateError
     key: str | None = None

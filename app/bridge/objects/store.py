@@ -1,4 +1,4 @@
-"""What the bridge needs of a source: listings and contents, of a bucket or of a folder.
+"""The interface of a source: listings and contents, of a bucket or of a folder.
 
 A folder is read without the package of object stores. Invariant: an error shows of an address only the part before the
 query, which may hold a signature.

@@ -36,7 +36,7 @@ from mirrorgate.source import content_type_of
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do with the objects of a table."""
+    """The plan for the objects of a table."""
 
     pending: tuple[Found, ...]
     """The objects to read, in order; first the one that was partly read."""
@@ -113,7 +113,7 @@ _TOO_LARGE: Final = (Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES, Code.TOO_MANY_
 
 @dataclass(frozen=True, slots=True)
 class TableListing:
-    """What a listing found for a table. `names` has all keys, also those of markers and metadata."""
+    """The objects of a table in a listing. `names` has all keys, also those of markers and metadata."""
 
     objects: list[Found]
     names: Collection[str]

@@ -171,7 +171,7 @@ _ANSWER_SECONDS: Final = 3_600.0
 
 
 class Check(NamedTuple):
-    """What is compared, and how often."""
+    """The subject and interval of a comparison."""
 
     path: str
     against: str
@@ -182,7 +182,7 @@ class Check(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """What one round found."""
+    """The findings of one round."""
 
     keys: Mapping[str, set[str]]
     """The listed rows that differ: of each request, the first of each kind."""
@@ -193,7 +193,7 @@ class _Round(NamedTuple):
 
     @property
     def is_listed(self) -> bool:
-        """Whether every row that differs is listed."""
+        """True if every row that differs is listed."""
         return self.total == sum(map(len, self.keys.values()))
 
 

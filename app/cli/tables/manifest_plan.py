@@ -23,7 +23,7 @@ _NEEDS_ANOTHER_TABLE: Final = frozenset({Code.INCOMPATIBLE_SCHEMA, Code.BAD_OPTI
 
 
 class Action(StrEnum):
-    """What the plan does with a table."""
+    """The plan's action for a table."""
 
     CREATE = "create"
     CHANGE = "change"

@@ -23,7 +23,7 @@ from mirrorgate.text import digits, size
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """How much one key may send; None for no limit."""
+    """The rate limits of one key; None for no limit."""
 
     requests_per_second: float | None = None
     bytes_per_second: float | None = None
@@ -95,7 +95,7 @@ _MAX_DIGESTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a signature header has: digests, and the time that is signed with the body, if it has one."""
+    """The content of a signature header: digests, and the time that is signed with the body, if it has one."""
 
     digests: tuple[bytes, ...]
     time: str | None = None

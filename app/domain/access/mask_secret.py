@@ -57,7 +57,7 @@ class MaskSecret:
 
 @dataclass(frozen=True, slots=True)
 class HashedTables:
-    """What the database knows of the secrets of hashed columns."""
+    """The database's facts about the secrets of hashed columns."""
 
     by_name: Mapping[str, bytes]
     """For each live table with a hashed column, the fingerprint of the secret that its generation is hashed under."""

@@ -31,7 +31,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CountedRejection:
-    """How often a call was rejected in one minute, with the request id of the first one."""
+    """The number of rejections of a call in one minute, with the request id of the first one."""
 
     minute: datetime
     rejection: Rejection

@@ -19,7 +19,7 @@ EVERY_TABLE: Final = "*"
 
 
 class Right(StrEnum):
-    """What a caller may do. `admin` includes the others."""
+    """A right of a caller. `admin` includes the others."""
 
     INGEST = "ingest"
     READ = "read"
@@ -81,7 +81,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a valid key or token proves: its holder, the grants, and its rate limits."""
+    """The proof of a valid key or token: its holder, the grants, and its rate limits."""
 
     subject: str
     grants: Sequence[Grant]

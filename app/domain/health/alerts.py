@@ -53,7 +53,7 @@ class KnownAlert:
 
 @dataclass(frozen=True, slots=True)
 class AlertPlan:
-    """What follows from a look: what is known from now on, and what is told before it is stored as told."""
+    """The result of a check: the alerts known from now on, and those sent before it is stored as told."""
 
     begun: Sequence[KnownAlert]
     changed: Sequence[KnownAlert]

@@ -1,4 +1,4 @@
-"""What a judgement of the gateway needs to know: of this API process, of the whole gateway, and of each table."""
+"""The facts that judging the gateway needs: of this API process, of the whole gateway, and of each table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from app.domain.preflight import Finding
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What one API process knows of itself. Ages are in seconds; None if nothing has happened or nothing waits."""
+    """The facts of one API process. Ages are in seconds; None if nothing has happened or nothing waits."""
 
     database: str | None = None
     """Why Postgres does not take changes; None if it does."""
@@ -28,7 +28,7 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFacts:
-    """What Postgres reports about the whole gateway."""
+    """Postgres's facts about the whole gateway."""
 
     drains: int
     waiting_drains: int
@@ -52,7 +52,7 @@ class GatewayFacts:
 
 
 class TableSummary(NamedTuple):
-    """What lists show of a live table, and what it is judged by. The failure is set only while the table is failing."""
+    """The summary of a live table for lists and health checks. The failure is set only while the table is failing."""
 
     table_id: TableId
     name: str
@@ -100,7 +100,7 @@ class TableSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """What is known at one moment. Nothing is judged that is missing."""
+    """The facts known at one moment. Missing facts are not judged."""
 
     process: ProcessFacts | None = None
     gateway: GatewayFacts | None = None

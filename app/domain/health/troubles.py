@@ -45,7 +45,7 @@ class Severity(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a trouble is about, in the order in which troubles of one severity are shown."""
+    """The kind of a trouble, in the order in which troubles of one severity are shown."""
 
     PART = "part"
     FINDING = "finding"
@@ -68,7 +68,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with one subject now. `detail` has no row value."""
+    """A problem of one subject now. `detail` has no row value."""
 
     kind: Kind
     subject: str

@@ -25,7 +25,7 @@ SourceTime: TypeAlias = str | int | None
 
 
 class Operation(StrEnum):
-    """What happened to the row. *Upsert* means that the source cannot tell insert from update.
+    """The operation on the row. *Upsert* means that the source cannot tell insert from update.
 
     A *merge* is an upsert of the columns that it gives: in a row that exists, the others keep their values.
     """

@@ -26,7 +26,7 @@ MAX_EXPRESSION_DEPTH: Final = 50
 
 
 class Op(StrEnum):
-    """What a node computes from its operands."""
+    """The operation of a node on its operands."""
 
     COLUMN = "column"
     LITERAL = "literal"

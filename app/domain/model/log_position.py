@@ -1,4 +1,4 @@
-"""Where a change is in the log of its source, as texts that sort; what makes them of the numbers of databases."""
+"""The position of a change in its source's log, as strings that sort; what makes them of the numbers of databases."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _WITHOUT_HEX: Final = dict.fromkeys(map(ord, "0123456789abcdefABCDEF"), "0")
 
 
 class LogPosition(NamedTuple):
-    """Where a change is in the log of its source. Positions of different logs are never compared."""
+    """The position of a change in its source's log. Positions of different logs are never compared."""
 
     log: str
     """The name of the log; empty where the source task names it."""

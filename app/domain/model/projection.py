@@ -1,4 +1,4 @@
-"""What lands otherwise than the source has it: audit columns, filters and transforms of a table (decision 0071).
+"""Differences between landed rows and the source: audit columns, filters and transforms of a table (decision 0071).
 
 They are table options. A rejection names the option by its JSON Pointer in the registration.
 """
@@ -63,7 +63,7 @@ class Deletes(StrEnum):
 
 
 class AuditValue(StrEnum):
-    """What an audit column holds."""
+    """The content of an audit column."""
 
     OPERATION = "operation"
     SOURCE_TIMESTAMP = "source_timestamp"
@@ -150,7 +150,7 @@ MAX_FILTER_DEPTH: Final = 2
 
 
 class Comparison(StrEnum):
-    """How the values of a column are compared; a comparison with NULL is never true."""
+    """The comparison of a column's values; a comparison with NULL is never true."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -301,7 +301,7 @@ MAX_CONSTANTS_BYTES: Final = 64 * 2**10
 
 
 class MaskMethod(StrEnum):
-    """What lands of a masked value: its keyed hash, its first characters, or nothing."""
+    """The landed form of a masked value: its keyed hash, its first characters, or nothing."""
 
     HASH = "hash"
     TRUNCATE = "truncate"
@@ -310,7 +310,7 @@ class MaskMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """How the values of a column are masked before they are stored."""
+    """The masking of a column's values before they are stored."""
 
     method: MaskMethod
     """What lands: a keyed hash, the first characters, or NULL."""

@@ -13,7 +13,7 @@ from mirrorgate.errors import Code, RejectedInput
 
 
 class DropAction(StrEnum):
-    """Why the folder is deleted."""
+    """The reason that the folder is deleted."""
 
     DROP = "drop"
     RECREATE = "recreate"
@@ -204,7 +204,7 @@ def schema_change(before: Table, after: Table) -> Mapping[str, Any]:
 
 
 class Route(NamedTuple):
-    """Where a source's changes go."""
+    """The destination of a source's changes."""
 
     table: Table | None
     twin: Table | None = None

@@ -115,7 +115,7 @@ class DeadLetters(StrEnum):
 
 
 class BinaryEncoding(StrEnum):
-    """How a text encodes bytes."""
+    """The encoding of bytes in strings."""
 
     HEX = "hex"
     BASE64 = "base64"
@@ -456,7 +456,7 @@ class TableOptions:
                 detail = f"column {column.name!r} is {column.type} and cannot become {self.columns[column.name].type}"
                 raise rejection(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
             elif self.unit_of(column.name) is not None and column.type.name is not TypeName.TIMESTAMP:
-                raise bad_option(f"column {column.name!r} is no timestamp", "columns", column.name, "unit")
+                raise bad_option(f"column {column.name!r} is not a timestamp", "columns", column.name, "unit")
         if not schema.key_columns:
             for name, value in _NEED_KEYS.items():
                 if getattr(self, name) == value:

@@ -33,7 +33,7 @@ UTC_NAME: Final = "UTC"
 
 @dataclass(frozen=True, slots=True)
 class ValueReading:
-    """How the values of one column are read."""
+    """The reading of one column's values."""
 
     zone: str = UTC_NAME
     """IANA name of the zone of timestamps without an offset. A repeated local time means the earlier one."""

@@ -82,7 +82,7 @@ def nested_bytes(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class _NotJson:
-    """A value that no JSON text has, and why. It is no dataclass, because msgspec would encode that."""
+    """A value that no JSON text has, and why. It is not a dataclass, because msgspec would encode that."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -84,7 +84,7 @@ class IncompleteRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageRows:
-    """What the rows of a batch mean for row images, by row: the key, and the image or None.
+    """The effect of a batch's rows on row images, by row: the key, and the image or None.
 
     The image is None for a delete and for a row that lacks columns.
     """

@@ -41,7 +41,7 @@ Fill: TypeAlias = Callable[[Values | None, Values | None], Values]
 
 
 class LayoutProblem(NamedTuple):
-    """Why a change cannot land: one problem for the image, or one for each of the columns."""
+    """A reason that a change cannot land: one problem for the image, or one for each of the columns."""
 
     code: Code
     detail: str
@@ -66,7 +66,7 @@ class RowLayout(NamedTuple):
 
 
 class ChangeOutcome(NamedTuple):
-    """What becomes of a change: its rows, and the problems for which it cannot land."""
+    """The outcome of a change: its rows, and the problems for which it cannot land."""
 
     rows: Sequence[RowLayout] = ()
     problems: Sequence[LayoutProblem] = ()
@@ -74,7 +74,7 @@ class ChangeOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeLayout:
-    """What becomes of all changes of one shape under the rules of one table."""
+    """The outcome of all changes of one shape under the rules of one table."""
 
     operation: Operation
     same: ChangeOutcome

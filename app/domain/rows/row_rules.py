@@ -41,7 +41,7 @@ TypeColumn: TypeAlias = Callable[[Sequence[Any]], pa.Array]
 
 
 class Shape(NamedTuple):
-    """What a change gives, apart from its values: see `Change`. Names are those of columns."""
+    """The shape of a change, without its values: see `Change`. Names are those of columns."""
 
     operation: Operation
     before: frozenset[str] | None
@@ -101,7 +101,7 @@ class ShapedChanges:
     progress: SourceProgress = field(default=NO_PROGRESS, compare=False)
     """What the last change says of how far its source is."""
     typed_by: Mapping[int, TypeColumn] = field(default_factory=dict, compare=False)
-    """How columns are typed whose values are no source values, by position.
+    """How columns are typed whose values are not source values, by position.
 
     Keys are never among them, and no column is if the table keeps row images. Requests that are typed together have the
     same, and only the exact path can land them if several updates change keys.

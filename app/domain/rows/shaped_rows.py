@@ -51,7 +51,7 @@ class ShapedRows:
     layouts: Sequence[RowLayout]
     """By row."""
     typed_by: Mapping[int, TypeColumn]
-    """By position: how columns are typed whose values are no source values."""
+    """By position: how columns are typed whose values are not source values."""
 
     def with_nulls(self) -> "ShapedRows":
         """Return the rows with None for the text `null` where that means NULL."""

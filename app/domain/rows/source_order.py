@@ -50,7 +50,7 @@ def position_key(change: Change, task: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a log was accepted."""
+    """The accepted position of a log."""
 
     position: str
     rows: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ class Reached:
 
 
 class Advance(NamedTuple):
-    """How the changes of a batch move the position of a log."""
+    """The move of a log's position by the changes of a batch."""
 
     key: str
     first: str

@@ -1,4 +1,4 @@
-"""What changes say of how far their source is: its time, the tool's own lag, and Arcion's counts of operations.
+"""The progress of a source as its changes report it: its time, the tool's own lag, and Arcion's counts of operations.
 
 Arcion's `operationcount` counts the operations that it has processed. Whether it counts them per table is not
 documented, so a jump counts as lost messages only once the counts of a table have grown by one for each change for a
@@ -51,7 +51,7 @@ class OperationCounts(NamedTuple):
 
 
 class SourceProgress(NamedTuple):
-    """What the last change of a request says of its source."""
+    """The source's progress at the last change of a request."""
 
     committed: float | None = None
     """When the source made the change, in seconds since 1970."""

@@ -144,7 +144,7 @@ def is_native(exists: Given) -> bool:
 
 
 class NativeRows(NamedTuple):
-    """What messages say, by message. Images have UNSET in the place of columns that are not given."""
+    """The columns of messages, by message. Images have UNSET in the place of columns that are not given."""
 
     shapes: Sequence[Shape]
     before: Sequence[Values | None]

@@ -121,7 +121,7 @@ _UNNAMED: Final = "`tableName`"
 def rows_and_messages(body: bytes, limits: InputLimits) -> list[tuple[Image | None, bytes]]:
     """Return the bare rows of a body; for a message of a change None, and the message as it is written.
 
-    Raises RejectedInput for what is no JSON object.
+    Raises RejectedInput for what is not a JSON object.
     """
     rows = _ROWS.decode(body, limits)
     if not any(row.keys() >= _OF_A_MESSAGE for row in rows):
@@ -208,7 +208,7 @@ def decode_arcion(
 ) -> ArcionChanges:
     """Return the changes of a JSON body in order; with `table`, all of them are for that table.
 
-    With `rows_of`, an object that is no message is a snapshot row of that table. With `is_snapshot`, the body is of a
+    With `rows_of`, any other object is a snapshot row of that table. With `is_snapshot`, the body is of a
     snapshot: an insert with `exists` is a snapshot row. Raises RejectedInput naming every
     wrong message. With `keep_rejected`, wrong messages of a valid address are set aside instead.
     """
@@ -352,7 +352,7 @@ def position_of(cursor: Any) -> str | None:
 
 
 class CursorFacts(NamedTuple):
-    """What a cursor says of its change."""
+    """The facts of a change in its cursor."""
 
     position: str | None
     """The cursor as it was written."""

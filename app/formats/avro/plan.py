@@ -37,7 +37,7 @@ _TYPES: Final[Mapping[str, type]] = {
     "array": list,
 }
 _MASKS: Final = frozenset({"columnMask", "changeMask"})
-"""Bytes of a Replicate message that are no value of a column."""
+"""Bytes of a Replicate message that are not a value of a column."""
 _UNREADABLE: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError, ValueError, MemoryError)
 """What fastavro raises for bytes that are not of the schema."""
 
@@ -48,7 +48,7 @@ _BETWEEN: Final = token_bytes(16)
 
 
 class Style(StrEnum):
-    """How values are written."""
+    """The style of written values."""
 
     TEXT = "text"
     r"""As rows, Arcion and Replicate have them: decimals and times as text, bytes as hexadecimal digits after `\x`."""
@@ -57,7 +57,7 @@ class Style(StrEnum):
 
 
 class DecodePlan:
-    """What decodes records of one schema; safe in threads."""
+    """The decoder of records of one schema; safe in threads."""
 
     def __init__(self, schema: Node, style: Style, *, max_values: int | None = None) -> None:
         """Build the plan. Raises RejectedInput `malformed_avro` for a schema that has no one reading.

@@ -16,7 +16,7 @@ from mirrorgate.errors import Code
 
 
 class Form(Enum):
-    """What an event is."""
+    """The form of an event."""
 
     ENVELOPE = "envelope"
     FLATTENED = "flattened"
@@ -25,7 +25,7 @@ class Form(Enum):
 
 
 class WrongEvent(Exception):
-    """An event that is no change of a row, or not one that can be read; `pointer` is relative to the event."""
+    """An event that is not a change of a row, or not one that can be read; `pointer` is relative to the event."""
 
     def __init__(self, code: Code, detail: str, pointer: str = "") -> None:
         super().__init__(detail)

@@ -66,7 +66,7 @@ class Tombstones(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DebeziumReading:
-    """What a request says about its events."""
+    """A request's parameters for its events."""
 
     keyed: bool | None = None
     """Whether each element is a record `{"key": …, "value": …}`; None recognizes records by their shape."""

@@ -198,7 +198,7 @@ class AvroBody:
 
     @classmethod
     def of_json(cls, body: bytes) -> "AvroBody | None":
-        """Read a body in JSON, None for one with a message that is no record in an envelope as Replicate writes it."""
+        """Read a body in JSON, None if a message is not a record in an envelope as Replicate writes it."""
         found = _ENVELOPES.decode_well_formed(body)
         if not found or not is_all_decoded(body, _ENCODER.encode_lines(found)):
             return None
@@ -206,7 +206,7 @@ class AvroBody:
 
     @classmethod
     def of_envelopes(cls, envelopes: Sequence[AvroEnvelope]) -> "AvroBody | None":
-        """Return the records of envelopes, None if one of them is no data message."""
+        """Return the records of envelopes, None if one of them is not a data message."""
         ids = [one.schema_id for one in envelopes if one.schema_id and one.schema is None and one.type == "DT"]
         return cls(ids, [one.message for one in envelopes]) if len(ids) == len(envelopes) else None
 

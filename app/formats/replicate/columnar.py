@@ -83,7 +83,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Address(NamedTuple):
-    """What a message says about its table."""
+    """A message's reference to its table."""
 
     schema_id: str | None
     schema: str | None

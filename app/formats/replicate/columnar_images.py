@@ -71,7 +71,7 @@ class ImageReader:
         self._layout = ColumnLayout(version.columns, excluded) if version is not None and version.columns else None
         usual = _image(self._names, str | int | bool | None)
         self.image_type: Any = usual | None
-        """The type of most images: null, or scalars that are no fractions for all columns."""
+        """The type of most images: null, or scalars that are not fractions for all columns."""
         self._decoded_types = {usual, type(None), UnsetType}
         self._usual = _decoder(usual)
         self._full, self._partial = _decoder(_image(self._names, Any)), _decoder(_image(self._names, Any, UNSET))

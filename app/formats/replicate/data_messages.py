@@ -87,7 +87,7 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessageAddress(NamedTuple):
-    """What a message says about its table: a name, a schema id, or both."""
+    """A message's reference to its table: a name, a schema id, or both."""
 
     source: SourceName | None
     schema_id: str | None

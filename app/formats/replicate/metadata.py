@@ -40,7 +40,7 @@ MAX_ORDINAL: Final = 10_000
 
 
 class Lineage(msgspec.Struct, gc=False):
-    """Where the described table comes from: server, task, name and version."""
+    """The origin of the described table: server, task, name and version."""
 
     table: str
     schema: str | UnsetType | None = UNSET
@@ -74,7 +74,7 @@ class TableStructure(msgspec.Struct, gc=False):
 
 
 class SourceColumn(NamedTuple):
-    """What masks and value ranges need to know of a column."""
+    """The facts of a column for masks and value ranges."""
 
     ordinal: int
     type: str

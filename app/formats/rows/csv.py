@@ -21,7 +21,7 @@ _DELIMITERS: Final = {";": "%3B", "\t": "%09", "|": "%7C", ",": "%2C", ":": "%3A
 
 @dataclass(frozen=True, slots=True)
 class RowsLayout:
-    """What a request declares about its CSV."""
+    """The CSV layout that a request declares."""
 
     operation: RowOperation = RowOperation.UPSERT
     dialect: CsvDialect = field(default_factory=CsvDialect)
@@ -91,7 +91,7 @@ def _start(
         return layout.columns, records
     try:
         header = next(records, None)
-    except RejectedInput:  # in quotes, names with another delimiter between them are no field of CSV
+    except RejectedInput:  # in quotes, names with another delimiter between them are not a field of CSV
         first = body.split(b"\n", 1)[0].decode(errors="replace")
         _check_delimiter((first.strip("\ufeff\r"),), known)
         raise

@@ -48,7 +48,7 @@ class StorageAddress:
 
     @property
     def is_onelake(self) -> bool:
-        """Whether the host is one of OneLake's."""
+        """True if the host is one of OneLake's."""
         return _ONELAKE.search(self.host) is not None
 
     def path(self, relative: str) -> str:
@@ -58,7 +58,7 @@ class StorageAddress:
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How to reach the service. It pickles, so that executors reach it as the driver does.
+    """The connection to the service. It pickles, so that executors reach it as the driver does.
 
     `endpoint` replaces the address's host for connections; requests still name the host. `credential` creates the
     credential in each process, by default the Azure SDK's chain.

@@ -86,7 +86,7 @@ def _no_credential(why: str) -> Misconfigured:
 
 @dataclass(frozen=True, slots=True)
 class PathProperties:
-    """What is at a path; `attempt` is the name that its creator gave itself, if the service keeps such metadata."""
+    """The entry at a path; `attempt` is the name that its creator gave itself, if the service keeps such metadata."""
 
     folder: bool
     size: int

@@ -103,7 +103,7 @@ class Retries:
 
 
 class _Attempts:
-    """What the attempts of one step have shown so far."""
+    """The results of the attempts of one step so far."""
 
     def __init__(self, give_up_at: float, clock: Callable[[], float], chance: Callable[[], float]) -> None:
         self.unclear = False

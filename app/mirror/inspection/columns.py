@@ -1,4 +1,4 @@
-"""What the columns of a mirrored table cost in a Direct Lake model: distinct values, dictionaries and references.
+"""The cost of a mirrored table's columns in a Direct Lake model: distinct values, dictionaries and references.
 
 A Direct Lake model keeps of a column a dictionary of its distinct values, and for each row a number that refers to it.
 So a column with few values is small whatever its type, and one whose values hardly repeat is large twice. The bytes are

@@ -1,4 +1,4 @@
-"""What happened to a mirrored table between two versions, by key: inserts, updates and deletes.
+"""The difference between two versions of a mirrored table, by key: inserts, updates and deletes.
 
 The comparison takes the rows of the differing files on both sides and cancels equal rows, however often each occurs.
 What is left is paired by key: a pair is an update, a row without a partner an insert or a delete. A key with several
@@ -104,7 +104,7 @@ class ComparedColumns:
 
 
 def change_columns(columns: ComparedColumns, before: str | None, after: str) -> str:
-    """Return the statement that makes the table `changes` of two registered row sets. None is no rows.
+    """Return the statement that makes the table `changes` of two registered row sets. None means no rows.
 
     `changes` has the kind, the list of columns that differ, and for each column the value before (`b0`, …) and after
     (`a0`, …).

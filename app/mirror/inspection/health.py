@@ -1,4 +1,4 @@
-"""How well the files of a mirrored table fit Direct Lake, and what to do about it.
+"""The fitness of a mirrored table's files for Direct Lake, with remedies.
 
 The figures are of the newest version: files and their sizes from the log, row groups from the footers of the Parquet
 files. Files of older versions count apart: they cost storage, not query time.
@@ -6,7 +6,7 @@ files. Files of older versions count apart: they cost storage, not query time.
 Direct Lake's limits per capacity, as Microsoft publishes them: "Direct Lake overview", capacity requirements.
 
 Beyond one of them, queries of a semantic model on the SQL endpoint fall back to DirectQuery, and a model on OneLake
-fails. The limits of memory are no guard rails and are not listed.
+fails. The limits of memory are not guard rails and are not listed.
 
 The log of a Delta table: its last checkpoint, its length, and the files in the table's folder.
 """
@@ -30,7 +30,7 @@ from app.mirror.target import LOG_FOLDER, MirrorTarget
 
 @dataclass(frozen=True, slots=True)
 class GuardRails:
-    """What one Fabric capacity (SKU) can read by Direct Lake."""
+    """The Direct Lake limits of one Fabric capacity (SKU)."""
 
     sku: str
     files: int

@@ -86,7 +86,7 @@ class TableVersion:
 
     @property
     def keeps_content(self) -> bool:
-        """Whether the version has the same rows as the one before it."""
+        """True if the version has the same rows as the one before it."""
         return self.operation in (OPTIMIZE, VACUUM, PROPERTIES)
 
 

@@ -41,7 +41,7 @@ _TOMBSTONE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """What `optimize` did with one table. Equal versions mean that there was nothing to do."""
+    """The result of `optimize` for one table. Equal versions mean that there was nothing to do."""
 
     table: str
     version_before: int
@@ -56,7 +56,7 @@ class Optimized:
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """What `vacuum` deleted in one table, or would delete in a dry run."""
+    """The files that `vacuum` deleted in one table, or would delete in a dry run."""
 
     table: str
     version: int

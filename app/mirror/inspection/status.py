@@ -1,4 +1,4 @@
-"""How far every table of a landing zone is mirrored: the tables of the zone, and those that only the target has."""
+"""The mirror's progress for each table of a landing zone: tables of the zone, and those that only the target has."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

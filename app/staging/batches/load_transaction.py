@@ -79,7 +79,7 @@ INSERT_LOAD_DELETES: Final = """
 
 @dataclass
 class _Added:
-    """What a transaction adds to a load session."""
+    """The part that a transaction adds to a load session."""
 
     sequences: list[BatchSequence] = field(default_factory=list)
     rows: int = 0

@@ -221,7 +221,7 @@ _RECREATE: Final = with_addresses(
 
 
 class Left(NamedTuple):
-    """What there is to read behind a batch."""
+    """The remaining batches behind a batch."""
 
     last: BatchSequence
     """The table's last batch."""

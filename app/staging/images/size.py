@@ -1,4 +1,4 @@
-"""How many row images tables have, and how much room they take, at a cost that does not grow with them.
+"""The number and size of tables' row images, at a cost that does not grow with them.
 
 Up to MAX_COUNTED images of a table are counted. Larger numbers are estimates from the statistics of Postgres, which
 autovacuum renews after each twentieth of the images has changed.

@@ -1,4 +1,4 @@
-"""What the drain records in Postgres about publication, in the transactions of docs/contribute/publication-protocol.md.
+"""The drain's records of publication in Postgres, in the transactions of docs/contribute/publication-protocol.md.
 
 `leases` gives a table to one drain under an epoch (W1); all other durable steps check that epoch. `planning` binds file
 numbers to batches (W4), and `files` registers builds (W5), records published files (W8) and reads the ledger.

@@ -1,4 +1,4 @@
-"""What Fabric last reported about each table, and the turns in which drains read its monitoring file.
+"""Fabric's last report about each table, and the turns in which drains read its monitoring file.
 
 The report is for operators only: publication never depends on it, apart from the wait of a drop (R5).
 
@@ -205,7 +205,7 @@ NOTE_FOLDER_GONE = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class FabricStatus:
-    """What Fabric reported about a table's current generation when the report was last read."""
+    """Fabric's report about a table's current generation, as last read."""
 
     state: str | None
     error: str | None

@@ -1,4 +1,4 @@
-"""Why a table's publication fails, since when and how often: written by the drain, shown by the API.
+"""The failures of a table's publication: written by the drain, shown by the API.
 
 A row per failing table, which its next success deletes.
 """

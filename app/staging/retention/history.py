@@ -104,7 +104,7 @@ PURGE_HISTORY = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What happened in the seconds before a sample, and the lag at it."""
+    """A sample: the events of the seconds before it, and the lag at it."""
 
     minute: datetime
     seconds: float

@@ -131,7 +131,7 @@ _MAX_MOVED: Final = 1_000
 
 
 class Attachment(StrEnum):
-    """How far the detaching of a partition has come."""
+    """The progress of detaching a partition."""
 
     ATTACHED = "attached"
     DETACHING = "detaching"

@@ -230,7 +230,7 @@ PARTITIONS_PER_CAP: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """How much is kept, and how large the steps are."""
+    """The amounts to keep, and the size of the steps."""
 
     keep_seconds: float
     """Payloads, and files of the ledger, are kept this long."""
@@ -252,7 +252,7 @@ class RetentionLimits:
 
 @dataclass(slots=True)
 class RetentionReport:
-    """What one round did."""
+    """The result of one round."""
 
     opened_partitions: int = 0
     dropped_partitions: int = 0

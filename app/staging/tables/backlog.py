@@ -39,7 +39,7 @@ _STALE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """What is pending of a table, the age of its oldest batch, and what was published since the reading before."""
+    """The pending batches of a table, the age of its oldest batch, and what was published since the reading before."""
 
     pending: Amount
     oldest_seconds: float

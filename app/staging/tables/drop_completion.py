@@ -88,7 +88,7 @@ ROWS_PER_BLOCK: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FinishedDrop:
-    """What was discarded of the old generation, and how many rows the new one begins with."""
+    """The discarded batches of the old generation, and how many rows the new one begins with."""
 
     generation: int
     discarded_batches: int

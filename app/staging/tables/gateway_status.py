@@ -1,4 +1,4 @@
-"""What the database knows about the whole gateway, for the probe and the metrics: counts only, no names."""
+"""The database's facts about the whole gateway, for the probe and the metrics: counts only, no names."""
 
 import time
 

@@ -59,7 +59,7 @@ UPDATE_RULES = sa.text("""
 
 
 class RegistrationOutcome(StrEnum):
-    """What a registration did."""
+    """The outcome of a registration."""
 
     CREATED = "created"
     UNCHANGED = "unchanged"

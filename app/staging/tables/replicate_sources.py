@@ -123,7 +123,7 @@ UPDATE_METADATA = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What decoding a table's Replicate messages needs to know about the table."""
+    """The facts of a table for decoding its Replicate messages."""
 
     table_id: TableId
     excluded: frozenset[str]

@@ -22,7 +22,7 @@ from app.staging.connection.database import watched_pool
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """What the staging thread has done lately. Ages are in seconds; None if it has not happened or is not so now."""
+    """The staging thread's recent activity. Ages are in seconds; None if it has not happened or is not so now."""
 
     waiting_requests: int
     oldest_waiting_seconds: float | None

@@ -38,7 +38,7 @@ def compression(_: LandingZone, view: TableView, read: CheckedFile) -> Iterator[
 
 
 def row_groups(_: LandingZone, view: TableView, read: CheckedFile) -> Iterator[Finding]:
-    """Check the size of row groups. Few rows are no fault if they have many bytes, or if the file has no more."""
+    """Check the size of row groups. Few rows are not a fault if they have many bytes, or if the file has no more."""
     groups = read.footer.row_groups if read.footer is not None else ()
     count = len(groups)
     rows, size = sum(group.rows for group in groups), sum(group.bytes for group in groups)
@@ -216,7 +216,7 @@ def _missing(table: dict[str, _TableColumn], file: CheckedFile) -> Iterator[tupl
 
 MAX_FILES_PER_SECOND: Final = 0.8
 PACE_FILES: Final = 200
-"""Files in a row whose pace is measured: a short burst is no fault."""
+"""Files in a row whose pace is measured: a short burst is not a fault."""
 COPIED_SECONDS: Final = 60
 """If all files of a table are from one minute, the times are more likely those of a copy of the zone."""
 TINY_FILES: Final = 500

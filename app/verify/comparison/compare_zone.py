@@ -53,7 +53,7 @@ def compare_zone(
     if one is None and not target.is_remote and not Path(against).is_dir():
         raise Misconfigured(
             Code.MIRROR_MISSING,
-            f"{against} is no folder",
+            f"{against} is not a folder",
             remedy="Give --against a Delta table, or a folder with Delta tables at <schema>/<table> or <table>.",
         )
     if one is not None and len(chosen) != 1:

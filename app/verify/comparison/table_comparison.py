@@ -52,7 +52,7 @@ ORDER BY touched NULLS LAST, key LIMIT {limit}
 
 
 class Kind(StrEnum):
-    """How a key differs."""
+    """The kind of a key's difference."""
 
     MISSING = "missing"
     """The zone has a row, the Delta table has none."""

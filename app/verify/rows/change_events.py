@@ -215,7 +215,7 @@ def _index(rows: pa.Table, name: str) -> int | None:
 
 
 def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return markers as int64; -1 for all that are not NULL if one is no whole number."""
+    """Return markers as int64; -1 for all that are not NULL if one is not a whole number."""
     try:
         return column.cast(pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -87,7 +87,7 @@ class Mark:
 
     @classmethod
     def decoded(cls, text: str) -> Self:
-        """Read a position. Raises Misconfigured `producer_shared` for one that is no mark."""
+        """Read a position. Raises Misconfigured `producer_shared` for one that is not a mark."""
         try:
             fields = json.loads(text)
             return cls(

@@ -51,7 +51,7 @@ def name_of(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """Which paths hold changes. A pattern with a `/` is compared with the whole path, otherwise with the name."""
+    """The paths that hold changes. A pattern with a `/` is compared with the whole path, otherwise with the name."""
 
     only: Collection[str] = ("*",)
     ignored: Collection[str] = ()
@@ -80,7 +80,7 @@ def _matches(path: str, patterns: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TablePath:
-    """What a path says about its file: the table, and parameters of the request such as `mode`."""
+    """The facts of a file in its path: the table, and parameters of the request such as `mode`."""
 
     table: str | None
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -46,7 +46,7 @@ class FolderStore:
         self.url = str(path)
         self._path = path
         if not path.is_dir():
-            raise Misconfigured(Code.SOURCE_REJECTED, f"{path} is no folder", remedy="Correct the path.")
+            raise Misconfigured(Code.SOURCE_REJECTED, f"{path} is not a folder", remedy="Correct the path.")
 
     def objects(self, prefix: str = "", after: str | None = None) -> Iterator[Found]:
         """Yield the files below a prefix (`a/` or empty), in any order; with `after`, only keys that sort after it."""

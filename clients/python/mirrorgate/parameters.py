@@ -15,7 +15,7 @@ _NULL: Final = "NULL"
 
 
 class LoadMode(StrEnum):
-    """What completing a load deletes: the rows that it did not have, or nothing."""
+    """The deletes of a completed load: the rows that it did not have, or nothing."""
 
     FULL = "full"
     APPEND = "append"
@@ -66,7 +66,7 @@ class CsvDialect:
 
 @dataclass(frozen=True, slots=True)
 class CsvLayout:
-    """What a request declares about its CSV: `columns` in file order, or a `header` record that names them."""
+    """The CSV layout that a request declares: `columns` in file order, or a `header` record that names them."""
 
     mode: CsvMode
     columns: tuple[str, ...] = ()

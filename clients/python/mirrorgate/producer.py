@@ -131,7 +131,7 @@ __all__ = ["ChangeRequest", "Patience", "Producer", "ProducerConflict", "Request
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to repeat a request that the gateway cannot accept yet."""
+    """The time to repeat a request that the gateway cannot accept yet."""
 
     give_up_after: float | None = None
     """Seconds; None: until `stop` is set."""

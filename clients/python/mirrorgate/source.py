@@ -1,4 +1,4 @@
-"""What a file of changes contains, how to cut it, and how to tell the gateway to read it."""
+"""The content of a file of changes, how to cut it, and the parameters that read it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

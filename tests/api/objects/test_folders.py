@@ -161,7 +161,7 @@ def test_once_ends_when_the_gateway_rejects_the_key_or_stays_away(
 
 
 def test_a_source_that_is_no_folder_is_a_clear_error(api_address: str, tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="is no folder"):
+    with pytest.raises(Misconfigured, match="is not a folder"):
         bridge_of(api_address, tmp_path / "gone", "rows", table="t").run()
 
 

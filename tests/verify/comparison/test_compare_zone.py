@@ -247,7 +247,7 @@ def test_only_chosen_tables_are_compared(zone: Path, target: Path) -> None:
 
 
 def test_an_address_that_is_nothing_cannot_be_compared_with(zone: Path, target: Path) -> None:
-    with pytest.raises(Misconfigured, match="is no folder"):
+    with pytest.raises(Misconfigured, match="is not a folder"):
         findings(zone, target / "nothing")
 
 

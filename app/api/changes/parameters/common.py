@@ -1,4 +1,4 @@
-"""What change requests of all formats say beside their body: query parameters, the request's names, its fingerprint.
+"""Parts of change requests of all formats besides the body: query parameters, the request's names, its fingerprint.
 
 Most requests of a producer have the same few queries, so what a valid one means is cached. Rejections are not.
 
@@ -139,7 +139,7 @@ def _unquote(key: str) -> str:
 
 
 class OnReject(StrEnum):
-    """What happens to a request with a rejected message."""
+    """The treatment of a request with a rejected message."""
 
     REJECT = "reject"
     DEAD_LETTER = "dead_letter"
@@ -195,7 +195,7 @@ class CsvDialectParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery:
-    """What a valid query asks for."""
+    """The parsed form of a valid query."""
 
     given: ChangeParameters
     reader_of: Callable[..., BodyReader]

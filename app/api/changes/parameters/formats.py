@@ -71,7 +71,7 @@ class CsvParameters(CsvDialectParameters):
 
     mode: CsvMode | None = None
     """CSV: the mode in which Replicant wrote the file; required. JSON: with `snapshot`, an insert with `exists` is a
-    row of a snapshot, and an object that is no message is a row of `table`."""
+    row of a snapshot, and an object that is not a message is a row of `table`."""
     columns: str | None = None
     """CSV: the column names in file order, separated by commas. Quote a name with a comma."""
     header: bool = False
@@ -272,7 +272,7 @@ class StreamParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class StreamQuery:
-    """What a valid query asks for of an Arrow stream."""
+    """The valid query of an Arrow stream."""
 
     table: TableName
     rows: RowsOfStream

@@ -1,4 +1,4 @@
-"""What a user can do with a table, as one table: words, right, states, the question before it, and the call.
+"""The actions on a table, as one table: words, right, states, the question before it, and the call.
 
 Each act calls the function that the API's route calls, so that rights, locks and events are the same. An act with a
 question has its own page, which shows the consequences and asks for the generation; the others are a form of one
@@ -30,7 +30,7 @@ _NOT_DROPPING: Final = frozenset({TableState.ACTIVE, TableState.PAUSED, TableSta
 
 
 class Asked(NamedTuple):
-    """What the page of a question says, and the plan of a rebuild, whose fingerprint the form sends back."""
+    """The content of a question's page, and the plan of a rebuild, whose fingerprint the form sends back."""
 
     consequences: Sequence[str]
     """What happens, in the order in which it happens."""

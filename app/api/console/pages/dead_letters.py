@@ -80,18 +80,18 @@ class SeenLetter:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it waits in a generation that has ended, so it cannot be replayed; the drain discards it."""
+        """True if it waits in a generation that has ended, so it cannot be replayed; the drain discards it."""
         is_present = self.table.is_live and self.letter.generation == self.table.generation
         return self.letter.state is LetterState.WAITING and not is_present
 
     @property
     def may_settle(self) -> bool:
-        """Whether the user can replay or discard it."""
+        """True if the user can replay or discard it."""
         return self.administers and self.letter.state is LetterState.WAITING and not self.has_ended
 
 
 class LetterOutcome(NamedTuple):
-    """What an action did with one letter."""
+    """The outcome of an action on one dead letter."""
 
     seen: SeenLetter
     is_ok: bool

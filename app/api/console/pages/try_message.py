@@ -68,7 +68,7 @@ EXAMPLES: Final[Mapping[LetterFormat, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What was typed into the form."""
+    """The values typed into the form."""
 
     source_format: LetterFormat = LetterFormat.ROWS
     table: str = ""

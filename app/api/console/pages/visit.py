@@ -101,7 +101,7 @@ class Submission:
 
     @property
     def operation(self) -> TableOperation:
-        """What an administrator can do with the generation in the form. Raises RejectedInput `bad_request`."""
+        """The operation on the generation in the form. Raises RejectedInput `bad_request`."""
         visit, generation = self.visit, Generation(self.form.number("generation"))
         return TableOperation(visit.table, generation, visit.gateway, visit.user.require(Right.ADMIN))
 

@@ -54,7 +54,7 @@ class Held(Exception):
 
 @dataclass
 class Counters:
-    """What the metrics say about a partition."""
+    """The counters of a partition for the metrics."""
 
     records: int = 0
     bytes: int = 0

@@ -21,7 +21,7 @@ _SEARCHED: Final = 128
 
 
 class Record(Protocol):
-    """What the bridge reads of a `confluent_kafka.Message`."""
+    """The parts of a `confluent_kafka.Message` that the bridge reads."""
 
     def offset(self) -> int | None:
         """Return the offset."""
@@ -74,7 +74,7 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one record, in the gateway's or the decoder's words; never a value."""
+    """The fault of one record, in the gateway's or the decoder's words; never a value."""
 
     offset: int
     code: str

@@ -45,7 +45,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class SharedResources:
-    """What all partitions of a bridge share."""
+    """The resources that all partitions of a bridge share."""
 
     settings: BridgeSettings
     client: GatewayClient
@@ -93,7 +93,7 @@ class StartOffset:
 
 @dataclass
 class State:
-    """How a partition is doing: `opening`, `running`, `waiting`, `stopped` or `closed`; the reason when it is not."""
+    """The state of a partition: `opening`, `running`, `waiting`, `stopped` or `closed`; the reason when it is not."""
 
     name: str = "opening"
     code: str | None = None

@@ -36,7 +36,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
         except (msgspec.DecodeError, msgspec.ValidationError):
             raise CannotContinue(
                 Code.PRODUCER_SHARED,
-                "the gateway stores a position under this producer that is no position of a Kafka bridge",
+                "the gateway stores a position under this producer that is not a position of a Kafka bridge",
                 "Give the bridge another `cluster` or `group`, or its key to no other program.",
             ) from None
 
@@ -60,7 +60,7 @@ class CannotContinue(MirrorgateError):
 
 @dataclass(frozen=True)
 class Log:
-    """What a broker says about a partition: offsets from `low` to before `high` exist."""
+    """A broker's facts about a partition: offsets from `low` to before `high` exist."""
 
     low: int
     high: int

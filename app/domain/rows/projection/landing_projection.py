@@ -133,7 +133,7 @@ ROW_BYTES: Final = 48
 """Bytes of a row beside its values: its change, its marker, and the lists that have an entry for each row."""
 
 VALUE_BYTES: Final = 8
-"""Bytes of a value that is no decimal. While its row is typed, one takes about 40, also if its message lacks it."""
+"""Bytes of a value that is not a decimal. While its row is typed, one takes about 40, also if its message lacks it."""
 
 _HASH_BYTES: Final = 64
 _OPERATION_BYTES: Final = 8
@@ -204,7 +204,7 @@ _ROWS_OF_BATCH: Final = 2**32
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Where and when a batch is accepted: its sequence, and the time at which its table was locked."""
+    """The acceptance of a batch: its sequence, and the time at which its table was locked."""
 
     sequence: BatchSequence
     at: datetime

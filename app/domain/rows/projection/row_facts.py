@@ -1,4 +1,4 @@
-"""What a change says beside its values, by landing row: its operation, its time and its position in the source.
+"""The facts of a change besides its values, by landing row: its operation, its time and its position in the source.
 
 The facts that the audit columns of a table need travel as columns of the typed batch, before the row marker. Kernels
 make them from what the readers have by change; a table whose files have the columns of its source has no facts, and
@@ -35,7 +35,7 @@ _NAMES: Final = ["upsert" if operation is Operation.MERGE else str(operation) fo
 _CODES: Final = {operation: code for code, operation in enumerate(_OPERATIONS)}
 _TIME: Final = ColumnType(TypeName.TIMESTAMP)
 _NUMBER: Final = r"^-?(\d{1,18}|[1-8]\d{18})$"
-"""A number that fits in 64 bits; larger ones are no time between the years 1684 and 2255, even in nanoseconds."""
+"""A number that fits in 64 bits; larger ones are not a time between the years 1684 and 2255, even in nanoseconds."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS: Final = 10**11
 _MAX_MILLIS: Final = 10**14

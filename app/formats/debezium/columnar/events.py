@@ -82,7 +82,7 @@ _ANY: Final = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 class FlattenedRows(NamedTuple):
-    """What rows say of their changes, in order; an operation that is none is None."""
+    """The operations of rows, in order; an operation that is none is None."""
 
     tables: Sequence[SourceName | None]
     operations: Sequence[Operation | None]
@@ -109,7 +109,7 @@ def read_rows(written: Sequence[Raw]) -> FlattenedRows:
 
 
 def added_fields(row: Raw) -> tuple[str, ...]:
-    """Return the fields of a row that are no columns, unless its table has them."""
+    """Return the fields of a row that are not columns, unless its table has them."""
     [decoded] = _decoded_rows([row])
     return tuple(name for name in decoded if METADATA.fullmatch(name))
 
@@ -242,7 +242,7 @@ class EventPart(NamedTuple):
     """The key columns that the records name; None without a key."""
     columns: EventColumns
     added: tuple[str, ...] | None = None
-    """Of flattened rows: fields that are no columns. None for envelopes."""
+    """Of flattened rows: fields that are not columns. None for envelopes."""
 
 
 class EventBody(NamedTuple):
@@ -256,7 +256,7 @@ class EventBody(NamedTuple):
 
 
 class _Changes(NamedTuple):
-    """What the events of a body say of their changes, in order."""
+    """The facts of a body's events, in order."""
 
     tables: Sequence[SourceName | None]
     operations: Sequence[Operation | None]

@@ -249,7 +249,7 @@ class EventReader:
         reading: DebeziumReading,
         added: tuple[str, ...] | None = None,
     ) -> None:
-        """Prepare; `added` are fields of flattened rows that are no columns, None for envelopes.
+        """Prepare; `added` are fields of flattened rows that are not columns, None for envelopes.
 
         Raises ValueError if msgspec cannot have the name of a column, or if a row can be taken for another event.
         """

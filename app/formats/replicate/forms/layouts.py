@@ -172,7 +172,7 @@ class Layout:
 
 
 class LayoutProblem(NamedTuple):
-    """What is wrong with a layout, and where: the JSON Pointer of the part."""
+    """A problem of a layout: its detail, and the JSON Pointer of the part."""
 
     pointer: str
     detail: str
@@ -373,7 +373,7 @@ class CustomForm:
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """How to read the messages of a request, by its parameters."""
+    """The form of a request's messages, by its parameters."""
 
     keyed: bool | None = None
     """Whether elements are `{"key": …, "value": …}`; None: recognize them."""

@@ -49,7 +49,7 @@ def encoded(value: object) -> str:
     """Return a value as JSON: decimals as numbers with all digits, dataclasses as objects, other types as texts."""
     try:
         return _ENCODER.encode(value).decode()
-    except UnicodeEncodeError:  # a name in a foreign zone has bytes that are no text: they become escapes
+    except UnicodeEncodeError:  # a name in a foreign zone has bytes that are not text: they become escapes
         return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 

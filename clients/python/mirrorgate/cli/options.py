@@ -47,7 +47,7 @@ LandingZone = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Which gateway a command calls, and with which key. Every field is an option of the command."""
+    """The gateway that a command calls, and the key. Every field is an option of the command."""
 
     url: Annotated[
         str | None,

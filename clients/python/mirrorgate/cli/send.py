@@ -108,7 +108,7 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call is about: its source, and how it can be continued."""
+    """The subject of a call: its source, and how it can be continued."""
 
     source_format: SourceFormat
     files: Sequence[Path]

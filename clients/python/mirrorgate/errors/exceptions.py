@@ -18,7 +18,7 @@ from mirrorgate.errors.codes import Code, Kind
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one message, and where: its index, JSON pointer, table and column, never the value."""
+    """A problem of one message, and its location: its index, JSON pointer, table and column, never the value."""
 
     code: Code
     detail: str

@@ -1,4 +1,4 @@
-"""How far `mirrorgate send` has come: in the current file, and for each table; what people see of it; and Ctrl-C."""
+"""The progress of `mirrorgate send`: in the current file, and for each table; what people see of it; and Ctrl-C."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass
 class TableProgress:
-    """What one table has accepted in this run."""
+    """The changes that one table has accepted in this run."""
 
     generation: int
     last_sequence: int
@@ -30,7 +30,7 @@ class TableProgress:
 
 @dataclass
 class Progress:
-    """What was sent so far. Everything before `next_message` of the stream was accepted or skipped.
+    """The progress so far. Everything before `next_message` of the stream was accepted or skipped.
 
     The fields are keys of the output of `mirrorgate send --json`.
     """

@@ -48,7 +48,7 @@ def encode_row(row: Any) -> bytes:
 def as_row(body: bytes, operation: str | None) -> bytes:
     """Return an encoded row with its operation if there is one. Raises RejectedInput `malformed_message`."""
     if not body.startswith(b"{"):
-        raise _malformed("it is no object of values by column name", "Give a mapping, a dataclass or a Struct.")
+        raise _malformed("it is not an object of values by column name", "Give a mapping, a dataclass or a Struct.")
     if operation is None:
         return body
     return b'{"__op__":%b%b' % (_encoder.encode(operation), body[1:] if body == b"{}" else b"," + body[1:])

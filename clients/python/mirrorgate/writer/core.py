@@ -1,4 +1,4 @@
-"""What a writer decides, without input or output, threads or a clock: callers pass the time and the answers.
+"""The decisions of a writer, without input or output, threads or a clock: callers pass the time and the answers.
 
 Rows wait in one queue. A request is a run of rows at its front, which stay there until the answer is known: so no row
 can be lost or overtaken. Invariant: at most one request is open, and `settled` rows are durable or were handed to the
@@ -28,7 +28,7 @@ _OF_ONE_ROW: Final = KEPT | {
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a generation of a table accepted; `sequence` is that of the last batch."""
+    """The changes that a generation of a table accepted; `sequence` is that of the last batch."""
 
     table: str
     generation: int
@@ -124,7 +124,7 @@ _TOO_LARGE: Final = frozenset({Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES, Code
 
 @dataclass(frozen=True, slots=True)
 class BufferLimits:
-    """When a request is sent, and how much may wait. Raises RejectedInput `bad_request` for a limit of 0."""
+    """Limits of a request, and of the waiting rows. Raises RejectedInput `bad_request` for a limit of 0."""
 
     request_bytes: int = 2**20
     """A request is due when its rows have this many bytes, and has no more unless one row does."""
