@@ -5,7 +5,11 @@
 # `make images` runs these steps without Docker.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
-FROM ${PYTHON_IMAGE} AS wheel
+FROM ${PYTHON_IMAGE} AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils
+COPY docker/slim.sh /
+
+FROM build AS wheel
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY clients/python ./clients/python
@@ -14,26 +18,40 @@ COPY spark_jobs ./spark_jobs
 COPY migrations ./migrations
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python .
 
-FROM ${PYTHON_IMAGE} AS api-environment
-COPY requirements/api.lock /requirements/
+FROM build AS api-environment
+COPY requirements/api.lock requirements/api-rows.lock /requirements/
+# `--build-arg ROWS=1` adds what `GET /v1/tables/{table}/rows` needs of the Delta mirror: 140 MB.
+ARG ROWS=
 RUN python -m venv --without-pip /opt/mirrorgate \
-    && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/api.lock
+    && pip --python /opt/mirrorgate/bin/python install \
+        --no-cache-dir --require-hashes --requirement /requirements/api${ROWS:+-rows}.lock
 COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
+    && sh /slim.sh /opt/mirrorgate
 
-FROM ${PYTHON_IMAGE} AS drain-environment
+FROM build AS drain-environment
 COPY requirements/drain.lock /requirements/
 RUN python -m venv --without-pip /opt/mirrorgate \
     && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/drain.lock
 COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
+    && sh /slim.sh /opt/mirrorgate
 
-FROM ${PYTHON_IMAGE} AS bridge-environment
+FROM build AS bridge-environment
 COPY requirements/bridge.lock /requirements/
 RUN python -m venv --without-pip /opt/mirrorgate \
     && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/bridge.lock
 COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
+    && sh /slim.sh /opt/mirrorgate
+
+# A Java runtime with the modules that Spark loads, and no others. The folder for manual pages is missing from slim
+# images, and Java's package fails without it.
+FROM build AS java
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get install --yes --no-install-recommends openjdk-17-jdk-headless \
+    && jlink --output /opt/java --compress=2 --strip-debug --no-header-files --no-man-pages --add-modules \
+        java.desktop,java.management,java.naming,java.net.http,java.scripting,java.security.jgss,java.security.sasl,java.sql,jdk.crypto.cryptoki,jdk.crypto.ec,jdk.management,jdk.net,jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs
 
 FROM ${PYTHON_IMAGE} AS runtime
 ARG VERSION=0.1.0
@@ -61,16 +79,16 @@ ENTRYPOINT ["mirrorgate"]
 CMD ["api"]
 
 FROM runtime AS drain
-# procps: Spark's start scripts call ps. The folder for manual pages is missing from slim images, and Java's
-# package fails without it.
-RUN mkdir -p /usr/share/man/man1 \
-    && apt-get update \
-    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+# procps: Spark's start scripts call ps.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends procps \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt \
     && install --directory --owner mirrorgate --group mirrorgate /landing-zone
+COPY --from=java /opt/java /opt/java
 COPY --from=drain-environment /opt/mirrorgate /opt/mirrorgate
 COPY docker/drain_healthy.py /opt/mirrorgate/health/
-ENV MIRRORGATE_LANDING_ZONE=/landing-zone
+ENV JAVA_HOME=/opt/java \
+    MIRRORGATE_LANDING_ZONE=/landing-zone
 VOLUME /landing-zone
 USER mirrorgate
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s CMD ["python", "/opt/mirrorgate/health/drain_healthy.py"]

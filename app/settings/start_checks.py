@@ -8,7 +8,6 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,8 +19,6 @@ from mirrorgate.errors.site import with_addresses
 
 CALLBACK_PATH: Final = "/console/oidc/callback"
 """Where an identity provider sends browsers back to."""
-
-_TOKEN_PACKAGES: Final = ("jwt", "cryptography")
 
 
 def check_serving(settings: Settings) -> None:
@@ -86,7 +83,7 @@ def _check_readable(name: str, file: Path) -> None:
 
 
 def check_tokens(settings: Settings) -> None:
-    """Raise Misconfigured: `bad_setting` for incomplete token settings, `extra_missing` without the extra `oidc`."""
+    """Raise Misconfigured `bad_setting` for incomplete token settings."""
     given = {
         f"{PREFIX}OIDC_ISSUER": settings.oidc_issuer,
         f"{PREFIX}OIDC_AUDIENCE": settings.oidc_audience,
@@ -108,12 +105,6 @@ def check_tokens(settings: Settings) -> None:
             Code.BAD_SETTING,
             f"{PREFIX}OIDC_ISSUER must be an https address",
             remedy="Set it to the issuer exactly as in `iss`, for example https://login.microsoftonline.com/<tenant>/v2.0.",
-        )
-    if not all(map(find_spec, _TOKEN_PACKAGES)):
-        raise Misconfigured(
-            Code.EXTRA_MISSING,
-            f"{PREFIX}OIDC_ISSUER is set, but the packages that verify tokens are not installed",
-            remedy="Install the extra `mirrorgate-gateway[oidc]`.",
         )
 
 

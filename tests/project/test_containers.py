@@ -62,7 +62,7 @@ def test_an_image_runs_its_own_part_as_an_ordinary_user(target: str) -> None:
     assert json.loads(only(target, "CMD"))[0] == target
     assert target in command_names()
     assert only(target, "USER") == "mirrorgate"
-    assert f"/requirements/{target}.lock" in only(f"{target}-environment", "RUN") + str(
+    assert f"requirements/{target}.lock" in only(f"{target}-environment", "RUN") + str(
         instructions(f"{target}-environment")
     )
 

@@ -7,11 +7,12 @@ import pytest
 from tests.project.facts import REPOSITORY, direct_requirements, locked_versions
 
 EXTRAS = {
-    "dev.lock": ["client", "", "server", "api", "drain", "embedded", "kafka", "objects", "oidc", "onelake", "dev"],
+    "dev.lock": ["client", "", "server", "api", "drain", "embedded", "kafka", "objects", "onelake", "dev"],
     "client.lock": ["client", ""],
-    "api.lock": ["client", "", "server", "api", "oidc", "rows"],
+    "api.lock": ["client", "", "server", "api"],
+    "api-rows.lock": ["client", "", "server", "api", "rows"],
     "drain.lock": ["client", "", "server", "drain", "mirror", "onelake"],
-    "run.lock": ["client", "", "server", "api", "drain", "embedded", "kafka", "mirror", "objects", "oidc", "onelake"],
+    "run.lock": ["client", "", "server", "api", "drain", "embedded", "kafka", "mirror", "objects", "onelake"],
     "bridge.lock": ["client", "", "kafka", "objects"],
 }
 

@@ -21,8 +21,8 @@ from app.settings import PREFIX
 from mirrorgate import GatewayClient
 from tests.api.calls import ADMIN_KEY, insert
 from tests.project.facts import CLIENT, REPOSITORY, locked_versions, project_table
-from tests.support.documents import blocks
 from tests.support.http.server import api_process
+from tools.release import build_packages
 from tools.site import configured
 
 SERVER_MODULES: Final = {
@@ -194,12 +194,8 @@ def test_the_version_is_defined_once() -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build both wheels with the commands of docs/contribute/releasing.md."""
     folder = tmp_path_factory.mktemp("wheels")
-    page = (REPOSITORY / "docs" / "contribute" / "releasing.md").read_text(encoding="utf-8")
-    (commands,) = [block for block in blocks(page, "sh") if block.startswith("rm -rf dist")]
-    commands = re.sub(r"\bdist\b", str(folder), commands).replace(".venv/bin/python", sys.executable)
-    subprocess.run(["bash", "-euc", commands], cwd=REPOSITORY, capture_output=True, check=True)
+    build_packages(folder)
     return folder
 
 

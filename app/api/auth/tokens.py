@@ -118,7 +118,7 @@ def _rejection(what: str) -> RejectedInput:
 def token_verifier(settings: Settings) -> TokenVerifier | None:
     """Return the verifier of tokens, or None if no issuer is set. Does not contact the issuer.
 
-    Raises Misconfigured for contradictory settings, or if the extra `oidc` is not installed.
+    Raises Misconfigured for contradictory settings.
     """
     check_tokens(settings)
     issuer, audience = settings.oidc_issuer, settings.oidc_audience

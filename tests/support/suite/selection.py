@@ -35,7 +35,7 @@ SUITES: Final = {
     "tests/sdk": (
         *GATEWAY_CODE,
         "clients/python/",
-        "docs/client",
+        "docs/send/",
         "examples/",
         "openapi/",
         "tests/end_to_end/reader",
