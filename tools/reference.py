@@ -68,6 +68,7 @@ def findings_tables() -> str:
 GUIDES: Final = {
     "partial_updates": "tables/partial-updates",
     "new_columns": "tables/change-columns",
+    "source_order": "reference/source-order",
     "sources": "tables/define#source-names",
     "dead_letters": "troubleshoot/rejected",
     "exclude": "tables/mask-and-filter",
