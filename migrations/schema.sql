@@ -643,6 +643,10 @@ CREATE TABLE mirrorgate.fabric_states (
     has_failed boolean DEFAULT false NOT NULL,
     -- Who can correct the error: user, system or unknown.
     whose text,
+    -- Last synchronization that queries of the SQL endpoint show; null if that is unknown.
+    queryable_at timestamp with time zone,
+    -- Why the last refresh of the SQL endpoint does not show the table's newest version; null if it does.
+    queryable_error text,
     CONSTRAINT fabric_states_pkey PRIMARY KEY (table_id),
     CONSTRAINT fabric_states_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
     CONSTRAINT fabric_states_processed_bytes_check CHECK ((processed_bytes >= 0)),
@@ -1014,6 +1018,8 @@ CREATE TABLE mirrorgate.fabric_database (
     problem_detail text,
     -- What to do about that.
     problem_remedy text,
+    -- Whether the drain that asked last refreshes the SQL endpoint.
+    refreshes_sql boolean DEFAULT false NOT NULL,
     CONSTRAINT fabric_database_pkey PRIMARY KEY (only_row),
     CONSTRAINT a_problem_is_whole CHECK ((((problem_code IS NULL) = (problem_detail IS NULL)) AND ((problem_code IS NULL) = (problem_remedy IS NULL)))),
     CONSTRAINT an_answer_has_a_state CHECK ((((state IS NULL) = (answered_at IS NULL)) AND ((state IS NULL) = (state_since IS NULL)))),

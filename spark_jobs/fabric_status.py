@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from app.domain.fabric import DatabaseState, DatabaseStatus, MirroredTables, TableMirroring, parse_tables
+from app.domain.fabric import DatabaseState, DatabaseStatus, MirroredTables, TableMirroring, parse_tables, sync_error
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.publication import described
@@ -32,6 +32,8 @@ from app.staging.ledger.fabric_status import (
     record_fabric_status,
     store_answer,
     store_problem,
+    store_refresh,
+    unrefreshed_tables,
 )
 from app.staging.tables.events import record_event
 from app.staging.tables.registry import list_tables
@@ -47,6 +49,9 @@ _MIN_PAUSE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 15.0
 """How long one request to the API is repeated; the next period asks again anyway."""
 
+_REFRESH_SECONDS: Final = 120.0
+"""How long a drain waits for a refresh of the SQL endpoint; one that takes longer is asked for again."""
+
 FAILED_IN_FABRIC: Final = "failed in Fabric"
 RECOVERED_IN_FABRIC: Final = "recovered in Fabric"
 """Actions of a table's events."""
@@ -56,16 +61,24 @@ class FabricWatcher:
     """Asks Fabric's API with one client, which keeps its token, and takes a new one after a failure."""
 
     def __init__(
-        self, engine: Engine, open_client: Callable[[], FabricClient], seconds: float, *, starts: bool = False
+        self,
+        engine: Engine,
+        open_client: Callable[[], FabricClient],
+        seconds: float,
+        *,
+        starts: bool = False,
+        refreshes_sql: bool = False,
     ) -> None:
         """Ask every `seconds`, in total over all drains. With `starts`, start mirroring once the first table is ready.
 
         Only a database that has never been started is started: what was stopped or paused is an operator's decision.
+        With `refreshes_sql`, refresh the SQL analytics endpoint after Fabric has synchronized a table.
         """
         self._engine = engine
         self._open = open_client
         self._seconds = seconds
         self._starts = starts
+        self._refreshes_sql = refreshes_sql
         self._client: FabricClient | None = None
         self._default_schema: str | None = None
 
@@ -76,7 +89,7 @@ class FabricWatcher:
         leaves the former status until the next period. Raise only what Postgres raises.
         """
         with translated_errors(), self._engine.begin() as connection:
-            if not claim_poll(connection, self._seconds):
+            if not claim_poll(connection, self._seconds, refreshes_sql=self._refreshes_sql):
                 return False
             # List the tables before Fabric does: its list cannot be about a generation that starts meanwhile.
             tables = list_tables(connection)
@@ -88,6 +101,8 @@ class FabricWatcher:
             self._store_problem(error)
             return False
         self._store_answer(status, tables, listed)
+        if self._refreshes_sql and listed is not None:
+            self._refresh_sql()
         return True
 
     def close(self) -> None:
@@ -122,6 +137,30 @@ class FabricWatcher:
             error = str(status.error) if status.error else None
             log.info("fabric_state_changed", state=status.raw, before=before, error=error)
 
+    def _refresh_sql(self) -> None:
+        """Refresh the SQL endpoint if Fabric has synchronized a table since, and store for which tables that worked.
+
+        A refresh shows at least what Fabric had synchronized before it began, so that time is stored. A process that
+        dies before the commit repeats the refresh.
+        """
+        with translated_errors(), self._engine.begin() as connection:
+            due = unrefreshed_tables(connection)
+        if not due:
+            return
+        try:
+            client = self._client = self._client or self._open()
+            syncs = client.refresh_sql_endpoint()
+            results = [(table, sync_error(syncs, table.name, self._default_schema)) for table in due]
+        except Exception as error:  # noqa: BLE001  # whatever a proxy or the SDK does, the next period tries again
+            self.close()
+            failure = described(error)
+            results = [(table, f"{failure.code}: {failure.detail}") for table in due]
+        with translated_errors(), self._engine.begin() as connection:
+            store_refresh(connection, results)
+        for table, reason in results:
+            if reason is not None and table.error is None:
+                log.warning("fabric_refresh_failed", table=str(table.name), detail=reason)
+
     def _store_problem(self, error: Exception) -> None:
         failure = described(error)
         wait = float(error.retry_after) if isinstance(error, TemporarilyUnavailable) else 0.0
@@ -136,9 +175,10 @@ def fabric_watcher(engine: Engine, settings: Settings) -> FabricWatcher | None:
     if settings.fabric_poll_seconds and is_configured(settings):
         return FabricWatcher(
             engine,
-            lambda: open_fabric(settings, patience=_PATIENCE_SECONDS),
+            lambda: open_fabric(settings, patience=_PATIENCE_SECONDS, wait_seconds=_REFRESH_SECONDS),
             settings.fabric_poll_seconds,
             starts=settings.fabric_start,
+            refreshes_sql=settings.fabric_refresh_sql,
         )
     with translated_errors(), engine.begin() as connection:
         forget_database(connection)

@@ -178,6 +178,20 @@ def parse_table_sync(entry: Mapping[str, object]) -> TableSync:
     )
 
 
+def sync_error(syncs: Iterable[TableSync], name: TableName, default_schema: str | None = None) -> str | None:
+    """Return why the endpoint does not show a table's newest version; None if it does.
+
+    The answer names tables with or without their schema. Where the bare name is that of several tables, an error of one
+    counts for each of them.
+    """
+    names = {name.table.casefold(), f"{name.schema or default_schema or _DEFAULT_SCHEMA}.{name.table}".casefold()}
+    found = [sync for sync in syncs if sync.name.casefold() in names]
+    if not found:
+        return "the SQL analytics endpoint does not list the table"
+    failed = next((sync for sync in found if sync.has_failed), None)
+    return None if failed is None else str(failed.error or failed.status)
+
+
 class MirroredTables:
     """The tables that Fabric lists, by name in any letter case; of several with one name, the latest synced."""
 

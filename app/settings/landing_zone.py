@@ -31,6 +31,10 @@ class FabricSettings(BaseModel, use_attribute_docstrings=True):
     fabric_start: bool = False
     """Whether a drain starts mirroring of a database that has never been started, once the first table has a file.
     `mirrorgate fabric init` sets it. It needs `MIRRORGATE_FABRIC_POLL_SECONDS`."""
+    fabric_refresh_sql: bool = False
+    """Whether a drain refreshes the SQL analytics endpoint after Fabric has processed files, so that queries show the
+    rows at once and `mirrorgate wait --until queryable` works. It needs the role Contributor, and uses some of the
+    capacity, at most once every `MIRRORGATE_FABRIC_POLL_SECONDS`."""
 
 
 class RowMarkerPosition(StrEnum):

@@ -96,12 +96,19 @@ def put_table(
     "/tables",
     operation_id="list_tables",
     summary="List the tables that the key can see",
-    responses=problems(401, 403, 503),
+    responses=problems(401, 403, 404, 422, 503),
 )
-def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
+def get_tables(
+    gateway: GatewayDep,
+    principal: Reader,
+    table: Annotated[str | None, Query(description="Only this table: `name` or `schema.name`.")] = None,
+) -> TablesModel:
     """Return the status of each table, and of the mirrored database."""
     with translated_errors(), read_snapshot(gateway.engine) as connection:
-        visible = [table for table in list_tables(connection) if principal.may_touch(table.name)]
+        if table is None:
+            visible = [one for one in list_tables(connection) if principal.may_touch(one.name)]
+        else:
+            visible = [visible_table(connection, table, principal)]
         return TablesModel(
             tables=table_statuses(connection, visible, gateway.backlog_shares), fabric=fabric_model(connection)
         )

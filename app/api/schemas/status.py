@@ -234,6 +234,8 @@ class PublishedModel(CountsModel):
     files: int
     """Landing files."""
 
+    last_at: datetime | None = Field(description="When the last file became visible.")
+
 
 class ProcessedModel(Model):
     """Fabric's last report about the table, in Fabric's own words; null if it reported nothing."""
@@ -256,6 +258,12 @@ class ProcessedModel(Model):
     last_sync: datetime | None
     """When Fabric last replicated rows; null if it did not say."""
 
+    queryable_at: datetime | None = Field(
+        description="The last sync that queries of the SQL analytics endpoint show; null if that is unknown."
+    )
+    queryable_error: str | None = Field(
+        description="Why the last refresh of the SQL analytics endpoint did not take over the newest rows."
+    )
     read_at: datetime
     """When the gateway read this."""
 
@@ -271,6 +279,7 @@ class FabricModel(Model):
     read_at: datetime | None = Field(description="When the API last answered.")
     problem: str | None = Field(description="What needs an operator; null if nothing does.")
     remedy: str | None = Field(description="What to do about it.")
+    refreshes_sql: bool = Field(description="Whether the drain refreshes the SQL analytics endpoint.")
 
 
 class WaitingLettersModel(Model):
@@ -542,6 +551,7 @@ def _status(facts: TableFacts, shares: Mapping[TableLife, float]) -> TableModel:
             changes=counts.published_changes,
             rows=counts.published_rows,
             files=counts.published_files,
+            last_at=counts.published_at,
         ),
         processed=None if facts.fabric is None else _processed(facts.fabric),
         mirror=None if facts.mirror is None else MirrorModel.of_progress(facts.mirror),
@@ -574,6 +584,7 @@ def fabric_model(connection: Connection) -> FabricModel | None:
         read_at=found.answered_at,
         problem=None if trouble is None else trouble.detail,
         remedy=None if trouble is None else trouble.remedy,
+        refreshes_sql=found.refreshes_sql,
     )
 
 
@@ -587,5 +598,7 @@ def _processed(status: FabricStatus) -> ProcessedModel:
         rows=status.processed_rows,
         bytes=status.processed_bytes,
         last_sync=status.last_sync_at,
+        queryable_at=status.queryable_at,
+        queryable_error=status.queryable_error,
         read_at=status.read_at,
     )

@@ -7,7 +7,7 @@ What Fabric's API last said about the mirrored database, and the turns in which 
 The report is for operators only: publication never depends on it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,6 +15,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.fabric import DatabaseStatus, FabricFacts, TableMirroring, Whose, stored_text
+from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId
 from app.domain.publication import Failure
 
@@ -22,9 +23,9 @@ _MAX_WAIT_SECONDS: Final = 3_600.0
 """The longest pause that Fabric can ask for; a clock that was set back cannot make it longer."""
 
 CLAIM_POLL = sa.text("""
-    INSERT INTO mirrorgate.fabric_database AS f (next_poll_at)
-    VALUES (clock_timestamp() + make_interval(secs => :seconds))
-    ON CONFLICT (only_row) DO UPDATE SET next_poll_at = excluded.next_poll_at
+    INSERT INTO mirrorgate.fabric_database AS f (next_poll_at, refreshes_sql)
+    VALUES (clock_timestamp() + make_interval(secs => :seconds), :refreshes_sql)
+    ON CONFLICT (only_row) DO UPDATE SET next_poll_at = excluded.next_poll_at, refreshes_sql = excluded.refreshes_sql
     WHERE f.next_poll_at <= clock_timestamp()
        OR f.next_poll_at > clock_timestamp() + make_interval(secs => :max_wait + :seconds)
     RETURNING next_poll_at""")
@@ -60,7 +61,7 @@ HAS_FILES = sa.text("SELECT EXISTS (SELECT FROM mirrorgate.landing_files WHERE s
 """Look whether a table has a file in the landing zone."""
 
 SELECT_DATABASE = sa.text("""
-    SELECT state, error, whose, state_since, answered_at, problem_code, problem_detail, problem_remedy,
+    SELECT state, error, whose, state_since, answered_at, problem_code, problem_detail, problem_remedy, refreshes_sql,
         extract(epoch FROM clock_timestamp() - coalesce(answered_at, watched_since))::float8 AS answer_seconds
     FROM mirrorgate.fabric_database""")
 """Read the last answer, and why the question after it failed."""
@@ -74,14 +75,17 @@ class FabricDatabase:
     whose: str | None
     state_since: datetime | None
     answered_at: datetime | None
+    refreshes_sql: bool
 
 
-def claim_poll(connection: sa.Connection, seconds: float) -> bool:
+def claim_poll(connection: sa.Connection, seconds: float, *, refreshes_sql: bool = False) -> bool:
     """Return whether the caller asks Fabric now; no drain asks for the next `seconds`.
 
+    `refreshes_sql`: whether the caller refreshes the SQL endpoint too, which is stored for those who wait for that.
     A process that dies after this has skipped one question.
     """
-    return connection.execute(CLAIM_POLL, {"seconds": seconds, "max_wait": _MAX_WAIT_SECONDS}).first() is not None
+    asked = {"seconds": seconds, "max_wait": _MAX_WAIT_SECONDS, "refreshes_sql": refreshes_sql}
+    return connection.execute(CLAIM_POLL, asked).first() is not None
 
 
 def has_published_files(connection: sa.Connection) -> bool:
@@ -147,7 +151,7 @@ def fabric_database(connection: sa.Connection) -> FabricDatabase | None:
         problem_detail=row.problem_detail,
         problem_remedy=row.problem_remedy,
     )
-    return FabricDatabase(facts, row.whose, row.state_since, row.answered_at)
+    return FabricDatabase(facts, row.whose, row.state_since, row.answered_at, row.refreshes_sql)
 
 
 def fabric_facts(connection: sa.Connection) -> FabricFacts | None:
@@ -179,22 +183,38 @@ DELETE_STATUSES = sa.text("DELETE FROM mirrorgate.fabric_states WHERE NOT table_
 """Forget the tables that the report no longer lists."""
 
 UPSERT_STATUS = sa.text("""
-    INSERT INTO mirrorgate.fabric_states (table_id, generation, state, error, whose, has_failed, processed_rows,
+    INSERT INTO mirrorgate.fabric_states AS f (table_id, generation, state, error, whose, has_failed, processed_rows,
         processed_bytes, last_sync_at)
     VALUES (:table_id, :generation, :state, :error, :whose, :has_failed, :processed_rows, :processed_bytes, :last_sync)
     ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
         error = excluded.error, whose = excluded.whose, has_failed = excluded.has_failed,
         processed_rows = excluded.processed_rows, processed_bytes = excluded.processed_bytes,
-        last_sync_at = excluded.last_sync_at, read_at = excluded.read_at""")
+        last_sync_at = excluded.last_sync_at, read_at = excluded.read_at,
+        queryable_at = CASE WHEN f.generation = excluded.generation THEN f.queryable_at END,
+        queryable_error = CASE WHEN f.generation = excluded.generation THEN f.queryable_error END""")
 """Store what the report says about a table."""
 
 SELECT_STATUSES = sa.text("""
     SELECT m.table_id, m.state, m.error, m.whose, m.has_failed, m.processed_rows, m.processed_bytes, m.last_sync_at,
-        m.read_at
+        m.read_at, m.queryable_at, m.queryable_error
     FROM mirrorgate.fabric_states m
     JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
     WHERE m.table_id = ANY(:table_ids)""")
 """Read the status of tables, where it is about their current generation."""
+
+SELECT_UNREFRESHED = sa.text("""
+    SELECT m.table_id, m.generation, t.name, m.last_sync_at, m.queryable_error
+    FROM mirrorgate.fabric_states m
+    JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
+    WHERE m.last_sync_at > coalesce(m.queryable_at, '-infinity') AND NOT m.has_failed AND t.state <> 'dropped'
+    ORDER BY m.table_id""")
+"""List the tables that Fabric has synchronized after the SQL endpoint was last refreshed."""
+
+STORE_REFRESH = sa.text("""
+    UPDATE mirrorgate.fabric_states SET queryable_error = :error,
+        queryable_at = CASE WHEN CAST(:error AS text) IS NULL THEN :synced_at ELSE queryable_at END
+    WHERE table_id = :table_id AND generation = :generation""")
+"""Store what a refresh of the SQL endpoint did for a table."""
 
 NOTE_FOLDER_GONE = sa.text("""
     UPDATE mirrorgate.tables SET folder_gone_at = least(folder_gone_at, clock_timestamp())
@@ -215,6 +235,10 @@ class FabricStatus:
     processed_bytes: int | None
     last_sync_at: datetime | None
     read_at: datetime
+    queryable_at: datetime | None
+    """The last synchronization that queries of the SQL endpoint show, None if that is unknown."""
+    queryable_error: str | None
+    """Why the last refresh of the SQL endpoint does not show the newest version."""
 
     @property
     def fault(self) -> str | None:
@@ -271,6 +295,45 @@ def fabric_statuses(connection: sa.Connection, table_ids: list[TableId]) -> dict
     """Return the status of these tables, without those that Fabric has not reported in their current generation."""
     rows = connection.execute(SELECT_STATUSES, {"table_ids": table_ids})
     return {TableId(table_id): FabricStatus(*rest) for table_id, *rest in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Unrefreshed:
+    """A table that Fabric has synchronized at `synced_at`, after the SQL endpoint was last refreshed."""
+
+    table_id: TableId
+    generation: Generation
+    name: TableName
+    synced_at: datetime
+    error: str | None
+    """Why the refresh before failed."""
+
+
+def unrefreshed_tables(connection: sa.Connection) -> list[Unrefreshed]:
+    """Return the tables whose newest rows the SQL endpoint may not show yet."""
+    rows = connection.execute(SELECT_UNREFRESHED)
+    return [
+        Unrefreshed(row.table_id, row.generation, TableName.parse(row.name), row.last_sync_at, row.queryable_error)
+        for row in rows
+    ]
+
+
+def store_refresh(connection: sa.Connection, results: Iterable[tuple[Unrefreshed, str | None]]) -> None:
+    """Store for each table why the refresh failed, or, with None, that queries show what Fabric had synchronized.
+
+    A process that dies before the commit leaves the tables to the next refresh, which changes nothing for them.
+    """
+    rows = [
+        {
+            "table_id": table.table_id,
+            "generation": table.generation,
+            "synced_at": table.synced_at,
+            "error": None if error is None else stored_text(error),
+        }
+        for table, error in results
+    ]
+    if rows:
+        connection.execute(STORE_REFRESH, rows)
 
 
 def note_folder_gone(connection: sa.Connection, table_id: TableId) -> float:

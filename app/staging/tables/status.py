@@ -38,7 +38,8 @@ SELECT_COUNTS = sa.text(f"""
         CASE WHEN t.state = 'quarantined' THEN (
             SELECT max(e.happened_at) FROM mirrorgate.table_events e
             WHERE e.folded_name = t.folded_name AND e.table_id = t.table_id AND e.action = 'quarantined')
-        END AS quarantined_at, {SOURCE_LAG}, {MISSING_CHANGES}, c.extraction_lag_seconds, c.source_lag_at
+        END AS quarantined_at, {SOURCE_LAG}, {MISSING_CHANGES}, c.extraction_lag_seconds, c.source_lag_at,
+        f.published_at
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     -- One look-up a table, also without statistics.
@@ -50,7 +51,7 @@ SELECT_COUNTS = sa.text(f"""
         WHERE table_id = t.table_id AND generation = t.generation) b ON true
     LEFT JOIN LATERAL (
         SELECT count(*) AS files, sum(last_sequence - first_sequence + 1) AS batches,
-            sum(change_count) AS changes, sum(row_count) AS rows
+            sum(change_count) AS changes, sum(row_count) AS rows, max(published_at) AS published_at
         FROM mirrorgate.landing_files
         WHERE table_id = t.table_id AND generation = t.generation AND state = 'published') f ON true
     LEFT JOIN LATERAL (
@@ -94,6 +95,8 @@ class TableCounts:
     """The part of the lag in which the tool had not read the change, if it tells."""
     source_lag_at: datetime | None
     """When the last change was accepted that tells the time of its source."""
+    published_at: datetime | None
+    """When the last file became visible, None before the first one."""
 
     @property
     def pending_batches(self) -> int:

@@ -21,14 +21,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.loads import Load
+from mirrorgate.parameters import WAIT_SECONDS, Stage
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, RequestNames, RequestSender, opened_numbers
+from mirrorgate.stages import wait_until
 from mirrorgate.table_path import table_path
 from mirrorgate.writer.core import Receipt
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Stage = Literal["published"]
 
 PIECE_BYTES: Final = 4 * 2**20
 """Bytes of the rows of one request, unless one row alone has more."""
@@ -43,7 +43,6 @@ _TOO_LARGE: Final = frozenset({Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES})
 """Answers after which half of the rows can be accepted."""
 
 _CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
-_POLL_SECONDS: Final = 0.5
 
 
 def mirror(
@@ -53,7 +52,8 @@ def mirror(
     key: str | Sequence[str] = (),
     full: bool = False,
     resume: str | None = None,
-    wait: Stage | None = None,
+    wait: Literal["published", "processed", "queryable"] | None = None,
+    timeout: float = WAIT_SECONDS,
     url: str | None = None,
     api_key: str | None = None,
     client: GatewayClient | None = None,
@@ -67,20 +67,21 @@ def mirror(
     that does not exist is registered, with `key` as its key columns; columns that it lacks are added.
 
     With `full`, the data has all rows of the table: a load session deletes the others at the end. With `resume`, a name
-    for exactly these rows, an interrupted run can be repeated: what is durable is not sent again. `wait="published"`
-    returns when the rows are in the landing zone.
+    for exactly these rows, an interrupted run can be repeated: what is durable is not sent again. With `wait`,
+    it returns when the rows are in the landing zone (`published`), Fabric has read them (`processed`), or queries show
+    them (`queryable`); `timeout` is how many seconds that may take.
 
     `url` and `api_key` default to MIRRORGATE_URL and MIRRORGATE_API_KEY, and without these to the gateway that
     `mirrorgate up` runs in this folder. `give_up_after` is how many seconds a request is repeated while the gateway is
     away. On a terminal, progress is shown unless `quiet`.
 
     Raises RejectedByGateway for rows or a key that the gateway rejects, TemporarilyUnavailable after `give_up_after`
-    seconds, and Misconfigured `extra_missing` without PyArrow.
+    seconds, Misconfigured `extra_missing` without PyArrow, and what `stages.wait_until` raises, when all is durable.
     """
     if client is None:
         found_url, found_key = url or os.environ.get("MIRRORGATE_URL"), api_key or os.environ.get("MIRRORGATE_API_KEY")
         with GatewayClient.find(found_url, found_key, Path(".mirrorgate")) as found:
-            return mirror(data, table, key=key, full=full, resume=resume, wait=wait, client=found,
+            return mirror(data, table, key=key, full=full, resume=resume, wait=wait, timeout=timeout, client=found,
                           give_up_after=give_up_after, quiet=quiet)  # fmt: skip
     rows = _opened(data)
     run = _Run(client, table, Patience(give_up_after))
@@ -91,8 +92,8 @@ def mirror(
             receipts += [Receipt(**receipt) for receipt in accepted]
             bar.update(task, advance=durable)
         if wait is not None:
-            bar.update(task, description=f"{table}: waiting until {wait}")
-            run.wait_until_published()
+            wait_until(client, table, Stage(wait), timeout=timeout, patience=run.patience,
+                       on_progress=lambda done, _: bar.update(task, description=f"{table}: {done}"))  # fmt: skip
     return receipts
 
 
@@ -171,18 +172,6 @@ class _Run:
                     yield answer["receipts"], piece.num_rows
                     start += piece.num_rows
             at += batch.num_rows
-
-    def wait_until_published(self) -> None:
-        """Wait until what the table has accepted by now is in the landing zone."""
-        status = self._status()
-        generation, accepted = status["generation"], status["accepted"]["batches"]
-        while status["generation"] == generation and status["published"]["batches"] < accepted:
-            self.patience.stop.wait(_POLL_SECONDS)
-            status = self._status()
-
-    def _status(self) -> Mapping[str, Any]:
-        status: Mapping[str, Any] = self.patience.call(lambda: self.client.get(table_path(self.table)))
-        return status
 
 
 @dataclass

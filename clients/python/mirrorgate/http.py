@@ -20,6 +20,9 @@ ADMIN_KEY_FILE: Final = "admin.key"
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
 ANSWER_SECONDS: Final = 60.0
 """How long a call waits for the next bytes of its answer."""
+_NOT_ALL_OK: Final = 503
+"""The status of `/statusz` while something needs attention; the answer says what it is."""
+
 _CONNECTION_BROKEN: Final = (
     httpx.ReadError,
     httpx.ReadTimeout,
@@ -90,6 +93,14 @@ class GatewayClient:
     def get(self, path: str, **parameters: Any) -> Any:
         """Send GET; return the JSON of the answer."""
         return self._call("GET", path, params=parameters)
+
+    def parts(self) -> dict[str, str]:
+        """Return what the gateway says of each of its parts: `ok`, or what is wrong."""
+        with translated_errors(self.url):
+            answer = self._http.get("/statusz")
+        if answer.status_code != _NOT_ALL_OK:
+            checked(answer)
+        return {name: str(state) for name, state in answer.json()["parts"].items()}
 
     def put(self, path: str, content: Any, **parameters: Any) -> Any:
         """Send PUT with a JSON body; return the JSON of the answer."""

@@ -120,3 +120,15 @@ def columns_of_triplets(names: Sequence[str]) -> tuple[str, ...]:
         columns.append(found.pop())
     check_columns(tuple(columns))
     return tuple(columns)
+
+
+class Stage(StrEnum):
+    """How far accepted rows are on their way to queries; `stages.wait_until` defines each."""
+
+    PUBLISHED = "published"
+    PROCESSED = "processed"
+    QUERYABLE = "queryable"
+
+
+WAIT_SECONDS: Final = 600.0
+"""How long a wait for a stage lasts by default."""

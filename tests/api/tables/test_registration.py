@@ -33,7 +33,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "source": {"lag_seconds": None, "extraction_lag_seconds": None, "measured_at": None, "missing_changes": 0},
         "accepted": nothing,
         "staged": nothing,
-        "published": {**nothing, "files": 0},
+        "published": {**nothing, "files": 0, "last_at": None},
         "processed": None,
         "mirror": None,
         "load": None,

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from mirrorgate.cli.console import ERRORS, say
 from mirrorgate.cli.options import TO_USE
 from mirrorgate.cli.send import send
+from mirrorgate.cli.wait import wait
 from mirrorgate.errors import Code, MirrorgateError
 from mirrorgate.errors.exceptions import command_remedy
 
@@ -40,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("send", rich_help_panel=TO_USE)(send)
+app.command("wait", rich_help_panel=TO_USE)(wait)
 for _commands in sorted(entry_points(group=COMMANDS), key=lambda entry: entry.name):
     _commands.load()(app)
 

@@ -856,6 +856,15 @@ class Code(StrEnum):
         "Registered tables have no metadata or no file in the landing zone yet, so mirroring should not start.",
         "Run the drain until `mirrorgate status` shows the tables, or start anyway with --force.",
     )
+    FABRIC_NOT_WATCHED = Kind.MISCONFIGURED.code(
+        "No drain asks Fabric about this, so the gateway does not know the stage.",
+        "Publish to a mirrored database in Fabric, or name it for the drain with MIRRORGATE_FABRIC_WORKSPACE and "
+        "MIRRORGATE_FABRIC_DATABASE. A drain that has just started asks within a minute.",
+    )
+    WAIT_TIMED_OUT = Kind.UNAVAILABLE.code(
+        "What was accepted has not reached the stage in time.",
+        "Wait again, with a longer --timeout. `mirrorgate status` shows how far the table is.",
+    )
 
 
 def by_subject(first: Mapping[str, _Code]) -> dict[str, Sequence[_Code]]:
