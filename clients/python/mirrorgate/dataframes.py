@@ -139,9 +139,18 @@ class _Run:
     def _loaded(
         self, rows: "_Rows", resume: str | None, parameters: Mapping[str, str]
     ) -> Iterator[tuple[Sequence[Mapping[str, Any]], int]]:
-        """Send the rows as a load session, and complete it. A load whose rows are rejected is aborted."""
+        """Send the rows as a load session, and complete it. A load whose rows are rejected is aborted.
+
+        A run that has been completed under the same name sends nothing.
+        """
         load_id = str(uuid4() if resume is None else uuid5(NAMESPACE_URL, f"{self.table} {resume}"))
-        load = Load.begin(self.client, self.table, "full", load_id=load_id, patience=self.patience)
+        try:
+            load = Load.begin(self.client, self.table, "full", load_id=load_id, patience=self.patience)
+        except RejectedByGateway as error:
+            known = Load(self.client, self.table, load_id, self.patience)
+            if error.code is Code.LOAD_ENDED and known.status()["state"] == "completed":
+                return
+            raise
         try:
             sender = RequestSender(self.client, _KeyedPieces(load_id, load.headers), self.patience)
             yield from self._posted(sender, rows, 0, parameters)

@@ -109,6 +109,27 @@ def test_an_interrupted_run_is_repeated_without_sending_what_is_durable(
     assert keys(api_engine) == [*range(20_000)]
 
 
+def test_a_completed_full_load_is_repeated_without_sending_anything(
+    client: GatewayClient, api_engine: sa.Engine
+) -> None:
+    assert mirrorgate.mirror(ROWS, "t", key="id", full=True, resume="r", client=client)
+    client.post_changes("rows", b'{"id": 9, "name": "n", "total": 1}', table="t")
+    assert mirrorgate.mirror(ROWS, "t", key="id", full=True, resume="r", client=client) == []
+    assert keys(api_engine) == [0, 1, 2, 3, 4, 9], "what was sent since stays"
+    (load,) = client.get("/v1/tables/t/loads")["loads"]
+    assert load["state"] == "completed"
+
+
+def test_an_aborted_full_load_is_not_taken_for_a_completed_one(client: GatewayClient) -> None:
+    mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
+    wrong = [{"id": None, "name": "x", "total": None}]
+    with pytest.raises(RejectedByGateway):
+        mirrorgate.mirror(wrong, "t", key="id", full=True, resume="r", client=client)
+    with pytest.raises(RejectedByGateway) as raised:
+        mirrorgate.mirror(ROWS, "t", key="id", full=True, resume="r", client=client)
+    assert raised.value.code is Code.LOAD_ENDED
+
+
 def test_the_name_of_another_producer_is_rejected(client: GatewayClient) -> None:
     mirrorgate.mirror(ROWS, "t", key="id", client=client)
     headers = {"Mirrorgate-Producer": "r", "Mirrorgate-Producer-Sequence": "1", "Mirrorgate-Producer-Position": "lsn/1"}
