@@ -258,12 +258,8 @@ class ProcessedModel(Model):
     last_sync: datetime | None
     """When Fabric last replicated rows; null if it did not say."""
 
-    queryable_at: datetime | None = Field(
-        description="The last sync that queries of the SQL analytics endpoint show; null if that is unknown."
-    )
-    queryable_error: str | None = Field(
-        description="Why the last refresh of the SQL analytics endpoint did not take over the newest rows."
-    )
+    queryable_at: datetime | None = Field(description="The last sync that the SQL endpoint shows; null if unknown.")
+    queryable_error: str | None = Field(description="Why the last refresh of the SQL endpoint failed for the table.")
     read_at: datetime
     """When the gateway read this."""
 
