@@ -5,11 +5,17 @@ compares the committed pages with the code.
 """
 
 import json
+from enum import EnumType
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from app.api.schemas.tables import RegisterTable
 from app.api.server.problem_responses import STATUS
+from app.bridge.kafka.settings import BridgeSettings
+from app.bridge.objects.settings import ObjectsSettings
+from app.bridge.settings_file import Section
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.observability import mirror_metrics
@@ -141,6 +147,61 @@ def mirror_metrics_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def bridge_tables(model: type[Section]) -> str:
+    """Return the settings of a bridge's file as Markdown: a table of its sections, then one of its list of rules."""
+    lines, lists = _setting_rows(model, "")
+    head = ["| setting | default | meaning |", "|---|---|---|"]
+    tables = ["\n".join([*head, *lines])]
+    for name, entry in lists.items():
+        tables += [f"Of each entry in `{name}`:", "\n".join([*head, *_setting_rows(entry, "")[0]])]
+    return "\n\n".join(tables) + "\n"
+
+
+def _setting_rows(model: type[Section], prefix: str) -> tuple[list[str], dict[str, type[Section]]]:
+    """Return a row for each setting, those of inner sections included, and the sections that are lists."""
+    rows: list[str] = []
+    lists: dict[str, type[Section]] = {}
+    for name, field in model.model_fields.items():
+        parts = [field.annotation, *get_args(field.annotation)]
+        inner = next((part for part in parts if isinstance(part, type) and issubclass(part, Section)), None)
+        if inner is None:
+            rows.append(f"| `{prefix}{name}` | {_written_default(field)} | {_setting_meaning(field)} |")
+        elif get_origin(field.annotation) is tuple:
+            lists[name] = inner
+            rows.append(f"| `{name}` | required | List of the entries below. |")
+        else:
+            rows += _setting_rows(inner, f"{prefix}{name}.")[0]
+    return rows, lists
+
+
+def _setting_meaning(field: FieldInfo) -> str:
+    """Return the description, and the values of a setting that has a few."""
+    text = " ".join((field.description or "").split())
+    choices = field.annotation
+    if get_origin(choices) is Literal or isinstance(choices, EnumType):
+        values = get_args(choices) or list(choices)  # type: ignore[call-overload]
+        return f"{text} One of {', '.join(f'`{value}`' for value in values)}."
+    return text
+
+
+def _written_default(field: FieldInfo) -> str:
+    """Return a default as a file has it: durations are floats, in seconds; integers of a MiB or more are sizes."""
+    if field.is_required():
+        return "required"
+    match field.default:
+        case None | "" | () | {}:
+            return ""
+        case float(seconds):
+            short = f"{seconds * 1000:g} ms" if 0 < seconds < 1 else f"{seconds:g} s"
+            return f"`{seconds / 60:g} m`" if seconds > 60 else f"`{short}`"
+        case int(number) if number >= 2**20:
+            return f"`{number // 2**20} MiB`"
+        case tuple(values):
+            return ", ".join(f"`{value}`" for value in values)
+        case value:
+            return f"`{value}`"
+
+
 def with_generated(text: str, generated: str) -> str:
     """Return the page with its generated part replaced."""
     before, rest = text.split(BEGIN)
@@ -154,6 +215,8 @@ def render_documents() -> dict[Path, str]:
         DOCS / "reference/settings.md": settings_tables(),
         DOCS / "reference/errors.md": errors_tables(),
         DOCS / "reference" / "mirror-metrics.md": mirror_metrics_table(),
+        DOCS / "reference" / "kafka-bridge.md": bridge_tables(BridgeSettings),
+        DOCS / "reference" / "object-bridge.md": bridge_tables(ObjectsSettings),
         DOCS / "reference" / "options.md": options_tables(),
         DOCS / "reference" / "verify-findings.md": findings_tables(),
         DOCS / "contribute/seeds.md": seeds_tables(),

@@ -53,7 +53,7 @@ def wrong(detail: str, remedy: str) -> PydanticCustomError:
 class Section(BaseModel):
     """A mapping of the file. Immutable; unknown keys are problems."""
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True)
 
     @classmethod
     def contradictions(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
@@ -253,10 +253,13 @@ class GatewaySettings(Section):
     """The gateway that a bridge posts to. `certificate` is the only one it accepts, None for those of the system."""
 
     url: Annotated[str, AfterValidator(_url)]
+    """Address of the gateway."""
     key: Annotated[str, AfterValidator(_key)]
+    """API key with the right `ingest` for the tables, and `register` if messages register them."""
     certificate: Annotated[Path, AfterValidator(_file)] | None = None
+    """PEM file: the only certificate that is accepted."""
     requests: Annotated[int, whole_number(1, MAX_REQUESTS_AT_A_TIME)] = 8
-    """Requests at the same time, one for each partition or prefix at most."""
+    """Requests at the same time, at most one for each partition or table."""
 
     def client(self) -> GatewayClient:
         """Open an HTTP client, which all threads of the bridge share."""
@@ -267,20 +270,26 @@ class HealthSettings(Section):
     """The address of `/healthz`, `/readyz` and `/metrics`; port 0 takes any free one."""
 
     host: str = "127.0.0.1"
+    """Address of the health port."""
     port: Annotated[int, whole_number(0, 65535)] = DEFAULT_HEALTH_PORT
+    """Health port; 0 is any free one."""
 
 
 class StopSettings(Section):
     """The time for requests in flight at the end, and when a stopped partition or table is tried again."""
 
     within: Annotated[float, seconds(0, 600)] = 30.0
+    """Time for requests in flight when the bridge ends."""
     retry_after: Annotated[float, seconds(0.01, 86_400)] = 60.0
+    """Time until a stopped partition or table is tried again."""
 
 
 class LogSettings(Section):
     """The form of log lines. `format` `auto` is `console` in a terminal, and `json` elsewhere."""
 
     format: Literal["auto", "json", "console"] = "auto"
+    """Form of log lines. `auto` is `console` in a terminal and `json` elsewhere."""
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least level that is written."""
     repeat: Annotated[float, seconds(0, 86400)] = 60.0
-    """The least seconds between two lines about the same trouble of the same partition or table."""
+    """Least time between two lines about the same problem of the same partition or table."""

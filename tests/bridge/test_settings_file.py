@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.bridge.kafka.settings import BatchSettings, BridgeSettings, KafkaSettings, RegistrySettings, read_settings
-from app.bridge.kafka.topics import TopicRule
-from app.bridge.settings_file import GatewaySettings, HealthSettings, StopSettings
+from app.bridge.kafka.settings import BridgeSettings, read_settings
 from app.yaml_text import BadFile
 from mirrorgate.errors import MirrorgateError
 from tests.support.processes import REPOSITORY
@@ -104,20 +102,6 @@ def test_a_missing_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:
         read_settings(tmp_path / "absent.yaml", {})
     assert "cannot be read" in caught.value.detail
     assert "path" in caught.value.remedy
-
-
-def test_the_page_of_the_bridge_describes_every_setting() -> None:
-    page = (REPOSITORY / "docs" / "kafka.md").read_text()
-    sections = {
-        "gateway": GatewaySettings,
-        "kafka": KafkaSettings,
-        "registry": RegistrySettings,
-        "batch": BatchSettings,
-        "stop": StopSettings,
-        "health": HealthSettings,
-    }
-    names = [f"{section}.{name}" for section, of in sections.items() for name in of.model_fields]
-    assert [name for name in (*names, *TopicRule.model_fields) if f"`{name}`" not in page] == []
 
 
 def test_the_example_file_is_valid() -> None:

@@ -34,7 +34,14 @@ DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
 
 @pytest.mark.parametrize(
     "name",
-    ["reference/settings.md", "reference/errors.md", "contribute/seeds.md", "reference/options.md"],
+    [
+        "reference/settings.md",
+        "reference/kafka-bridge.md",
+        "reference/object-bridge.md",
+        "reference/errors.md",
+        "contribute/seeds.md",
+        "reference/options.md",
+    ],
 )
 def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
     document = DOCS / name

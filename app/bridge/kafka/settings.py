@@ -43,34 +43,48 @@ class KafkaSettings(Section):
     """The cluster. `cluster` and `group` are part of the producers' names at the gateway: never change them."""
 
     cluster: Name
+    """Name of the cluster, part of the producers' names: do not change it."""
     group: Name = "mirrorgate"
+    """Consumer group, part of the producers' names too."""
     settings: Annotated[dict[Annotated[str, own_names(_OWN_SETTINGS)], str], AfterValidator(_with_brokers)]
-    """Settings of librdkafka, by its names."""
+    """Settings of librdkafka, by its names; `bootstrap.servers` is required. The bridge sets `group.id`,
+    `auto.offset.reset`, and those of commits.
+    """
 
 
 class RegistrySettings(Section):
     """A Confluent schema registry."""
 
     url: str
+    """Address of the schema registry; several with commas between them."""
     username: str | None = None
+    """User name."""
     password: str | None = None
+    """Password; without a user name, a bearer token."""
     certificate: Path | None = None
+    """PEM file of the authorities to trust."""
     timeout: Annotated[float, seconds(0.1, 600)] = 10.0
+    """Time to wait for an answer."""
 
 
 class BatchSettings(Section):
     """Limits of a request, and of the memory of the bridge."""
 
     max_bytes: Annotated[int, size(1, 64 * 2**20)] = 4 * 2**20
+    """Maximum bytes of a request."""
     max_messages: Annotated[int, whole_number(1, 500_000)] = 20_000
+    """Maximum records of a request."""
     max_age: Annotated[float, seconds(0, 3600)] = 0.5
+    """How long the first record of a request waits for others."""
     memory: Annotated[int, size(2**20, 2**40)] = 256 * 2**20
+    """Bytes that all partitions buffer together, each at most two requests."""
 
 
 class RejectedSettings(Section):
     """The location of rejected records."""
 
     folder: Path
+    """Where records that are rejected are written, with `on_reject: skip_to_file`."""
 
 
 class BridgeSettings(Section):

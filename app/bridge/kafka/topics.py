@@ -106,18 +106,29 @@ class TopicRule(Section):
     """One entry of `topics`."""
 
     topic: Annotated[str, AfterValidator(_topic)] | None = None
+    """Name of one topic. Each rule has either `topic` or `pattern`."""
     pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    """Regular expression of Python that matches the whole name. New topics are found within 15 seconds."""
     format: Literal["arcion", "debezium", "replicate", "rows"]
+    """Format of the records, which decides the endpoint."""
     table: Annotated[Template, BeforeValidator(_template)] | None = None
+    """Table of the records, required for `rows`; without it, the messages name their tables."""
     parameters: Mapping[Annotated[str, own_names(_OWN_PARAMETERS)], str] = {}
+    """Query parameters of the endpoint, for example `op`, `layout`, `key_columns`, `timestamps`."""
     value: Literal["json", "avro", "json_schema"] = "json"
+    """Encoding of the values. `avro` and `json_schema` have the ids of a registry; `avro` with `format: replicate`
+    also reads Replicate's envelopes.
+    """
     key: Literal["auto", "json", "text", "none", "avro", "json_schema"] = "auto"
+    """Encoding of the keys. `auto` reads JSON, and a key that is not JSON as text."""
     start: Annotated[Start, BeforeValidator(_start)] = "earliest"
+    """Where a partition without a position starts: `earliest`, `latest` or a time such as `2026-11-01T00:00:00Z`."""
     on_reject: Literal["stop", "dead_letter", "skip_to_file"] = "stop"
+    """What happens to a record that the gateway rejects."""
     tombstones: Literal["delete", "ignore"] = "delete"
-    """For rows: `delete` the row of the key, or `ignore`."""
+    """For `rows`: `delete` the row whose key columns are the record's key, or `ignore`."""
     partitions: Annotated[int, whole_number(1, 100_000)] | None = None
-    """The number of partitions that the operator has accepted."""
+    """The number of partitions that you have accepted."""
 
     @classmethod
     def contradictions(cls, given: Mapping[str, Any]) -> Iterator[Problem]:

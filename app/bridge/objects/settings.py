@@ -58,24 +58,43 @@ class SourceSettings(Section):
     """One source. Its name is part of the producers' names at the gateway: never change it."""
 
     url: str
+    """Address of the store, or a folder."""
     name: Name = ""
-    """Without one, the address without characters that names do not have."""
+    """Part of the producers' names. Without one, the address without characters that names do not have."""
     format: ObjectFormat
+    """Format of the objects."""
     options: Mapping[str, str] = {}
+    """Settings of the store."""
     content: Content = Content.AUTO
+    """How objects are read. `auto` reads a name that ends with `.csv` (before `.gz` or `.zst`) as CSV."""
     table: str | None = None
+    """Table of all objects."""
     table_from_path: Templates = ()
+    """Instead of `table`: a template, or a list whose first match counts. An object that matches none is left out and
+    reported.
+    """
     parameters: Mapping[Annotated[str, own_names(_OWN_PARAMETERS)], str] = {}
+    """Query parameters of the endpoint."""
     key_columns: Texts = ()
+    """Key columns of `replicate-files`; without them, those of the `.dfm`."""
     order: FileOrder = FileOrder.NAME
-    """`load-first` for `replicate-files`, whose full loads have names that sort after those of the changes."""
+    """Order of a table's objects. `replicate-files` has the default `load-first`, because the names of its full loads
+    sort after those of the changes.
+    """
     only: Texts = ("*",)
+    """Patterns of names that are read, such as `*.json`; with a `/`, of the whole path."""
     ignore: Texts = ()
+    """Patterns of names that are left out."""
     settle: Annotated[float, seconds(0, 86_400)] = 0.0
-    """Seconds without a change after which an object is complete: 5 where objects are shown while they grow."""
+    """Time without a change after which an object is complete. The default is `5 s` where objects are shown while they
+    grow: Azure Data Lake and folders.
+    """
     done_marker: str | None = None
+    """Suffix of marker objects, instead of `settle`."""
     on_reject: Literal["stop", "dead_letter"] = "stop"
+    """What happens to a message that the gateway rejects."""
     late: Literal["stop", "report"] = "stop"
+    """What happens when an object appears behind the position, or changes after it was read."""
 
     def model_post_init(self, _: Any) -> None:
         """Set the defaults that depend on other values."""
@@ -111,19 +130,23 @@ class BatchSettings(Section):
     """Limits of a request."""
 
     max_bytes: Annotated[int, size(1024, 64 * 2**20)] = 8 * 2**20
+    """Maximum bytes of a request."""
     max_messages: Annotated[int, whole_number(1, 500_000)] | None = None
+    """Maximum messages of a request."""
 
 
 class ObjectsSettings(Section):
     """The whole file. Invariant: it has been checked without a connection."""
 
     name: Name
+    """Part of the producers' names: another name reads every object again."""
     gateway: GatewaySettings
     sources: tuple[SourceSettings, ...]
     batch: BatchSettings = BatchSettings()
     poll: Annotated[float, seconds(0.01, 86_400)] = 10.0
+    """Time between two listings."""
     recheck: Annotated[float, seconds(0.01, 86_400 * 7)] = 600.0
-    """Seconds between two complete listings, which find late and changed objects."""
+    """Time between two complete listings, which find late and changed objects."""
     stop: StopSettings = StopSettings()
     health: HealthSettings | None = HealthSettings()
     """None for a bridge without a health port."""

@@ -3,7 +3,7 @@
 Invariant: nothing is sent after an object that was rejected, is incomplete, or cannot be read in order. The mark in
 memory is the durable one, or lies behind it by objects that hold no message.
 
-Which objects are read next follows from a listing and the mark, in the words of docs/object-storage.md:
+Which objects are read next follows from a listing and the mark, in the words of docs/send/object-storage.md:
 
 - By name, an object that sorts before the mark was read. One that was not there before, or was modified after the last
   object that was read, is *late*.

@@ -47,7 +47,7 @@ def kafka(
     A record that the gateway rejects stops its partition; the log and `/readyz` say which one, why and what to do.
 
     Example: `mirrorgate bridge kafka --config bridge.yaml --check`, then without `--check`. `deploy/bridge/kafka.yaml`
-    is a file to start from, and https://mirrorgate.github.io/mirrorgate/kafka/ explains it.
+    is a file to start from, and https://mirrorgate.github.io/mirrorgate/send/kafka/ explains it.
     """
     require_extras("bridge kafka", "kafka")
     from app.bridge.kafka.check import check_connections
