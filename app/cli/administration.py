@@ -50,7 +50,9 @@ def create_key(
 ) -> None:
     """Create an API key in a running gateway and print it. The secret cannot be shown again.
 
-    Example: `mirrorgate keys create --name "orders CDC" --rights ingest --tables "sales.*"`
+    For example:
+
+        mirrorgate keys create --name "orders CDC" --rights ingest --tables "sales.*"
     """
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     wanted = {
@@ -191,7 +193,9 @@ def audit(
 ) -> None:
     """List who did what to keys and tables, and whose calls were rejected, oldest first.
 
-    Example: `mirrorgate audit --hours 1 --outcome rejected`
+    For example:
+
+        mirrorgate audit --hours 1 --outcome rejected
     """
     wanted = {"subject": subject, "table": table, "outcome": outcome}
     filters = {name: value for name, value in wanted.items() if value is not None}
@@ -232,7 +236,11 @@ def _audit_grid(events: list[dict[str, Any]]) -> "Grid":
 def test_alerts() -> None:
     """Send a test message to the webhook of MIRRORGATE_ALERT_URL.
 
-    Run it where the API runs, with its variables. Example: `MIRRORGATE_ALERT_URL=https://… mirrorgate alerts test`
+    Run it where the API runs, with its variables.
+
+    For example:
+
+        MIRRORGATE_ALERT_URL=https://… mirrorgate alerts test
     """
     require_extras("alerts test", "server")
     from app.api.alerting import Webhook
@@ -275,7 +283,9 @@ def move_zone(landing_zone: LandingZone = None, data_dir: LocalDataDir = DEFAULT
     no table folders, so each table with published files stops with `landing_folder_lost` until you rebuild it, or
     recreate it and load it again.
 
-    Example: `mirrorgate landing-zone move --landing-zone /mnt/new-zone`
+    For example:
+
+        mirrorgate landing-zone move --landing-zone /mnt/new-zone
     """
     require_extras("landing-zone move", "server")
     from app.checks.zone_claim import move_landing_zone

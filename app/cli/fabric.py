@@ -152,7 +152,9 @@ def update(
 
     The change data feed is an extended capability of mirroring, which Microsoft can bill. It holds for all tables.
 
-    Example: `mirrorgate fabric update --database orders --change-data-feed`
+    For example:
+
+        mirrorgate fabric update --database orders --change-data-feed
     """
     from app.fabric.definition import Definition
 
@@ -199,7 +201,9 @@ def start(
     First checks that every registered table has its `_metadata.json` and a file in the landing zone, as Microsoft
     advises: Fabric pauses the whole database for a table that stays empty for about two weeks.
 
-    Example: `mirrorgate fabric start --workspace "Sales" --database orders`
+    For example:
+
+        mirrorgate fabric start --workspace "Sales" --database orders
     """
     settings = fabric_settings("start", workspace, database, data_dir)
     from app.fabric import DatabaseState
@@ -238,7 +242,9 @@ def stop(
 
     Safe to repeat. Tables that you want to load again after a start: `mirrorgate tables recreate`.
 
-    Example: `mirrorgate fabric stop --workspace "Sales" --database orders --yes`
+    For example:
+
+        mirrorgate fabric stop --workspace "Sales" --database orders --yes
     """
     settings = fabric_settings("stop", workspace, database, data_dir)
     from app.fabric import DatabaseState
@@ -317,7 +323,9 @@ def status(
     Exit 1 also if a table has failed. Counts are Fabric's, and cumulative. The state Paused means that the capacity
     was paused or a table stayed empty; the remedy is printed with it. With --watch and --json: one object a line.
 
-    Example: `mirrorgate fabric status --watch`
+    For example:
+
+        mirrorgate fabric status --watch
     """
     settings = fabric_settings("status", workspace, database, data_dir)
     with opened(settings) as client:
@@ -414,7 +422,9 @@ def refresh(
     The endpoint does that by itself some minutes later. Exit 1 if it failed for a table. Needs the role Contributor.
     With --json: one list of the tables.
 
-    Example: `mirrorgate fabric refresh --database orders`
+    For example:
+
+        mirrorgate fabric refresh --database orders
     """
     settings = fabric_settings("refresh", workspace, database, data_dir)
     with opened(settings, wait_seconds=timeout) as client, following("refreshing", quiet=as_json) as progress:
@@ -458,7 +468,9 @@ def export(
     The folder NAME.MirroredDatabase has the files of Fabric's Git integration. Landing zone, tables and state are not
     in it: start mirroring after each deployment of a new database.
 
-    Example: `mirrorgate fabric export --database orders --to fabric`
+    For example:
+
+        mirrorgate fabric export --database orders --to fabric
     """
     from mirrorgate.errors import Code, Misconfigured
 
@@ -497,7 +509,9 @@ def doctor(
     Changes nothing. Each problem has its remedy below it. Without a database, it checks what comes before one. Whether
     the landing zone can be written safely is checked by `mirrorgate doctor`.
 
-    Example: `mirrorgate fabric doctor --workspace "Sales" --database orders`
+    For example:
+
+        mirrorgate fabric doctor --workspace "Sales" --database orders
     """
     settings = fabric_settings("doctor", workspace, database, data_dir)
     from app.checks.fabric_setup import examine_fabric

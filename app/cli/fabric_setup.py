@@ -143,7 +143,9 @@ def init(
     service principal, a managed identity, or `az login`. The data directory differs from that of a quick start, whose
     gateway publishes into a local folder.
 
-    Example: `mirrorgate fabric init --workspace "Sales" --name orders`
+    For example:
+
+        mirrorgate fabric init --workspace "Sales" --name orders
     """
     from app.fabric.definition import Definition
 
@@ -392,7 +394,9 @@ def create(
     role Contributor in the workspace and the extras `server` and `onelake`; the credential is that of the AZURE_*
     variables, a managed identity, or `az login`.
 
-    Example: `mirrorgate fabric create --workspace "Sales" --name orders --retention-days 7`
+    For example:
+
+        mirrorgate fabric create --workspace "Sales" --name orders --retention-days 7
     """
     from app.fabric.definition import Definition
 
@@ -436,7 +440,9 @@ def delete(
     Stop the gateway first. Removes the variables of `fabric init` that name the database; the data directory stays,
     because it can hold changes that Fabric has not got. Needs the role Contributor.
 
-    Example: `mirrorgate fabric delete --workspace "Sales" --database orders`
+    For example:
+
+        mirrorgate fabric delete --workspace "Sales" --database orders
     """
     settings = fabric_settings("delete", workspace, database, data_dir)
     from app.local.embedded import SETTINGS_FILE, read_settings_file, running_url

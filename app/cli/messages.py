@@ -90,7 +90,9 @@ def replay(
 ) -> None:
     """Accept kept messages again. They land after everything accepted since. Exit 1 if one is rejected again.
 
-    Example: `mirrorgate dead-letters replay sales.orders 17 --file corrected.json`
+    For example:
+
+        mirrorgate dead-letters replay sales.orders 17 --file corrected.json
     """
     if corrected is not None and letter_id is None:
         raise typer.BadParameter("--file replaces one message: give the id of its dead letter")
@@ -121,7 +123,9 @@ def discard(
 ) -> None:
     """Discard kept messages. They stay readable until retention deletes them.
 
-    Example: `mirrorgate dead-letters discard sales.orders --through 20 --generation 1`
+    For example:
+
+        mirrorgate dead-letters discard sales.orders --through 20 --generation 1
     """
     if (letter_id is None) == (through is None) or (through is None) != (generation is None):
         raise typer.BadParameter("give the id of a letter, or --through with --generation")
@@ -169,7 +173,9 @@ def put_layout(
 ) -> None:
     """Store a layout, or replace the one of this name.
 
-    Example: `echo '{"data": "row", "headers": "meta_*"}' | mirrorgate layouts put flat -`
+    For example:
+
+        echo '{"data": "row", "headers": "meta_*"}' | mirrorgate layouts put flat -
     """
     wanted = _read_layout(file)
     with connection.client() as client:

@@ -84,7 +84,9 @@ def up(
     this one stopped. No variable has to be set; `mirrorgate settings` lists all of them. Variables in `settings.env` of
     the data directory are read too, where the environment does not set them; `mirrorgate fabric init` writes that file.
 
-    Example: `mirrorgate up --data-dir /var/lib/mirrorgate --landing-zone /mnt/zone`
+    For example:
+
+        mirrorgate up --data-dir /var/lib/mirrorgate --landing-zone /mnt/zone
     """
     try:
         _up(data_dir, host, port, landing_zone, mirror=mirror)

@@ -86,7 +86,9 @@ def verify(
 
     Exit status: 0 no errors, though there may be warnings; 1 at least one error; 2 the zone could not be checked.
 
-    Example: `mirrorgate verify ./landing-zone --table sales.orders --against ./mirror`
+    For example:
+
+        mirrorgate verify ./landing-zone --table sales.orders --against ./mirror
     """
     if follow and against is not None:
         raise typer.BadParameter("--against compares once: leave out --follow")

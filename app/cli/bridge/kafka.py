@@ -46,8 +46,12 @@ def kafka(
 
     A record that the gateway rejects stops its partition; the log and `/readyz` say which one, why and what to do.
 
-    Example: `mirrorgate bridge kafka --config bridge.yaml --check`, then without `--check`. `deploy/bridge/kafka.yaml`
-    is a file to start from, and https://mirrorgate.github.io/mirrorgate/send/kafka/ explains it.
+    Start from the file `deploy/bridge/kafka.yaml`. https://mirrorgate.github.io/mirrorgate/send/kafka/ explains it.
+
+    For example:
+
+        mirrorgate bridge kafka --config bridge.yaml --check
+        mirrorgate bridge kafka --config bridge.yaml
     """
     require_extras("bridge kafka", "kafka")
     from app.bridge.kafka.check import check_connections

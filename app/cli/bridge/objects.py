@@ -87,9 +87,12 @@ def objects(
     Exit status: 0 everything was read (--once); 1 a table is stopped, or a setting is wrong; 3 the store or the
     gateway was away; 130 ended by Ctrl-C or SIGTERM.
 
-    Examples: `mirrorgate bridge objects ./changes --format arcion`;
-    `mirrorgate bridge objects --config objects.yaml --check`, then without `--check`;
-    `mirrorgate bridge objects s3://lake/arcion --format arcion --table-from-path '{schema}/{table}/…'`
+    For example:
+
+        mirrorgate bridge objects ./changes --format arcion
+        mirrorgate bridge objects --config objects.yaml --check
+        mirrorgate bridge objects --config objects.yaml
+        mirrorgate bridge objects s3://lake/arcion --format arcion --table-from-path '{schema}/{table}/…'
     """
     if (source is None) == (config is None):
         raise typer.BadParameter("give either a SOURCE or --config FILE")

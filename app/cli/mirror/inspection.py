@@ -51,7 +51,9 @@ def mirror_status(
     Reads the landing zone and the Delta tables; no mirror has to run. `waiting` names a missing file number, `stopped`
     a file that cannot be applied; the reason and the remedy are below the list. Exit 1 if a table waits or is stopped.
 
-    Example: `mirrorgate mirror status /mnt/zone --to /mnt/mirror`
+    For example:
+
+        mirrorgate mirror status /mnt/zone --to /mnt/mirror
     """
     target = open_target("mirror status", to, data_dir, storage_options)
     from app.landing.open_zone import open_zone
@@ -139,7 +141,9 @@ def history(
     `deleted` counts the keys whose rows a version deleted or replaced, `appended` the rows that it added. Versions of
     `optimize`, `vacuum` and `restore` apply no landing file. With --version or --as-of the list starts there.
 
-    Example: `mirrorgate mirror history sales.orders --to /data/mirror`
+    For example:
+
+        mirrorgate mirror history sales.orders --to /data/mirror
     """
     target = open_target("mirror history", to, data_dir, storage_options)
     from app.mirror.inspection.history import read_history
@@ -208,7 +212,10 @@ def health(
     --columns lists of each table the columns that cost most in a Direct Lake model: distinct values, the estimated
     bytes of their dictionary and of a reference in each row, and the bytes in files.
 
-    Examples: `mirrorgate mirror health --sku F64 --to /data/mirror`, `mirrorgate mirror health sales.orders --columns`
+    For example:
+
+        mirrorgate mirror health --sku F64 --to /data/mirror
+        mirrorgate mirror health sales.orders --columns
     """
     target = open_target("mirror health", to, data_dir, storage_options)
     from app.mirror.inspection.health import GUARD_RAILS, examine_table, find_problems

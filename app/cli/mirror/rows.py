@@ -135,7 +135,10 @@ def diff(
     Key values are shown; other values only with --show-values. In a table without a key, rows are compared as a whole.
     --json prints a list of `{"key", "change", "columns"}`.
 
-    Examples: `mirrorgate mirror diff sales.orders 16 17`, `mirrorgate mirror diff sales.orders --file 17 --show-values`
+    For example:
+
+        mirrorgate mirror diff sales.orders 16 17
+        mirrorgate mirror diff sales.orders --file 17 --show-values
     """
     if (file is None) == (not versions) or (versions and len(versions) != 2):
         raise typer.BadParameter("give two versions or times, or --file")
@@ -205,8 +208,10 @@ def query(
     as it was; --version and --as-of do so for the others. A kept generation is `"table@g1"`.
     --json prints a list of objects: decimals are numbers with all digits, binary values are Base64.
 
-    Examples: `mirrorgate mirror query "SELECT status, count(*) FROM sales.orders GROUP BY status"`,
-    `mirrorgate mirror query "SELECT * FROM orders WHERE id = 7" --as-of 2026-11-22T15:00:00Z`
+    For example:
+
+        mirrorgate mirror query "SELECT status, count(*) FROM sales.orders GROUP BY status"
+        mirrorgate mirror query "SELECT * FROM orders WHERE id = 7" --as-of 2026-11-22T15:00:00Z
     """
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")

@@ -96,7 +96,9 @@ def run(
     target at a time. On a Spark cluster, all executors must see the same folders: `spark-submit …
     $(mirrorgate mirror run --print-path)`.
 
-    Example: `mirrorgate mirror run --once /mnt/zone --to /mnt/mirror`
+    For example:
+
+        mirrorgate mirror run --once /mnt/zone --to /mnt/mirror
     """
     if print_path:
         found = find_spec("spark_jobs.mirror")
@@ -148,7 +150,9 @@ def optimize(
     Safe beside a running mirror, and safe to repeat: a table without small files is left as it is. The replaced files
     remain for readers of older versions until `mirrorgate mirror vacuum` deletes them.
 
-    Example: `mirrorgate mirror optimize sales.orders --cluster --to /data/mirror`
+    For example:
+
+        mirrorgate mirror optimize sales.orders --cluster --to /data/mirror
     """
     target = open_target("mirror optimize", to, data_dir, storage_options)
     from app.mirror.inspection.maintenance import Optimized, optimize_table
@@ -198,7 +202,9 @@ def vacuum(
     `mirrorgate mirror pin` keeps its version. Files that a killed mirror left are deleted too, with a retention from 24
     to 168 hours.
 
-    Example: `mirrorgate mirror vacuum --dry-run --to /data/mirror`
+    For example:
+
+        mirrorgate mirror vacuum --dry-run --to /data/mirror
     """
     if retention < _RETENTION_HOURS and not force:
         raise typer.BadParameter(
@@ -243,7 +249,9 @@ def pin(
     Without --version and --as-of it is the newest version. A pin of the same name moves: pin the new version after each
     framing. The pin is a property of the Delta table; safe beside a running mirror, and safe to repeat.
 
-    Example: `mirrorgate mirror pin sales.orders --version 42 --name dataset --to /data/mirror`
+    For example:
+
+        mirrorgate mirror pin sales.orders --version 42 --name dataset --to /data/mirror
     """
     target = open_target("mirror pin", to, data_dir, storage_options)
     from app.mirror.inspection.maintenance import pin_version
@@ -267,7 +275,9 @@ def unpin(
 
     Exit status 1 if there is no such pin.
 
-    Example: `mirrorgate mirror unpin sales.orders --name dataset --to /data/mirror`
+    For example:
+
+        mirrorgate mirror unpin sales.orders --name dataset --to /data/mirror
     """
     target = open_target("mirror unpin", to, data_dir, storage_options)
     from app.mirror.inspection.maintenance import unpin_version
@@ -288,7 +298,9 @@ def pins(
 ) -> None:
     """List the pinned versions of tables, of all without TABLE.
 
-    Example: `mirrorgate mirror pins --to /data/mirror`
+    For example:
+
+        mirrorgate mirror pins --to /data/mirror
     """
     target = open_target("mirror pins", to, data_dir, storage_options)
     from app.mirror.inspection.maintenance import list_pins

@@ -76,7 +76,9 @@ def check(
     The source and the gateway add up counts and checksums of their rows; only keys of rows that differ are exchanged.
     Rows that are on their way differ for a moment, so they are compared again after a pause. Nothing is changed.
 
-    Example: `MIRRORGATE_SOURCE=postgresql://reader@db/shop mirrorgate tables check sales.orders`
+    For example:
+
+        MIRRORGATE_SOURCE=postgresql://reader@db/shop mirrorgate tables check sales.orders
     """
     if against not in ("images", "mirror"):
         raise typer.BadParameter("choose images or mirror", param_hint="--against")

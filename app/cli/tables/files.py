@@ -100,7 +100,9 @@ def export_rows(
     The rows are those of one moment; changes go on meanwhile. The command reads the database directly. An existing file
     is replaced when the new one is complete.
 
-    Example: `mirrorgate tables export-rows sales.orders --to orders.parquet`
+    For example:
+
+        mirrorgate tables export-rows sales.orders --to orders.parquet
     """
     require_extras("tables export-rows", "server")
     from app.cli.direct import open_database

@@ -61,7 +61,9 @@ def rebuild(
 
     Exit status: 0 done, or a dry run that found nothing; 1 rejected, failed, or a dry run with findings.
 
-    Example: `mirrorgate tables rebuild sales.orders --generation 1 --column id:int64 --dry-run`
+    For example:
+
+        mirrorgate tables rebuild sales.orders --generation 1 --column id:int64 --dry-run
     """
     changes = bool(key_columns or types or dropped or renamed)
     if every and (table is not None or generation is not None or changes):
@@ -226,7 +228,9 @@ def backfill_images(
 
     Exit status: 0 done, cancelled, or asked for with --no-wait; 1 rejected, failed, or cancelled meanwhile.
 
-    Example: `mirrorgate tables backfill-images sales.orders`
+    For example:
+
+        mirrorgate tables backfill-images sales.orders
     """
     with connection.client() as client:
         address = table_path(table)

@@ -50,7 +50,9 @@ def apply(
     Exit status: 0 the tables match, or --plan has shown the plan; 1 rejected or failed; 2 wrong usage, or changes with
     --plan --detailed-exitcode; 130 interrupted.
 
-    Example: `mirrorgate tables apply tables.yaml --plan`
+    For example:
+
+        mirrorgate tables apply tables.yaml --plan
     """
     if detailed_exitcode and not plan_only:
         raise typer.BadParameter("--detailed-exitcode is for --plan")
@@ -72,7 +74,9 @@ def export(
 ) -> None:
     """Print tables as a manifest that `tables apply` accepts and finds unchanged.
 
-    Example: `mirrorgate tables export > tables.yaml`
+    For example:
+
+        mirrorgate tables export > tables.yaml
     """
     from app.cli.tables.manifest import export_manifest
 

@@ -33,7 +33,9 @@ Wait = Annotated[
 def drop(connection: Connection, table: TableName, generation: GenerationOption, wait: Wait = True) -> None:
     """Delete a table and its landing folder. Unpublished batches are discarded, and their number is printed.
 
-    Example: `mirrorgate tables drop sales.orders --generation 1`
+    For example:
+
+        mirrorgate tables drop sales.orders --generation 1
     """
     with connection.client() as client:
         begin = partial(client.delete, table_path(table), generation=generation)
@@ -224,7 +226,9 @@ def release(
 ) -> None:
     """Let a quarantined table publish again, or all tables quarantined with one code. Safe to repeat.
 
-    Example: `mirrorgate tables release sales.orders --generation 1 --reason "remounted the share"`
+    For example:
+
+        mirrorgate tables release sales.orders --generation 1 --reason "remounted the share"
     """
     if every and (table is not None or generation is not None or rewrite_marker or code is None):
         raise typer.BadParameter("--all takes --code and --reason, and no table")
@@ -271,7 +275,9 @@ def _parse_code(code: str) -> Code:
 def list_loads(connection: Connection, table: TableName, as_json: AsJson = False) -> None:
     """List the newest load sessions of a table, the newest first. `mirrorgate send --load` makes them.
 
-    Example: `mirrorgate tables loads shop.prices`
+    For example:
+
+        mirrorgate tables loads shop.prices
     """
     from mirrorgate.cli.grid import Grid, moment
 
@@ -296,7 +302,9 @@ def abort_load(
 ) -> None:
     """End a load session without deletes, so that another one can begin. What it landed stays.
 
-    Example: `mirrorgate tables abort-load shop.prices`
+    For example:
+
+        mirrorgate tables abort-load shop.prices
     """
     path = f"{table_path(table)}/loads"
     with connection.client() as client:

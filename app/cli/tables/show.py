@@ -28,7 +28,9 @@ def status(
     runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind. The last lines are about the
     mirrored database, if drains ask Fabric's API.
 
-    Example: `MIRRORGATE_API_KEY=mg_… mirrorgate status --url https://gateway.example.com`
+    For example:
+
+        MIRRORGATE_API_KEY=mg_… mirrorgate status --url https://gateway.example.com
     """
     from app.cli.output import print_fabric, print_status
 
@@ -96,8 +98,9 @@ def register_table(
 
     Options that you leave out have their default in a new table, and stay as they are in an existing one.
 
-    Example: `mirrorgate tables register sales.orders --key-column id --column id:int64:required --column note:string
-    --option partial_updates=complete`
+    For example:
+
+        mirrorgate tables register sales.orders --key-column id --column id:int64:required --option row_images=on
     """
     wanted: dict[str, Any] = {"columns": [_column(text) for text in columns], "key_columns": key_columns or []}
     if options:

@@ -276,8 +276,10 @@ def send(
     Exit status: 0 all accepted; 1 rejected; 2 wrong usage; 3 given up because the gateway was unreachable or busy; 130
     interrupted by Ctrl-C or SIGTERM.
 
-    Examples: `mirrorgate send orders.ndjson --format rows --table shop.orders`,
-    `mirrorgate send changes/ --format arcion --producer nightly-load`
+    For example:
+
+        mirrorgate send orders.ndjson --format rows --table shop.orders
+        mirrorgate send changes/ --format arcion --producer nightly-load
     """
     given = other_parameters(others or ()) | parameters(
         source_format,

@@ -40,7 +40,9 @@ def wait(
     Exit status: 0 reached; 1 it cannot be reached (an unknown table, a gateway that does not publish to Fabric, a table
     that was recreated); 2 wrong usage; 3 not reached within --timeout, or no gateway answers; 130 stopped by Ctrl-C.
 
-    Example: `mirrorgate wait shop.orders --until queryable --timeout 900`
+    For example:
+
+        mirrorgate wait shop.orders --until queryable --timeout 900
     """
     from mirrorgate.stages import Obstacle, wait_until
 
