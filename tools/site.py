@@ -17,9 +17,8 @@ from typing import Any, Final
 
 import yaml
 
-from app.api.server.problem_responses import STATUS
-from mirrorgate.errors import Code
-from tools.reference import DOCS, WITHOUT_STATUS
+from tools.reference import DOCS
+from tools.site_reference import generated_pages
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PREPARED: Final = REPOSITORY / "build" / "docs"
@@ -58,21 +57,6 @@ def prepare() -> None:
         text = with_lists(with_addresses(path.read_text(encoding="utf-8"), DOCS / name))
         head = "---\nsearch:\n  exclude: true\n---\n\n" if name.startswith(_UNSEARCHED) else ""
         path.write_text(head + text, encoding="utf-8")
-
-
-def generated_pages() -> dict[str, str]:
-    """Return the pages that only the site has, by their paths in docs/."""
-    return {f"errors/{code}.md": page_of_code(code) for code in Code}
-
-
-def page_of_code(code: Code) -> str:
-    """Return the page about an error code, the `type` of its problem documents."""
-    status = "" if code.kind in WITHOUT_STATUS else f"HTTP status {int(STATUS[code.kind])}. "
-    lines = [f"# {code}", "", f"{status}{code.meaning}", "", "## What to do", "", code.remedy, ""]
-    for name, remedy in code.of_format.items():
-        lines += [f"## For the format {name}", "", remedy, ""]
-    lines += ["[All error codes](../reference/errors.md)", ""]
-    return "\n".join(lines)
 
 
 def with_addresses(text: str, page: Path) -> str:

@@ -20,7 +20,7 @@ from tests.support.documents import examples
 from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_tables, render_documents
 from tools.seeds import read_documents
-from tools.site import generated_pages
+from tools.site_reference import generated_pages
 
 PAGES = [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 _EXAMPLES = [
@@ -227,7 +227,7 @@ _RUN = """
     tutorials/sql-server-to-fabric tutorials/nightly-csv
 """
 FOLLOWED = {
-    "README": ["README.md"],
+    "start": ["README.md", "docs/get-started/try-it-locally.md"],
     "examples": ["examples/README.md", "examples/tables.yaml", "examples/orders.ndjson", *_EXAMPLES],
     **{name: [f"docs/{name}.md"] for name in _RUN.split()},
     "send/generated-clients": [
