@@ -130,7 +130,7 @@ def log_events() -> str:
         for path in sorted((REPOSITORY / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if event := _event(node):
-                    name, level, listed = event
+                    name, level, fields = event
                     levels, known = found.setdefault(name, (set(), set()))
                     levels.add(level)
                     known.update(fields)
