@@ -85,7 +85,7 @@ class LandingZoneSettings(BaseModel, use_attribute_docstrings=True):
     source_version: Annotated[str | None, Field(min_length=1)] = None
     """`sourceInfo.sourceVersion` in `_partnerEvents.json`. Unset: none."""
     source_information: dict[str, str] = {}
-    """`sourceInfo.additionalInformation` in `_partnerEvents.json`: a JSON object of texts, such as `{"site":
+    """`sourceInfo.additionalInformation` in `_partnerEvents.json`: a JSON object of strings, such as `{"site":
     "Berlin"}`. Never put a secret into it."""
 
     @property

@@ -62,7 +62,7 @@ class FindingCode(StrEnum):
         "Write it once at the root of the zone, with `partnerName` and `sourceInfo.sourceType`.",
     )
     PARTNER_EVENTS_DAMAGED = Severity.WARNING.code(
-        "`_partnerEvents.json` is not a JSON object with the texts `partnerName` and `sourceInfo.sourceType`.",
+        "`_partnerEvents.json` is not a JSON object with the strings `partnerName` and `sourceInfo.sourceType`.",
         "Replace it by a valid file: one for the whole zone, at its root.",
     )
     FILE_OUTSIDE_TABLE = Severity.WARNING.code(
@@ -314,7 +314,7 @@ class FindingCode(StrEnum):
     UNSUPPORTED_TYPE = Severity.ERROR.code(
         "A column has a type that open mirroring does not read: a list, struct or map, no type at all, or a decimal of "
         "more than 38 digits.",
-        "Write lists, structs and maps as JSON texts, and give other columns a simple Parquet type.",
+        "Write lists, structs and maps as JSON strings, and give other columns a simple Parquet type.",
     )
     DOUBTFUL_TYPE = Severity.WARNING.code(
         "A column has a Parquet type that Delta tables do not have: nanosecond timestamps, times of day, half floats "

@@ -210,7 +210,7 @@ class BucketDifferenceModel(Model):
     """A bucket whose rows differ."""
 
     bucket: str
-    """The first digits of the MD5 of the key texts."""
+    """The first digits of the MD5 of the key strings."""
 
     source: DigestModel
     """The rows of the bucket in the source."""
@@ -220,7 +220,7 @@ class BucketDifferenceModel(Model):
 
 
 class RowDifferencesModel(Model):
-    """Key texts of rows that differ, at most 1,000 of each kind."""
+    """Key strings of rows that differ, at most 1,000 of each kind."""
 
     missing: list[str]
     """Rows that only the source has."""

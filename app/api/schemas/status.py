@@ -164,7 +164,7 @@ class MirrorColumnModel(Model):
 class MirrorRowsModel(Model):
     """Rows of a mirrored table at one version, in no particular order.
 
-    As in a dry run, decimals, dates and timestamps are texts, and binary is base64.
+    As in a dry run, decimals, dates and timestamps are strings, and binary is base64.
     """
 
     table: str

@@ -317,7 +317,7 @@ class Mask:
     characters: int | None = None
     """How many characters `truncate` keeps."""
     group: str | None = None
-    """The group in which `hash` gives equal texts equal hashes; without it, only within the table. A new group needs
+    """The group in which `hash` gives equal values equal hashes; without it, only within the table. A new group needs
     the right `register` for all tables."""
 
 

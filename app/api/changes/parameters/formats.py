@@ -149,7 +149,7 @@ class DebeziumParameters(PartitionParameters):
     separated by commas. The units are `millis`, `micros` and `nanos`; `*` is every column that neither this parameter
     nor the table's option `columns` names."""
     decimals: DecimalForm = DecimalForm.TEXT
-    """Events without a schema: whether texts of decimal columns are digits or Connect's base64."""
+    """Events without a schema: whether strings of decimal columns are digits or Connect's base64."""
     tombstones: Tombstones | None = None
     """Whether a record without a value deletes the row of its key. By default such records are ignored, and rejected
     among flattened rows without `__deleted` and alone in a request with `table`."""
