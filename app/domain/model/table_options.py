@@ -324,7 +324,7 @@ class TableOptions:
     """Which rows are mirrored; without it, all are.
 
     A filter is a comparison, or has `all` or `any` with filters, two levels deep and with at most 100 comparisons and
-    values. Values are strings of the column's type; timestamps without an offset are in UTC, and strings are compared by
+    values. Values are strings of the column's type; timestamps without an offset are UTC, and strings are compared by
     their bytes. A comparison with NULL is never true. `json` and `binary` columns can only be compared with NULL, and
     `boolean` columns not by size. Masked and excluded columns, and columns that left the source, cannot be compared: a
     registration that removes such a column is `bad_option`. A filter needs key columns, `history=off`, `deletes=apply`
