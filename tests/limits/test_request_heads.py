@@ -10,7 +10,7 @@ from uvicorn.server import ServerState
 from app.api.server import http_protocol
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.limits.conftest import Serve
-from tests.support.http.raw_http import RawAnswer, connected
+from tests.support.http.raw_http import RawAnswer, connected, head
 
 MAX = http_protocol.MAX_HEAD_BYTES
 
@@ -125,3 +125,17 @@ def test_a_url_that_is_no_text_is_rejected(gateway: Gateway, url: str) -> None:
 def test_any_other_text_in_a_url_is_looked_for(gateway: Gateway) -> None:
     for url in ("/v1/producers/%E2%82%AC", "/v1/tables/sales.%C3%A4"):
         assert gateway.get(url).status_code in {200, 404}
+
+
+def test_a_wish_for_http_2_is_ignored_and_the_body_is_read(gateway: Gateway) -> None:
+    """As the client of Java's library sends its first request."""
+    wish = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAA")
+    columns = b'{"key_columns": ["id"], "columns": [{"name": "id", "type": "int64", "nullable": false}]}'
+    gateway.put("/v1/tables/t", content=columns).raise_for_status()
+    body = b'[{"id": 1}]'
+    with connected(str(gateway.base_url)) as client:
+        for _ in range(2):
+            client.send(head("/v1/changes/rows?table=t", ADMIN_KEY, *wish, f"Content-Length: {len(body)}"))
+            client.send(body)
+            answered = client.answer()
+            assert (answered.status, answered.json()["receipts"][0]["changes"]) == (202, 1)

@@ -15,6 +15,7 @@ A closed transport keeps what its peer has not read, for ever if the peer never 
 """
 
 import asyncio
+import re
 import threading
 from http import HTTPStatus
 from typing import Any, Final, Self
@@ -271,6 +272,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.discard(data)
             return
         self._bytes_outside_bodies += len(data)
+        if not self.transport.is_peer_sending:
+            data = without_upgrade(data)
         super().data_received(data)
         if self._is_in_head and self._head_timer is None:
             self._start_head_timer()  # seldom: most heads arrive with their first byte, and need no timer
@@ -379,6 +382,21 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
         else:  # a pipelined request: it is not read while the one before it is answered
             self._start_head_timer()
+
+
+def without_upgrade(data: bytes) -> bytes:
+    """Return a head, and what follows it, without a wish for another protocol, which a server can ignore.
+
+    Java's HTTP client wishes for HTTP/2 (`Upgrade: h2c`). httptools takes the body of such a request for data of the
+    other protocol, so that the request would have no body and the next bytes would be invalid HTTP.
+    """
+    if b"pgrade" not in data:
+        return data
+    head, end, body = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nX-Ignored-Upgrade:", head) + end + body
+
+
+_UPGRADE: Final = re.compile(rb"\r\nupgrade[ \t]*:", re.IGNORECASE)
 
 
 def _head_too_large() -> RejectedInput:
