@@ -117,7 +117,9 @@ class RequestRouter:
             of_changes = (position_key(change, part.task) for _, part in parts for change in part.changes)
             keys = {key for key in of_changes if key is not None}
             with translated_errors(), self.table_cache.begin() as connection:
-                positions = source_positions(connection, table.table_id, table.generation, keys)
+                wanted = {(table.table_id, table.generation, key) for key in keys}
+                reached = source_positions(connection, wanted)
+            positions = {key: position for (_, _, key), position in reached.items()}
         catalogs = (entry.source.catalog for _, entry in parts if entry.changes and not is_named(table, entry.source))
         new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
         return TableChanges(table, [entry for _, entry in parts], new_catalog, positions)

@@ -262,7 +262,11 @@ _OF_A_DATE: Final = 2
 
 def row_identities(batch: pa.RecordBatch, rows: Collection[int]) -> list[str]:
     """Return a digest of each of these landing rows."""
-    chosen = batch.take(pa.array(rows, pa.int64()))
+    if len(rows) == 1:
+        [row] = rows
+        chosen = batch.slice(row, 1)  # a tenth of the time of `take`
+    else:
+        chosen = batch.take(pa.array(rows, pa.int64()))
     return [sha256(repr([*row.values()]).encode()).hexdigest()[:32] for row in chosen.to_pylist()]
 
 

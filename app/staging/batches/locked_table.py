@@ -35,47 +35,63 @@ from app.staging.batches.sequence_lock import (
     read_table_versions,
     read_tables_of_schema_ids,
 )
-from app.staging.connection.raw_sql import driver_of, driver_rows, text_array_literal
+from app.staging.connection.raw_sql import driver_of, driver_rows, int_array_literal, text_array_literal
 
 SELECT_POSITIONS: Final = """
-    SELECT task, last_position, last_rows, newest_at FROM mirrorgate.source_positions
-    WHERE table_id = %(table_id)s AND generation = %(generation)s AND task = ANY(%(tasks)s::text[])"""
-"""Read the positions of some tasks in a generation."""
+    SELECT p.table_id, p.generation, p.task, p.last_position, p.last_rows, p.newest_at
+    FROM unnest(%(table_ids)s::bigint[], %(generations)s::integer[], %(tasks)s::text[])
+        AS wanted (table_id, generation, task)
+    CROSS JOIN LATERAL (
+        SELECT * FROM mirrorgate.source_positions s
+        WHERE s.table_id = wanted.table_id AND s.generation = wanted.generation AND s.task = wanted.task OFFSET 0) p"""
+"""Read the positions of some tasks, each in a generation of a table."""
 
-_UPSERT_POSITION: Final = """
+UPSERT_POSITIONS: Final = """
     INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows, newest_at)
-    VALUES (%(table_id)s, %(generation)s, %(task)s, %(last_position)s, %(last_rows)s::text[], %(newest_at)s)
+    SELECT table_id, generation, task, last_position, string_to_array(last_rows, ','), newest_at
+    FROM unnest(%(table_ids)s::bigint[], %(generations)s::integer[], %(tasks)s::text[], %(positions)s::text[],
+        %(rows)s::text[], %(newest)s::timestamptz[])
+        AS moved (table_id, generation, task, last_position, last_rows, newest_at)
     ON CONFLICT (table_id, generation, task) DO UPDATE SET last_position = excluded.last_position,
         last_rows = excluded.last_rows, newest_at = excluded.newest_at"""
-"""Move the position of a task."""
+"""Move the positions of some tasks. The digests of rows are hexadecimal, so a comma separates them."""
+
+TaskKey = tuple[TableId, Generation, str]
+"""A table in a generation, and the key that `app.domain.rows.source_order` makes of a task or a log."""
 
 
-def source_positions(
-    connection: sa.Connection, table_id: TableId, generation: Generation, tasks: Collection[str]
-) -> Mapping[str, Reached]:
-    """Return how far each of these tasks is accepted, by the key that `app.domain.rows.source_order` makes.
+def source_positions(connection: sa.Connection, wanted: Collection[TaskKey]) -> Mapping[TaskKey, Reached]:
+    """Return how far each of these tasks is accepted.
 
     Positions that are read without the sequence lock must be compared again under it.
     """
-    keys = {"table_id": table_id, "generation": generation, "tasks": text_array_literal([*tasks])}
-    rows = driver_rows(connection, SELECT_POSITIONS, keys)
-    return {task: Reached(position, frozenset(last), newest) for task, position, last, newest in rows}
-
-
-def record_source_position(
-    connection: sa.Connection, table_id: TableId, generation: Generation, task: str, reached: Reached
-) -> None:
-    """Move the position of a task, under the sequence lock; dying before COMMIT leaves the old position."""
-    moved = {
-        "table_id": table_id,
-        "generation": generation,
-        "task": task,
-        "last_position": reached.position,
-        "last_rows": text_array_literal(sorted(reached.rows)),
-        "newest_at": reached.newest,
+    rows = driver_rows(connection, SELECT_POSITIONS, _task_arrays(wanted)) if wanted else []
+    return {
+        (table_id, generation, task): Reached(position, frozenset(last), newest)
+        for table_id, generation, task, position, last, newest in rows
     }
-    with driver_of(connection, _UPSERT_POSITION) as driver:
-        driver.execute(_UPSERT_POSITION, moved)
+
+
+def record_source_positions(connection: sa.Connection, reached: Mapping[TaskKey, Reached]) -> None:
+    """Move the positions of tasks, under their sequence locks; dying before COMMIT leaves the old ones."""
+    if not reached:
+        return
+    moved = {
+        **_task_arrays(reached),
+        "positions": text_array_literal([one.position for one in reached.values()]),
+        "rows": text_array_literal([",".join(sorted(one.rows)) for one in reached.values()]),
+        "newest": text_array_literal([one.newest.isoformat() if one.newest else None for one in reached.values()]),
+    }
+    with driver_of(connection, UPSERT_POSITIONS) as driver:
+        driver.execute(UPSERT_POSITIONS, moved)
+
+
+def _task_arrays(keys: Collection[TaskKey]) -> dict[str, str]:
+    return {
+        "table_ids": int_array_literal(table_id for table_id, _, _ in keys),
+        "generations": int_array_literal(generation for _, generation, _ in keys),
+        "tasks": text_array_literal([task for _, _, task in keys]),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,21 +199,33 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
     counters = lock_counters(connection, batches.keys() | known.keys())
     versions = read_table_versions(connection, counters)
     described = read_tables_of_schema_ids(connection, schema_ids) if schema_ids else {}
+    fitting_batches = {
+        table_id: [batch for batch in of_table if versions[table_id].accepts(batch.table)] or of_table
+        for table_id in counters
+        for of_table in [batches.get(table_id, [])]
+    }
+    reached = source_positions(
+        connection,
+        {
+            (table_id, fitting[0].table.generation, advance.key)
+            for table_id, fitting in fitting_batches.items()
+            for batch in fitting
+            for advance in batch.advances
+        },
+    )
     completed = CompletedBytes()
     tables = {}
     for table_id, counted in counters.items():
-        version, of_table = versions[table_id], batches.get(table_id, [])
-        fitting = [batch for batch in of_table if version.accepts(batch.table)] or of_table
+        fitting = fitting_batches[table_id]
         places: dict[bytes, str] = {}
         overlay = image_overlay(
             connection, fitting[0].table if fitting else known[table_id], fitting, completed, places
         )
-        positions = _positions(connection, fitting)
         tables[table_id] = LockedTable(
-            version,
+            versions[table_id],
             counted,
             overlay,
-            positions,
+            {task: position for (of_table, _, task), position in reached.items() if of_table == table_id},
             counted.cdc_started,
             described,
             counted=counted.counted,
@@ -224,9 +252,3 @@ def image_overlay(
     stored = read_row_images(connection, table.table_id, table.generation, wanted, places, completed) if wanted else {}
     present = read_present_keys(connection, table.table_id, table.generation, asked) if asked else frozenset()
     return ImageOverlay(table, stored, present, completed=completed)
-
-
-def _positions(connection: sa.Connection, batches: Sequence[Batch]) -> Mapping[str, Reached]:
-    tasks = {advance.key for batch in batches for advance in batch.advances}
-    table = batches[0].table if tasks else None
-    return source_positions(connection, table.table_id, table.generation, tasks) if table else {}

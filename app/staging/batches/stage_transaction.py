@@ -28,7 +28,7 @@ from app.staging.batches.locked_table import (
     StagedBatch,
     image_overlay,
     lock_tables,
-    record_source_position,
+    record_source_positions,
 )
 from app.staging.batches.row_images import note_touched, write_row_images
 from app.staging.batches.sequence_lock import read_table_versions
@@ -99,6 +99,14 @@ def stage_requests(
     transaction = stage_blocks(connection, blocks) if blocks else None
     for table, block in zip(touched, blocks, strict=True):
         _store(connection, table, block)
+    record_source_positions(
+        connection,
+        {
+            (block.table_id, block.generation, task): reached
+            for table, block in zip(touched, blocks, strict=True)
+            for task, reached in table.advanced.items()
+        },
+    )
     loads.store(connection)
     idempotency.store(connection)
     letters.store(connection)
@@ -209,10 +217,8 @@ SELECT_BETWEEN = sa.text("""
 
 
 def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> None:
-    """Write the row images and source positions that the batches of a table leave."""
+    """Write the row images that the batches of a table leave."""
     if table.overlay.written:
         if table.version.rebuild_due:
             note_touched(connection, block.table_id, block.generation, table.overlay.written)
         write_row_images(connection, block.table_id, block.generation, table.overlay.written, table.image_places)
-    for task, reached in table.advanced.items():
-        record_source_position(connection, block.table_id, block.generation, task, reached)

@@ -124,6 +124,11 @@ def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.En
     engine.dispose()
 
 
+def _with_names(statement: str) -> sa.TextClause:
+    """Return a statement of psycopg with SQLAlchemy's parameters."""
+    return sa.text(re.sub(r"%\((\w+)\)s::(\w+\[\])", r"CAST(:\1 AS \2)", statement))
+
+
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for inner in plan.get("Plans", ()):
@@ -167,7 +172,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_BY_IDS, {"table_ids": [1]}, 1),
         (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
         (DELETE_SOURCES, {}, 0),
-        (sa.text(re.sub(r"%\((\w+)\)s(::\S+\[\])?", r":\1", SELECT_POSITIONS)), {"tasks": ["task"]}, 1),
+        (_with_names(SELECT_POSITIONS), {"table_ids": "{1}", "generations": "{1}", "tasks": "{task}"}, 1),
         (READ_IMAGES, {"keys": [b"1", b"20", b"none"], "max_bytes": 2**20}, 2),
         (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
         (FIND_ANY, {"keys": [b"1", b"20", b"none"]}, 2),
