@@ -214,6 +214,54 @@ def _durable_rows(numbers: NumberedRequests | None) -> int:
     return int(position)
 
 
+class ParquetRows:
+    """The rows of Parquet files in order, as data for `mirror`. At most one row group is read at a time.
+
+    All files must have the columns of the first one. Raises RejectedInput for a file that is not so.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._sizes = [self._opened(path).metadata.num_rows for path in paths]
+        self.schema: pa.Schema = self._opened(paths[0]).schema_arrow.remove_metadata()
+        for path in paths:
+            if not self._opened(path).schema_arrow.remove_metadata().equals(self.schema):
+                detail = f"{path} has other columns than {paths[0]}"
+                raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Send files with other columns by themselves.")
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(self._sizes)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a stream of the rows."""
+        import pyarrow as pa
+
+        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator["pa.RecordBatch"]:
+        for path in self._paths:
+            for batch in self._opened(path).iter_batches(batch_size=_ROWS_AT_ONCE):
+                yield batch.replace_schema_metadata()
+
+    def _opened(self, path: Path) -> Any:
+        try:
+            import pyarrow.parquet as pq
+        except ModuleNotFoundError as error:
+            raise _no_pyarrow("Reading Parquet") from error
+        try:
+            return pq.ParquetFile(path)
+        except (OSError, ValueError) as error:
+            remedy = "Give a complete Parquet file."
+            raise RejectedInput(Code.BAD_REQUEST, f"{path} cannot be read as Parquet", remedy=remedy) from error
+
+
+def _no_pyarrow(subject: str) -> Misconfigured:
+    remedy = "Install the extra `mirrorgate[dataframes]`."
+    return Misconfigured(Code.EXTRA_MISSING, f"{subject} needs PyArrow", remedy=remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Rows as they are sent; `total` is their number if that is known."""
@@ -228,8 +276,7 @@ def _opened(data: Any) -> _Rows:
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
-        remedy = "Install the extra `mirrorgate[dataframes]`."
-        raise Misconfigured(Code.EXTRA_MISSING, "`mirrorgate.mirror` needs PyArrow", remedy=remedy) from error
+        raise _no_pyarrow("`mirrorgate.mirror`") from error
     total = len(data) if hasattr(data, "__len__") else None
     if type(data).__module__.partition(".")[0] == "pandas":
         data = pa.Table.from_pandas(data, preserve_index=any(data.index.names))

@@ -29,6 +29,8 @@ class SourceFormat(StrEnum):
     """Plain rows in JSON."""
     ROWS_CSV = "rows-csv"
     """Plain rows in CSV with a header."""
+    PARQUET = "parquet"
+    """Plain rows in Parquet."""
 
     @property
     def is_csv(self) -> bool:
@@ -38,7 +40,7 @@ class SourceFormat(StrEnum):
     @property
     def is_rows(self) -> bool:
         """True if files contain plain rows."""
-        return self in {SourceFormat.ROWS, SourceFormat.ROWS_CSV}
+        return self in {SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.PARQUET}
 
     @property
     def endpoint(self) -> str:

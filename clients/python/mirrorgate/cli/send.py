@@ -95,7 +95,7 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
     "mode": (SourceFormat.CSV, SourceFormat.ARCION),
     "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
-    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.DEBEZIUM),
+    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.PARQUET, SourceFormat.DEBEZIUM),
     "layout": (SourceFormat.REPLICATE,),
     "table_from": (SourceFormat.REPLICATE,),
     "header": (SourceFormat.CSV,),
@@ -124,6 +124,12 @@ class Usage:
             raise typer.BadParameter("--format csv requires --table and --mode")
         if self.source_format.is_rows and self.table is None:
             raise typer.BadParameter(f"--format {self.source_format} requires --table")
+        if self.source_format is SourceFormat.PARQUET:
+            if self.load is LoadMode.APPEND or self.from_message or STANDARD_INPUT in self.files:
+                raise typer.BadParameter("--format parquet takes neither --load append, --from-message nor `-`")
+            if self.load is not None and self.producer is not None:
+                raise typer.BadParameter("--load does not take --producer or --from-message")
+            return
         is_one_file = len(self.files) == 1 and not self.files[0].is_dir()
         if (self.load is not None or self.from_message) and not is_one_file:
             raise typer.BadParameter("--load and --from-message are for one file")
@@ -171,8 +177,8 @@ def send(
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Files of changes: one JSON array, NDJSON, concatenated JSON objects, or CSV; plain, gzip or zstd. A "
-            "folder is all of its files, in the order of their paths; `-` reads standard input.",
+            help="Files of changes: one JSON array, NDJSON, concatenated JSON objects, CSV (plain, gzip or zstd), or "
+            "Parquet. A folder is all of its files, in the order of their paths; `-` reads standard input.",
         ),
     ],
     *,
@@ -180,7 +186,8 @@ def send(
         SourceFormat,
         typer.Option(
             "--format",
-            help="Format of the file. csv: Arcion CSV; rows: plain rows in JSON; rows-csv: those in CSV with a header.",
+            help="Format of the file. csv: Arcion CSV; rows: plain rows in JSON; rows-csv: those in CSV with a header; "
+            "parquet: those in Parquet, which needs the extra `mirrorgate[dataframes]`.",
         ),
     ],
     table: Annotated[str | None, typer.Option(help="Table of all messages. Required for csv and rows.")] = None,
@@ -205,7 +212,8 @@ def send(
         str | None,
         typer.Option(
             "--key-columns",
-            help="rows: comma-separated key columns of the table in --columns. debezium: those of every table.",
+            help="rows: comma-separated key columns of the table in --columns. parquet: those of a new table. "
+            "debezium: those of every table.",
         ),
     ] = None,
     layout: Annotated[
@@ -280,6 +288,7 @@ def send(
 
         mirrorgate send orders.ndjson --format rows --table shop.orders
         mirrorgate send changes/ --format arcion --producer nightly-load
+        mirrorgate send orders.parquet --format parquet --table shop.orders --key-columns id
     """
     given = other_parameters(others or ()) | parameters(
         source_format,
@@ -300,6 +309,9 @@ def send(
     from mirrorgate.send.job import SendJob
     from mirrorgate.send.progress import ProgressDisplay
 
+    if source_format is SourceFormat.PARQUET:
+        _send_parquet(connection, files, str(table), key_columns, load, producer, give_up_after, as_json=as_json)
+        return
     keep_freed_memory()
     source = Source(source_format, table, given)
     job = SendJob(source, Limits(max_bytes, batch), give_up_after, ProgressDisplay(ERRORS))
@@ -315,6 +327,44 @@ def send(
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
     _report(job, end, as_json=as_json, of_files=len(files) > 1 or files[0].is_dir())
+
+
+def _send_parquet(
+    connection: Connection,
+    files: Sequence[Path],
+    table: str,
+    key_columns: str | None,
+    load: LoadMode | None,
+    producer: str | None,
+    give_up_after: float,
+    *,
+    as_json: bool,
+) -> None:
+    """Send the rows of Parquet files as `mirrorgate.mirror` sends them: the files in order, as one run."""
+    from mirrorgate.dataframes import ParquetRows, mirror
+    from mirrorgate.send.progress import Progress
+
+    found = [readable(file) for file in files]
+    paths = [path for file in found for path in (sorted(file.rglob("*.parquet")) if file.is_dir() else [file])]
+    if not paths:
+        raise typer.BadParameter("no file ends in .parquet")
+    with connection.client() as client:
+        receipts = mirror(
+            ParquetRows(paths),
+            table,
+            key=key_columns.split(",") if key_columns else (),
+            full=load is not None,
+            resume=producer,
+            client=client,
+            give_up_after=give_up_after,
+        )
+    progress = Progress(requests=len(receipts), files=len(paths))
+    progress.add(asdict(receipt) for receipt in receipts)
+    if as_json:
+        print_json(to_json(progress, None, None))
+        return
+    say(summary(progress, of_files=len(paths) > 1))
+    progress_grid(progress).print(OUTPUT)
 
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:

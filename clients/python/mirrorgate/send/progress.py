@@ -1,7 +1,7 @@
 """The progress of `mirrorgate send`: in the current file, and for each table; what people see of it; and Ctrl-C."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -63,7 +63,11 @@ class Progress:
         self.requests += 1
         self.ignored += answer["ignored"]
         self.duplicates += answer["duplicates"]
-        for receipt in answer["receipts"]:
+        self.add(answer["receipts"])
+
+    def add(self, receipts: Iterable[Mapping[str, Any]]) -> None:
+        """Count what tables have accepted."""
+        for receipt in receipts:
             self.changes += receipt["changes"]
             table = self.tables.setdefault(receipt["table"], TableProgress(receipt["generation"], receipt["sequence"]))
             table.generation, table.last_sequence = receipt["generation"], receipt["sequence"]
