@@ -185,7 +185,7 @@ def test_a_file_without_markers_has_none(tmp_path: Path) -> None:
     [
         (pa.table({"id": [1], "__rowMarker__": [3]}), "other than 0, 1, 2 and 4"),
         (pa.table({"id": [1], "__rowMarker__": pa.array([None], pa.int32())}), "have no value"),
-        (pa.table({"id": [1], "__rowMarker__": ["x"]}), "no whole numbers"),
+        (pa.table({"id": [1], "__rowMarker__": ["x"]}), "not whole numbers"),
         (pa.table({"id": [1], "ID": [1]}), "two columns have one name"),
     ],
     ids=["unknown", "null", "text", "names"],

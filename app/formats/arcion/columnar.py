@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain, compress
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -467,8 +466,9 @@ def _log_run(cursors: Sequence[Given]) -> LogRun | None:
 def _positions_of(cursors: Sequence[_Cursor]) -> Sequence[Any] | None:
     """Return what sorts as the positions of cursors in one log; None if they do not name one."""
     for names, numbers in _LOGS:
-        found = [comparable([*map(attrgetter(name), cursors)]) for name in numbers]
-        if None not in found and all(len({*map(attrgetter(name), cursors)}) == 1 for name in names):
+        found = [comparable([getattr(cursor, name) for cursor in cursors]) for name in numbers]
+        named = [[getattr(cursor, name) for cursor in cursors] for name in names]
+        if None not in found and all(values.count(values[0]) == len(values) for values in named):
             return found[0] if len(found) == 1 else [*zip(*filter(None, found), strict=True)]
     return None
 
@@ -481,12 +481,11 @@ class _CursorColumns(NamedTuple):
 
 def _cursor_columns(cursors: Sequence[Given]) -> _CursorColumns | None:
     """Return cursors that are all texts of published ones; None if one is missing or has any other form."""
-    if UNSET in cursors:
-        return None
+    written: Sequence[Any] = cursors
     try:
-        texts = _TEXTS.decode(b"[" + b",".join(_given(cursors)) + b"]")
+        texts = _TEXTS.decode(b"[" + b",".join(written) + b"]")
         return _CursorColumns(texts, _CURSORS.decode("[" + ",".join(texts) + "]"))
-    except DECODE_ERRORS:
+    except (TypeError, *DECODE_ERRORS):  # TypeError: one is UNSET
         return None
 
 

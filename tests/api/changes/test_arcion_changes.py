@@ -99,7 +99,7 @@ def test_the_status_follows_a_batch_from_accepted_to_published(
     publish(api_engine, owned, planned)
     assert gateway.get(path).json() == {**batch, "state": "published", "file": name}
     status = gateway.status(NATION)
-    assert status["published"] == {**counts, "files": 1}
+    assert {**counts, "files": 1}.items() <= status["published"].items()
     assert (status["lag"]["batches"], status["published_through"], status["last_file"]) == (0, 1, name)
     [file] = gateway.get(f"/v1/tables/{NATION}/files").json()["files"]
     assert file.pop("published_at") is not None

@@ -184,7 +184,7 @@ ROWS = st.lists(
             "b": st.none() | st.integers(-3, 3),
             "p": st.none() | st.decimals(-9_999, 9_999, places=2),
             "f": st.none() | st.integers(-4_000, 4_000).map(lambda number: number / 8),
-            "s": st.none() | st.text("aB ñ1", max_size=4),
+            "s": st.none() | st.text("aB ñ1", max_size=4).map(str.strip),  # DuckDB reads "1 " as a number
             "u": st.none() | st.sampled_from(["", "12", " x "]),
             "t": st.none() | st.booleans(),
             "d": st.none() | st.dates(date(1900, 1, 1), date(2100, 1, 1)),
