@@ -5,7 +5,7 @@
 set -eu
 cd "$1"/lib/python3.*/site-packages
 rm -rf pyarrow/include pyarrow/src pyarrow/includes pyarrow/libarrow_flight* pyarrow/libarrow_python_flight* pyarrow/_flight* \
-    pyarrow/flight* pyarrow/libarrow_substrait* pyarrow/_substrait* pyarrow/libarrow_s3* pyarrow/_s3fs* \
+    pyarrow/flight* pyarrow/libarrow_s3* pyarrow/_s3fs* \
     numpy/_core/include numpy/_core/lib numpy/f2py numpy/random/lib pyspark/examples pyspark/data pyspark/licenses pyspark/pandas \
     pyspark/mllib pyspark/ml
 for jar in arpack blas breeze breeze-macros cats-kernel datanucleus-api-jdo datanucleus-core datanucleus-rdbms derby \
