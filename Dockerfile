@@ -51,7 +51,7 @@ FROM build AS java
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get install --yes --no-install-recommends openjdk-17-jdk-headless \
     && jlink --output /opt/java --compress=2 --strip-debug --no-header-files --no-man-pages --add-modules \
-        java.desktop,java.management,java.naming,java.net.http,java.scripting,java.security.jgss,java.security.sasl,java.sql,jdk.crypto.cryptoki,jdk.crypto.ec,jdk.management,jdk.net,jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs
+        java.desktop,java.management,java.naming,java.net.http,java.scripting,java.security.jgss,java.security.sasl,java.sql,jdk.crypto.cryptoki,jdk.crypto.ec,jdk.incubator.vector,jdk.management,jdk.net,jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs
 
 FROM ${PYTHON_IMAGE} AS runtime
 ARG VERSION=0.1.0
