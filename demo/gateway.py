@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,9 +12,14 @@ class GatewayDidNotStart(Exception):
 
 
 @contextmanager
-def running_gateway(data_dir: Path, *, mirror: bool = False) -> Iterator[str]:
-    """Run a gateway, with `mirror` also the Delta mirror, for the length of the block, and yield its address."""
-    command = [sys.executable, "-m", "mirrorgate.cli", "up", "--data-dir", str(data_dir), "--port", "0"]
+def running_gateway(
+    data_dir: Path, *, mirror: bool = False, program: Sequence[str] = (sys.executable, "-m", "mirrorgate.cli")
+) -> Iterator[str]:
+    """Run a gateway, with `mirror` also the Delta mirror, for the length of the block, and yield its address.
+
+    `program` is the command `mirrorgate` of another installation.
+    """
+    command = [*program, "up", "--data-dir", str(data_dir), "--port", "0"]
     command += ["--mirror"] if mirror else []
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (data_dir / "up.log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as up:

@@ -96,7 +96,7 @@ class FabricWatcher:
             is_ready = self._starts and has_published_files(connection)
         try:
             status, listed = self._ask(is_ready=is_ready)
-        except Exception as error:  # noqa: BLE001  # whatever a proxy or the SDK does, the next period asks again
+        except Exception as error:  # noqa: BLE001  # an unknown error of the SDK or a proxy must not end the watch
             self.close()
             self._store_problem(error)
             return False
@@ -151,7 +151,7 @@ class FabricWatcher:
             client = self._client = self._client or self._open()
             syncs = client.refresh_sql_endpoint()
             results = [(table, sync_error(syncs, table.name, self._default_schema)) for table in due]
-        except Exception as error:  # noqa: BLE001  # whatever a proxy or the SDK does, the next period tries again
+        except Exception as error:  # noqa: BLE001  # an unknown error of the SDK or a proxy must not end the watch
             self.close()
             failure = described(error)
             results = [(table, f"{failure.code}: {failure.detail}") for table in due]

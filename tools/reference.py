@@ -178,10 +178,11 @@ def _setting_meaning(field: FieldInfo) -> str:
     """Return the description, and the values of a setting that has a few."""
     text = " ".join((field.description or "").split())
     choices = field.annotation
-    if get_origin(choices) is Literal or isinstance(choices, EnumType):
-        values = get_args(choices) or list(choices)  # type: ignore[call-overload]
-        return f"{text} One of {', '.join(f'`{value}`' for value in values)}."
-    return text
+    if isinstance(choices, EnumType):
+        values = tuple(choices.__members__.values())
+    else:
+        values = get_args(choices) if get_origin(choices) is Literal else ()
+    return f"{text} One of {', '.join(f'`{value}`' for value in values)}." if values else text
 
 
 def _written_default(field: FieldInfo) -> str:

@@ -15,8 +15,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Final
 
 from rich.console import Console
 
+from demo.gateway import GatewayDidNotStart, running_gateway
 from tools import sbom, site
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
@@ -49,7 +49,6 @@ found = [row for file in sorted(Path(".mirrorgate/landing-zone").rglob("orders/0
          for row in pq.read_table(file).to_pylist()]
 assert [(row["id"], row["who"]) for row in found] == [(7, "Ada"), (8, "Grace")], found
 """
-_START_SECONDS: Final = 180
 
 console: Final = Console(highlight=False, soft_wrap=True)
 
@@ -107,28 +106,9 @@ def try_quick_start(programs: Path) -> None:
     """Send rows with the installed packages to a gateway that they start, and read the landing zone."""
     place = FOLDER / "quick-start"
     place.mkdir(parents=True)
-    with _gateway(programs, place):
+    with running_gateway(place / ".mirrorgate", program=[str(programs / "mirrorgate")]):
         _run(programs / "python", "-c", QUICK_START, cwd=place)
     _run(programs / "python", "-c", _READ, cwd=place)
-
-
-@contextmanager
-def _gateway(programs: Path, place: Path) -> Iterator[None]:
-    log = place / "up.log"
-    command = [str(programs / "mirrorgate"), "up", "--port", "0"]
-    with log.open("wb") as output, subprocess.Popen(command, cwd=place, stdout=output, stderr=output) as up:
-        try:
-            deadline = time.monotonic() + _START_SECONDS
-            while not any(line.startswith("ready ") for line in log.read_text(encoding="utf-8").splitlines()):
-                if up.poll() is not None or time.monotonic() > deadline:
-                    raise ReleaseFailed(f"the installed gateway did not start:\n{log.read_text()[-2000:]}")
-                time.sleep(0.2)
-            yield
-        finally:
-            up.terminate()
-            ended = up.wait(60)
-    if ended != 0:
-        raise ReleaseFailed(f"the installed gateway ended with {ended}:\n{log.read_text()[-2000:]}")
 
 
 def publish() -> None:
@@ -191,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with console.status(f"{title} …"):
                 step()
             console.print(f"{title}: done in {time.monotonic() - began:.0f} s")
-    except (ReleaseFailed, subprocess.CalledProcessError) as failed:
+    except (ReleaseFailed, GatewayDidNotStart, subprocess.CalledProcessError) as failed:
         console.print(f"error: {title}: {failed}", markup=False)
         return 1
     except KeyboardInterrupt:

@@ -169,8 +169,8 @@ def record_operations(recorder: Recorder, engine: sa.Engine) -> None:
     recorder.call("cancel_backfill", 200, table=late, query=AT)
     for name in ("drop_table", "recreate_table", "rename_table"):
         recorder.call(name, 202, table=register(gateway, f"tpch.{name}"), query=AT)
-    plan = {"columns": [{"name": "number", "type": "int64", "nullable": False, "from": "n_nationkey"}]}
-    plan["key_columns"] = ["number"]  # type: ignore[list-item]
+    columns = [{"name": "number", "type": "int64", "nullable": False, "from": "n_nationkey"}]
+    plan = {"columns": columns, "key_columns": ["number"]}
     recorder.call("rebuild_table", 202, table=register(gateway, "tpch.rebuild_table"), query=AT, json=plan)
 
 

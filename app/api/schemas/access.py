@@ -59,7 +59,7 @@ class AuditEventModel(Model):
     """The error code of a rejection; null for an operation that was done."""
 
     times: int
-    """How many calls the event stands for; more than 1 only for rejected calls."""
+    """Number of calls in the event; more than 1 only for rejected calls."""
 
     reason: str | None
     """The reason that the operation gave; null without one."""

@@ -167,7 +167,7 @@ class FileModel(Model):
     """How many rows the file has."""
 
     changes: int
-    """How many changes the rows come from."""
+    """Number of changes that became these rows."""
 
     schema_version: int
     """The schema version of its rows."""

@@ -390,7 +390,7 @@ def without_upgrade(data: bytes) -> bytes:
     Java's HTTP client wishes for HTTP/2 (`Upgrade: h2c`). httptools takes the body of such a request for data of the
     other protocol, so that the request would have no body and the next bytes would be invalid HTTP.
     """
-    if b"pgrade" not in data:
+    if data.find(b"pgrade", 0, MAX_HEAD_BYTES) < 0:
         return data
     head, end, body = data.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"\r\nX-Ignored-Upgrade:", head) + end + body

@@ -53,7 +53,7 @@ class SourceVersion:
         return (self.schema_id, self.table_version, self.task)
 
     def is_same(self, other: "SourceVersion") -> bool:
-        """Return True if both come from the same MD message, whatever external schema id came with its data."""
+        """Return True if one MD message declared both. External schema ids of its data are not compared."""
         return (self.identity, self.columns) == (other.identity, other.columns)
 
     def to_json(self) -> dict[str, Any]:
