@@ -3,7 +3,6 @@
 import io
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -12,11 +11,10 @@ import pytest
 
 from mirrorgate.cli import main as cli
 from tests.support.fabric.endpoint import Fabric
-from tests.support.fabric.fixtures import clock, fabric, open_client
-from tests.support.onelake.endpoint import ITEM, OneLake, Trust, served
+from tests.support.fabric.fixtures import clock, fabric, onelake, open_client
 from tests.support.onelake.fixtures import trust
 
-__all__ = ["clock", "fabric", "open_client", "trust"]
+__all__ = ["clock", "fabric", "onelake", "open_client", "trust"]
 
 
 class Answers(io.StringIO):
@@ -55,12 +53,3 @@ def terminal(fabric: Fabric, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setenv("MIRRORGATE_FABRIC_WORKSPACE", "Sales workspace")
     monkeypatch.setenv("MIRRORGATE_FABRIC_DATABASE", "orders")
     return Terminal(monkeypatch, capsys)
-
-
-@pytest.fixture
-def onelake(fabric: Fabric, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake]:
-    """The storage of the database that is created next."""
-    fabric.service.next_ids.append(ITEM[0])
-    with served(OneLake(tokens=fabric.service.storage_tokens), trust) as endpoint:
-        monkeypatch.setenv("MIRRORGATE_STORAGE_ENDPOINT", endpoint.address)
-        yield endpoint

@@ -213,6 +213,9 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
             for advance in batch.advances
         },
     )
+    positions: dict[TableId, dict[str, Reached]] = {}
+    for (table_id, _, task), position in reached.items():
+        positions.setdefault(table_id, {})[task] = position
     completed = CompletedBytes()
     tables = {}
     for table_id, counted in counters.items():
@@ -225,7 +228,7 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
             versions[table_id],
             counted,
             overlay,
-            {task: position for (of_table, _, task), position in reached.items() if of_table == table_id},
+            positions.get(table_id, {}),
             counted.cdc_started,
             described,
             counted=counted.counted,

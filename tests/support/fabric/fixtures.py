@@ -9,7 +9,8 @@ from app.fabric.transport import Clock
 from app.settings import Settings
 from tests.support.fabric.endpoint import Fabric, served
 from tests.support.fabric.service import FabricService
-from tests.support.onelake.endpoint import Trust
+from tests.support.onelake.endpoint import ITEM, OneLake, Trust
+from tests.support.onelake.endpoint import served as onelake_served
 
 OpenClient = Callable[..., FabricClient]
 
@@ -35,6 +36,15 @@ def fabric(trust: Trust, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
     with served(FabricService(), trust.server, trust.authority_file) as endpoint:
         for name, value in endpoint.environment.items():
             monkeypatch.setenv(name, value)
+        yield endpoint
+
+
+@pytest.fixture
+def onelake(fabric: Fabric, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake]:
+    """The storage of the database that is created next."""
+    fabric.service.next_ids.append(ITEM[0])
+    with onelake_served(OneLake(tokens=fabric.service.storage_tokens), trust) as endpoint:
+        monkeypatch.setenv("MIRRORGATE_STORAGE_ENDPOINT", endpoint.address)
         yield endpoint
 
 
