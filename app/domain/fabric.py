@@ -146,7 +146,7 @@ class TableMirroring:
 
     @property
     def has_failed(self) -> bool:
-        """True if Fabric has given the table up until somebody acts."""
+        """True if Fabric retries the table only after an operator acts."""
         return has_failed(self.state, has_error=self.error is not None)
 
 

@@ -64,7 +64,7 @@ ConsoleForm = Annotated[Form, Depends(_console_form)]
 
 
 async def read_form(request: Request) -> Form:
-    """Return the fields of the body, whatever session it has. Raises RejectedInput for a body that is not a form."""
+    """Return the fields of the body, for any session or none. Raises RejectedInput for a body that is not a form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the body is not a form", remedy="Use the form of the page.")
     try:

@@ -79,7 +79,7 @@ def clear_failures(connection: sa.Connection, table_ids: Collection[TableId]) ->
 
 
 def has_failed(connection: sa.Connection, table_id: TableId) -> bool:
-    """Return True if the last try of a table failed, in whatever drain."""
+    """Return True if the last try of a table failed in any drain."""
     return bool(connection.execute(SELECT_HAS_FAILED, {"table_id": table_id}).scalar())
 
 

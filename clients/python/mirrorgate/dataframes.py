@@ -221,17 +221,20 @@ class ParquetRows:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = paths
-        self._sizes = [self._opened(path).metadata.num_rows for path in paths]
-        self.schema: pa.Schema = self._opened(paths[0]).schema_arrow.remove_metadata()
+        self._paths, self._rows = paths, 0
+        self.schema: pa.Schema | None = None
         for path in paths:
-            if not self._opened(path).schema_arrow.remove_metadata().equals(self.schema):
+            file = self._opened(path)
+            found = file.schema_arrow.remove_metadata()
+            self.schema = self.schema or found
+            if not found.equals(self.schema):
                 detail = f"{path} has other columns than {paths[0]}"
                 raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Send files with other columns by themselves.")
+            self._rows += file.metadata.num_rows
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return sum(self._sizes)
+        return self._rows
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a stream of the rows."""

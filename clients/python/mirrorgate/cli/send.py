@@ -117,6 +117,7 @@ class Usage:
     producer: str | None
     load: LoadMode | None
     from_message: int
+    batch: int | None
 
     def check(self) -> None:
         """Check everything but the parameters of the format. Raises BadParameter."""
@@ -125,8 +126,8 @@ class Usage:
         if self.source_format.is_rows and self.table is None:
             raise typer.BadParameter(f"--format {self.source_format} requires --table")
         if self.source_format is SourceFormat.PARQUET:
-            if self.load is LoadMode.APPEND or self.from_message or STANDARD_INPUT in self.files:
-                raise typer.BadParameter("--format parquet takes neither --load append, --from-message nor `-`")
+            if self.load is LoadMode.APPEND or self.from_message or self.batch or STANDARD_INPUT in self.files:
+                raise typer.BadParameter("--format parquet does not take --load append, --from-message, --batch or `-`")
             if self.load is not None and self.producer is not None:
                 raise typer.BadParameter("--load does not take --producer or --from-message")
             return
@@ -242,7 +243,10 @@ def send(
         ),
     ] = None,
     max_bytes: Annotated[
-        int, typer.Option(min=1024, help="Maximum bytes per request. A larger message is sent in its own request.")
+        int,
+        typer.Option(
+            min=1024, help="Maximum bytes per request. A larger message is sent in its own request. Not for parquet."
+        ),
     ] = 8 * 2**20,
     batch: Annotated[int | None, typer.Option(min=1, help="Maximum messages per request. Default: no maximum.")] = None,
     from_message: Annotated[
@@ -304,7 +308,7 @@ def send(
         quote=quote,
         escape=escape,
     )
-    Usage(source_format, files, table, mode, producer, load, from_message).check()
+    Usage(source_format, files, table, mode, producer, load, from_message, batch).check()
     from mirrorgate.chunking.chunks import Limits
     from mirrorgate.send.job import SendJob
     from mirrorgate.send.progress import ProgressDisplay
@@ -342,12 +346,12 @@ def _send_parquet(
 ) -> None:
     """Send the rows of Parquet files as `mirrorgate.mirror` sends them: the files in order, as one run."""
     from mirrorgate.dataframes import ParquetRows, mirror
+    from mirrorgate.send.job import given_files
     from mirrorgate.send.progress import Progress
 
-    found = [readable(file) for file in files]
-    paths = [path for file in found for path in (sorted(file.rglob("*.parquet")) if file.is_dir() else [file])]
+    paths = [given.path for given in given_files([readable(file) for file in files])]
     if not paths:
-        raise typer.BadParameter("no file ends in .parquet")
+        raise typer.BadParameter("the folder has no files")
     with connection.client() as client:
         receipts = mirror(
             ParquetRows(paths),

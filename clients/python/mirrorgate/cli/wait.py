@@ -32,7 +32,7 @@ def wait(
     Run it after sending, before a query that needs the rows. Rows that are accepted during the wait do not prolong it.
     On a terminal a line shows how far the rows are. If something stops them (no drain runs, the table is paused or
     quarantined, mirroring is stopped in Fabric, the SQL endpoint cannot be refreshed), the command says so once, with
-    the remedy, and continues: the rows move on as soon as somebody acts.
+    the remedy, and continues: the rows advance after an operator acts.
 
     published takes seconds, processed some minutes. queryable needs `MIRRORGATE_FABRIC_REFRESH_SQL=true` at the drain,
     which then refreshes the SQL analytics endpoint after each synchronization.
