@@ -25,6 +25,7 @@ from app.verify.codes import SUBJECTS as FINDINGS
 from mirrorgate.errors import Kind
 from mirrorgate.errors.codes import SUBJECTS as ERRORS
 from mirrorgate.errors.site import page_of_code
+from tools.limits import limits_tables
 from tools.seeds import seeds_tables
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
@@ -220,6 +221,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "reference" / "object-bridge.md": bridge_tables(ObjectsSettings),
         DOCS / "reference" / "options.md": options_tables(),
         DOCS / "reference" / "verify-findings.md": findings_tables(),
+        DOCS / "reference/limits.md": limits_tables(),
         DOCS / "contribute/seeds.md": seeds_tables(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 ANSWER_SECONDS: Final = 30.0
 """How long a caller waits for its rows."""
 
-_THREADS: Final = 2
+MAX_READS: Final = 2
+"""Pages that are read at a time."""
 
 
 class MirrorRows:
@@ -35,7 +36,7 @@ class MirrorRows:
         target = MirrorTarget(location, storage_options)
         self._read = partial(read_rows, target)
         self._typed = partial(typed_rows, target)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror-rows")
+        self._threads = ThreadPoolExecutor(MAX_READS, thread_name_prefix="mirror-rows")
 
     async def read(self, table: TableName, version: int | None, limit: int) -> "RowPage":
         """Return a page of rows, as `read_rows`. Raises TemporarilyUnavailable if that takes too long."""

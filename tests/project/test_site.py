@@ -51,11 +51,11 @@ def test_a_list_gets_the_blank_line_and_the_indents_of_python_markdown() -> None
 
 
 MAX_PAGE_WORDS = 1_200
-MAX_WORDS = 65_000
+MAX_WORDS = 61_500
 """What the pages have today. The aim is 35,000: lower this number with each page that gets shorter, never raise it."""
 
-LONG_PAGES = {"reference/glossary.md": 2_200, "reference/limits.md": 1_250, "send/retry-safely.md": 1_250}
-"""Pages that are to become shorter: lists of terms and limits, and one page that is a few words too long."""
+LONG_PAGES = {"send/retry-safely.md": 1_250}
+"""A page that is a few words too long."""
 
 
 def written_pages() -> Iterator[tuple[str, int]]:
