@@ -12,9 +12,9 @@ from threading import Event, Thread
 
 import pytest
 
+from app.emulator.fabric_api import Answer
+from app.emulator.onelake import ITEM, OneLake
 from tests.support.fabric.endpoint import Fabric
-from tests.support.fabric.service import Answer
-from tests.support.onelake.endpoint import ITEM, OneLake
 from tests.support.processes import REPOSITORY
 from tools.conformance.__main__ import main
 from tools.conformance.report import Outcome, Report

@@ -13,6 +13,8 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import HttpRequest, RequestsTransportResponse
 
 from app.domain.model.table import DropAction, DropPlan
+from app.emulator import OneLake, Trust
+from app.emulator.faults import answer
 from app.landing.adls.client import AdlsClient
 from app.staging.connection.database import open_engine
 from app.staging.ledger.failures import failing_tables
@@ -21,9 +23,7 @@ from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.drain.conftest import NewDrain
 from tests.drain.test_restore import ID
 from tests.support.gateway_parts import current, registered, stage_keys
-from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import FixedToken, onelake_address
-from tests.support.onelake.faults import answer
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 from tests.support.postgres import sql
 from tests.support.small_drain import publish_pending

@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from app.checks.verify_tables import require_own_zone, verify_table
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
+from app.emulator import Trust
 from app.landing.local_zone import LocalZone
 from tests.drain.conftest import NewDrain
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support.cli_output import first_json
 from tests.support.gateway_parts import current, registered, stage_keys
-from tests.support.onelake import Trust
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
 from tests.support.postgres import sql

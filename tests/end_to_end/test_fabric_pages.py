@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from app.emulator.fabric_api import table
+from app.emulator.onelake import ITEM, OneLake, Trust, served
 from app.local.embedded import read_settings_file
 from demo.gateway import running_gateway
 from tests.support.documents import blocks
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import fabric
-from tests.support.fabric.service import table
-from tests.support.onelake.endpoint import ITEM, OneLake, Trust, served
 from tests.support.onelake.fixtures import trust
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from app.domain.fabric import STATES
+from app.emulator.fabric_api import WORKSPACE_ID, Database, sync, table
+from app.emulator.onelake import ITEM, OneLake
 from app.fabric import DatabaseState
 from tests.fabric.conftest import Terminal
 from tests.support.fabric.endpoint import Fabric
-from tests.support.fabric.service import WORKSPACE_ID, Database, sync, table
-from tests.support.onelake.endpoint import ITEM, OneLake
 from tests.support.processes import REPOSITORY
 
 ZONE = f"abfss://{WORKSPACE_ID}@onelake.dfs.fabric.microsoft.com/{ITEM[0]}/Files/LandingZone"

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from app.emulator.fabric_api import STORAGE_AUDIENCE, WORKSPACE_ID, Answer
 from app.fabric.definition import Definition
 from app.fabric.transport import FabricRejected
 from mirrorgate.errors import Code, MirrorgateError
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import FastClock, OpenClient
-from tests.support.fabric.service import STORAGE_AUDIENCE, WORKSPACE_ID, Answer
 
 
 def test_the_token_is_for_fabrics_api(fabric: Fabric, open_client: OpenClient) -> None:

@@ -12,12 +12,12 @@ from unittest.mock import patch
 import pytest
 
 from app.cli.direct import direct_settings
+from app.emulator.fabric_api import WORKSPACE_ID
+from app.emulator.onelake import ITEM, OneLake
 from app.local.embedded import read_settings_file, write_settings_file
 from mirrorgate.errors import Misconfigured
 from tests.fabric.conftest import Terminal
 from tests.support.fabric.endpoint import Fabric
-from tests.support.fabric.service import WORKSPACE_ID
-from tests.support.onelake.endpoint import ITEM, OneLake
 from tests.support.processes import REPOSITORY
 
 ZONE = f"abfss://{WORKSPACE_ID}@onelake.dfs.fabric.microsoft.com/{ITEM[0]}/Files/LandingZone"

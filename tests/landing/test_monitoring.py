@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from app.emulator import OneLake, Trust, answer
 from app.landing import monitoring
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZoneAddress
-from tests.support.onelake import OneLake, Trust, answer
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from app.domain.preflight import Outcome, ZoneCheck, judge_zone
+from app.emulator import Effect, Fault, Trust, answer
 from app.landing import local_zone
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import open_zone
 from app.landing.probe import probe_zone
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
 from tests.landing.test_local_zone import unsupported
-from tests.support.onelake import Effect, Fault, Trust, answer
 from tests.support.onelake.clients import FakeTime, adls_zone, onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror

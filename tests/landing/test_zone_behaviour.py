@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.emulator import Effect, Fault, Faults, OneLake, Switches, Trust, answer, served
 from app.landing import local_zone
 from app.landing.local_zone import LocalZone
 from app.landing.zone import LandingZone, PathKind, RenameOutcome, ScratchRevoked
 from tests.landing.test_local_zone import unsupported
-from tests.support.onelake import Effect, Fault, Faults, OneLake, Switches, Trust, answer, served
 from tests.support.onelake.clients import FakeTime, adls_zone
 
 _NUMBERS = itertools.count(1)

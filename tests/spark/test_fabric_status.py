@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from app.api.schemas.status import table_statuses
 from app.domain.model.table import DropAction, DropPlan, Table, TableState
+from app.emulator import OneLake, Trust
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
 from app.staging.tables.operations import begin_drop
@@ -19,7 +20,6 @@ from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.mirror import Mirror
 from tests.support.postgres import sql

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
+from app.emulator import OneLake, Trust
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import announce_partner
@@ -18,7 +19,6 @@ from app.verify.zone_verification import ZoneVerification, require_landing_zone
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
-from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import onelake_address
 from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending

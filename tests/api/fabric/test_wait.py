@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 import mirrorgate
 from app.api.routes import probes as probe_routes
 from app.domain.model.table import DropAction, DropPlan
+from app.emulator.fabric_api import Answer, Database, sync, table
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.tables.registry import quarantine_table
 from mirrorgate import GatewayClient, Stopped
@@ -27,7 +28,6 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
-from tests.support.fabric.service import Answer, Database, sync, table
 from tests.support.gateway_parts import current, next_generation
 from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.rejections import rejected

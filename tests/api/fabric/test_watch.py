@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from app.api.routes import probes as probe_routes
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import troubles
+from app.emulator.fabric_api import Answer, Database, table
 from app.fabric import open_fabric
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
@@ -29,7 +30,6 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import FastClock, OpenClient
-from tests.support.fabric.service import Answer, Database, table
 from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 

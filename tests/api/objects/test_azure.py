@@ -3,11 +3,11 @@
 import pytest
 import sqlalchemy as sa
 
+from app.emulator.onelake import ITEM, TOKEN, OneLake, Trust
 from mirrorgate.errors import Misconfigured
 from tests.api.calls import Gateway
 from tests.api.commands import staged
 from tests.api.objects.bridging import bridge_of
-from tests.support.onelake.endpoint import ITEM, TOKEN, OneLake, Trust
 from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
 
 __all__ = ["new_onelake", "trust"]

@@ -6,14 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
+from app.emulator.faults import Effect, Fault, Faults
+from app.emulator.onelake import OneLake, certificates, served
+from app.emulator.storage_tree import Node
 from app.landing.open_zone import ZoneAddress
 from tests.chaos.checks.consumer_view import PROCESSED, SeenFile, SeenFolder
 from tests.chaos.checks.oracle import Violation
 from tests.support.onelake.clients import onelake_address
-from tests.support.onelake.endpoint import OneLake, certificates, served
-from tests.support.onelake.faults import Effect, Fault, Faults
 from tests.support.onelake.mirror import Mirror
-from tests.support.onelake.tree import Node
 
 _REJECTIONS: Final = (
     Fault(Effect.ANSWER, 429, "TooManyRequests", retry_after="0"),

@@ -10,7 +10,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError, ServiceResponseError
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 
-from tests.support.onelake import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
+from app.emulator import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
 from tests.support.onelake.clients import FixedToken, file_system
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.waiting import wait_until

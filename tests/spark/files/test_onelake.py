@@ -6,11 +6,11 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import DropAction, DropPlan, FileNumber, TableState
+from app.emulator import Effect, Fault, OneLake, Trust
 from app.staging.ledger.files import list_files
 from app.staging.tables.operations import begin_drop
 from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, registered, stage_keys
-from tests.support.onelake import Effect, Fault, OneLake, Trust
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import PROCESSED, Mirror

@@ -10,7 +10,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.support.fabric.service import FabricService
+from app.emulator.fabric_api import FabricService
 from tests.support.http.stand_in import StandIn, serving
 
 IDENTITY_HEADER = "test-identity"

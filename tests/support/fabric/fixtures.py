@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from app.emulator.fabric_api import FabricService
+from app.emulator.onelake import ITEM, OneLake, Trust
+from app.emulator.onelake import served as onelake_served
 from app.fabric import FabricClient, open_fabric
 from app.fabric.transport import Clock
 from app.settings import Settings
 from tests.support.fabric.endpoint import Fabric, served
-from tests.support.fabric.service import FabricService
-from tests.support.onelake.endpoint import ITEM, OneLake, Trust
-from tests.support.onelake.endpoint import served as onelake_served
 
 OpenClient = Callable[..., FabricClient]
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.onelake.endpoint import OneLake, Trust, certificates, served
-from tests.support.onelake.faults import Switches
+from app.emulator.faults import Switches
+from app.emulator.onelake import OneLake, Trust, certificates, served
 
 NewOneLake = Callable[..., OneLake]
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.support.onelake.endpoint import OneLake
-from tests.support.onelake.tree import Node
+from app.emulator.onelake import OneLake
+from app.emulator.storage_tree import Node
 
 PROCESSED = "_ProcessedFiles"
 _FILE = re.compile(r"(\d{20})\.parquet", re.ASCII)

@@ -11,12 +11,12 @@ from urllib.parse import parse_qsl, unquote
 
 import trustme
 
-from tests.support.onelake.blob import Blob
-from tests.support.onelake.dfs import Aliases, Dfs
-from tests.support.onelake.faults import Faults, Switches
-from tests.support.onelake.server import Server
-from tests.support.onelake.tree import Rejected, Tree
-from tests.support.onelake.wire import Request, Response, error_response
+from app.emulator.blob import Blob
+from app.emulator.dfs import Aliases, Dfs
+from app.emulator.faults import Faults, Switches
+from app.emulator.server import Server
+from app.emulator.storage_tree import Rejected, Tree
+from app.emulator.wire import Request, Response, error_response
 
 WORKSPACE = ("6f1b1a52-0d7c-4a39-8f0e-3b5f6a1c9d01", "Sales workspace")
 ITEM = ("c2a7f4de-51b8-4b7e-9c35-7d90e1f2a604", "orders.MirroredDatabase")
@@ -53,6 +53,7 @@ class OneLake:
 
     @property
     def hosts(self) -> dict[str, str]:
+        """The host of each service in production."""
         return ACCOUNT_HOSTS if self.account else HOSTS
 
     @property
@@ -67,6 +68,7 @@ class OneLake:
 
     @property
     def address(self) -> str:
+        """Where it listens."""
         return f"https://127.0.0.1:{self.server.port}"
 
     def route(self, method: str, target: str, headers: Mapping[str, str], body: bytes, service: str | None) -> Request:

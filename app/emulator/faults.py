@@ -40,6 +40,7 @@ class Fault:
 
 
 def answer(status: int, code: str, *, retry_after: str | None = None) -> Fault:
+    """Return the fault of a request that is answered with an error and not carried out."""
     return Fault(Effect.ANSWER, status, code, retry_after)
 
 
@@ -100,6 +101,7 @@ class Faults:
             self._waiting.setdefault(operation, []).extend([*passing, *(replace(fault) for fault in faults)])
 
     def next(self, operation: str, path: str) -> Fault | None:
+        """Return the fault that this request meets."""
         with self._lock:
             waiting = self._waiting.get(operation)
             fault = waiting.pop(0) if waiting else self._first(operation, path)
@@ -120,6 +122,7 @@ class Faults:
             self._late.append((operation, action))
 
     def done(self, operation: str) -> None:
+        """Carry out what is late, after an answer to the same operation."""
         with self._lock:
             ripe = [action for waiting, action in self._late if waiting == operation]
             self._late = [entry for entry in self._late if entry[0] != operation]

@@ -48,6 +48,7 @@ class Tree:
             self._nodes[path] = self._new(folder=True)
 
     def get(self, path: str) -> Node | None:
+        """Return the node at a path."""
         with self.lock:
             return self._nodes.get(path)
 
@@ -98,6 +99,7 @@ class Tree:
             return node
 
     def append(self, path: str, position: int, data: bytes, lease: str | None) -> None:
+        """Keep data of a file until it is flushed."""
         with self.lock:
             node = self._file(path)
             self._check(node, None, lease)
@@ -167,6 +169,7 @@ class Tree:
             return node
 
     def delete(self, path: str, *, recursive: bool, etag: str | None, lease: str | None) -> None:
+        """Delete a file or a folder."""
         with self.lock:
             self._reject_managed(path)
             node = self.find(path)

@@ -61,6 +61,7 @@ class Database:
     left: int = 0
 
     def become(self, status: str) -> None:
+        """Enter a state."""
         self.status, self.left = status, self.polls
 
     def polled(self) -> str:
@@ -136,6 +137,7 @@ class FabricService:
         return token
 
     def plan(self, call: str, *answers: Answer) -> None:
+        """Give the next requests of a call (the last part of the path) these answers."""
         self.planned.setdefault(call, deque()).extend(answers)
 
     def throttle(self, call: str, seconds: int, *, times: int = 1) -> None:
@@ -144,6 +146,7 @@ class FabricService:
         self.plan(call, *(Answer(429, body, {"Retry-After": str(seconds)}) for _ in range(times)))
 
     def add(self, name: str, status: str = "Running", *, parts: list[dict[str, str]] | None = None) -> Database:
+        """Add a mirrored database."""
         database = Database(name, parts or [_part({"properties": {"source": {"type": "GenericMirror"}}})])
         if self.next_ids:
             database.id = self.next_ids.pop(0)

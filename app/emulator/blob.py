@@ -4,8 +4,8 @@ from email.utils import format_datetime
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
-from tests.support.onelake.tree import Node, Rejected, Tree
-from tests.support.onelake.wire import Request, Response, changed_headers, read_response
+from app.emulator.storage_tree import Node, Rejected, Tree
+from app.emulator.wire import Request, Response, changed_headers, read_response
 
 _CONTAINER = {
     "ETag": '"0x1"',

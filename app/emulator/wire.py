@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from email.utils import format_datetime
 from xml.sax.saxutils import escape
 
-from tests.support.onelake.tree import Node, Rejected
+from app.emulator.storage_tree import Node, Rejected
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class Request:
 
 @dataclass
 class Response:
+    """An answer before the headers that each answer has."""
+
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""

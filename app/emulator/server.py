@@ -14,12 +14,12 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tests.support.onelake.faults import Effect, Fault
-from tests.support.onelake.tree import Rejected
-from tests.support.onelake.wire import Request, Response, error_response
+from app.emulator.faults import Effect, Fault
+from app.emulator.storage_tree import Rejected
+from app.emulator.wire import Request, Response, error_response
 
 if TYPE_CHECKING:
-    from tests.support.onelake.endpoint import OneLake
+    from app.emulator.onelake import OneLake
 
 _MAX_SILENCE_SECONDS = 20.0
 
@@ -35,6 +35,7 @@ class Server:
 
     @property
     def port(self) -> int:
+        """The port that tells the services apart by Host."""
         return self.port_of("")
 
     def port_of(self, service: str) -> int:
@@ -42,10 +43,12 @@ class Server:
         return int(self._listeners[service].server_address[1])
 
     def start(self, context: ssl.SSLContext) -> None:
+        """Listen with this certificate."""
         for service in ("", "dfs", "blob"):
             self._listen(service, context)
 
     def stop(self) -> None:
+        """End all connections and threads."""
         for listener in self._listeners.values():
             listener.shutdown()
             listener.drop_connections()

@@ -6,9 +6,9 @@ import json
 from email.utils import format_datetime
 from urllib.parse import unquote
 
-from tests.support.onelake.faults import Switches
-from tests.support.onelake.tree import Node, Rejected, Tree
-from tests.support.onelake.wire import Request, Response, changed_headers, read_response
+from app.emulator.faults import Switches
+from app.emulator.storage_tree import Node, Rejected, Tree
+from app.emulator.wire import Request, Response, changed_headers, read_response
 
 _ROOT = {"ETag": '"0x1"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
 _IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-umask", "x-ms-acl", "x-ms-encryption-key")
