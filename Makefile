@@ -32,7 +32,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-package mirrorgate --no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs site schema screenshots dashboard manifests helm-tools images sbom release lock clean .venv .venv-run
+.PHONY: help demo up test test-fast test-real test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs site schema screenshots dashboard manifests helm-tools images sbom release lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ check: .venv ## Check format, lint, types and imports, then run the gateway's te
 	$(RUN) mypy
 	$(BIN)/lint-imports
 	$(RUN) pytest $(PARALLEL) --suites $(SUITES) $(ARGS)
+
+test-real: .venv ## Run the gateway against programs that others wrote, which this downloads (300 MB)
+	@$(RUN) pytest --suites real -o timeout=600 tests/real $(ARGS)
 
 test-all: helm-tools ## What check does with every suite, then thorough tests, chaos, fuzz, and the model with a million changes
 	$(MAKE) check SUITES=all
@@ -139,6 +142,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra kafka --extra objects \
 		--output-file requirements/bridge.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
+	@$(COMPILE) tests/real/requirements.in --upgrade --output-file requirements/real.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
 	@rm -rf .venv build dist .bench .chaos .demo .fuzz .model .soak mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -31,13 +31,18 @@ def python_programs() -> Path:
 
     It cannot be in the project's own environment, because it wants an older typer.
     """
-    folder = _folder("python", [PYTHON_LOCK])
+    return python_environment("python", PYTHON_LOCK)
+
+
+def python_environment(name: str, lock: Path) -> Path:
+    """Return the folder of programs of an environment that has the packages of a lock."""
+    folder = _folder(name, [lock])
     if not (folder / ".complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         uv = [sys.executable, "-m", "uv"]
         _install([*uv, "venv", "--quiet", "--python", sys.executable, str(folder)])
         python = str(folder / "bin" / "python")
-        _install([*uv, "pip", "install", "--quiet", "--python", python, "--requirements", str(PYTHON_LOCK)])
+        _install([*uv, "pip", "install", "--quiet", "--python", python, "--requirements", str(lock)])
         (folder / ".complete").touch()
     return folder / "bin"
 
@@ -67,7 +72,7 @@ def _folder(language: str, made_from: list[Path]) -> Path:
 
 def _install(command: list[str], folder: Path = REPOSITORY) -> None:
     """Run an installer; skips where no registry gives it the packages, fails for anything else."""
-    reason = "no package registry can be reached, or it lacks a package: the client is not generated"
+    reason = "no package registry can be reached, or it lacks a package"
     try:
         ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Which tests a run collects: `pytest --suites gateway`, `changed` or `all`.
+"""Which tests a run collects: `pytest --suites gateway`, `changed`, `all` or `real`.
 
 Most tests are about the gateway, and `make test` runs them. The suites of `SUITES` are about what surrounds it
 (senders, bridges, the Delta mirror, `verify`), or look for rare faults for a long time. CI runs a suite when what it is
@@ -47,14 +47,18 @@ SUITES: Final = {
 }
 """Folder of a suite, and beginnings of the paths that it is about; its own folder is always one."""
 
+REAL: Final = "tests/real"
+"""The gateway against programs that others wrote. Only `make test-real` collects it."""
+
 
 def add_option(parser: pytest.Parser) -> None:
     """Add `--suites`."""
     parser.addoption(
         "--suites",
-        choices=("gateway", "changed", "all"),
+        choices=("gateway", "changed", "all", "real"),
         default="all",
-        help="run the gateway's tests only, also the suites of what has changed since BASE, or (default) all suites",
+        help="run the gateway's tests only, also the suites of what has changed since BASE, (default) all suites, or "
+        "tests/real, which installs programs and belongs to no other choice",
     )
 
 
@@ -62,7 +66,9 @@ def is_left_out(path: Path, config: pytest.Config) -> bool:
     """Return whether the run does not collect this file or folder."""
     name = path.relative_to(REPOSITORY).as_posix() if path.is_relative_to(REPOSITORY) else ""
     choice = config.getoption("suites")
-    if choice == "all" or name not in SUITES:
+    if name == REAL:
+        return choice != "real"
+    if choice in ("all", "real") or name not in SUITES:
         return False
     return choice == "gateway" or not is_concerned(name, changed_paths())
 

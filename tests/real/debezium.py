@@ -1,0 +1,166 @@
+"""Sources, engine processes and landed rows of the tests of Debezium's connectors."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.parquet as pq
+
+from app.local.embedded import find_java
+from app.mirror.target import arrow_dataset
+from demo.landing_reader import ROW_MARKER, landing_files, table_folder
+from tests.model.gateway import Gateway
+from tests.real.counterparts import real_python
+from tests.support.waiting import wait_until
+
+FENCE = "public.fence"
+ENGINE = Path(__file__).with_name("debezium_engine.py")
+LOGGING = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.stderr.ref=stderr
+appender.stderr.type=Console
+appender.stderr.name=stderr
+appender.stderr.target=SYSTEM_ERR
+appender.stderr.layout.type=PatternLayout
+appender.stderr.layout.pattern=%d %p %c{1} %m%n
+"""
+
+Rows = dict[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass
+class PostgresSource:
+    """A database of the source, and the properties of a connector that reads it."""
+
+    connection: psycopg.Connection
+    address: dict[str, Any]
+    number: int = 0
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self.connection.execute(statement.encode())
+
+    def rows(self, query: str, *keys: str) -> Rows:
+        """Return the rows of a query by the values of their keys."""
+        with self.connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            return {tuple([row[key] for key in keys]): row for row in cursor.execute(query.encode())}
+
+    def properties(self, name: str = "stream", **properties: Any) -> dict[str, Any]:
+        return {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            **{f"database.{key}": value for key, value in self.address.items()},
+            "slot.name": f"{self.address['dbname']}_{name}",
+            "plugin.name": "pgoutput",
+            "publication.name": f"publication_{name}",
+            **{key.replace("_", "."): value for key, value in properties.items()},
+        }
+
+
+@dataclass
+class Engine:
+    """Connectors that post to a gateway, in a process that can be killed and started again."""
+
+    gateway: Gateway
+    folder: Path
+    connectors: list[dict[str, Any]] = field(default_factory=list)
+    process: "subprocess.Popen[str] | None" = None
+
+    def add(self, name: str, properties: dict[str, Any], **options: Any) -> None:
+        """Add a connector with the settings that the documentation recommends."""
+        common = {
+            "name": name,
+            "topic.prefix": name,
+            "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+            "offset.storage.file.filename": self.folder / f"{name}.offsets",
+            "offset.flush.interval.ms": 100,
+            "poll.interval.ms": 50,
+            "tombstones.on.delete": "false",
+            "key.converter.schemas.enable": "true",
+            "value.converter.schemas.enable": "true",
+            "key.converter.replace.null.with.default": "false",
+            "value.converter.replace.null.with.default": "false",
+        }
+        text = {key: str(value) for key, value in (common | properties).items()}
+        self.connectors.append({"properties": text, "parameters": "key_columns=id", **options})
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        given = {"url": self.gateway.url, "key": self.gateway.key, "connectors": self.connectors}
+        (self.folder / "engine.json").write_text(json.dumps(given))
+        (self.folder / "log4j2.properties").write_text(LOGGING)
+        environment = os.environ | {"JAVA_HOME": str(find_java(self.folder, os.environ))}
+        command = [str(real_python()), str(ENGINE), str(self.folder / "engine.json")]
+        with (self.folder / "log.txt").open("a") as log, (self.folder / "answer.txt").open("w") as answer:
+            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=answer, stderr=log)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def check(self) -> None:
+        """Fail with the gateway's answer and the engine's log if the engine has ended."""
+        if self.process is not None and (status := self.process.poll()) is not None:
+            log = (self.folder / "log.txt").read_text()[-4000:]
+            raise AssertionError(f"the engine ended with {status}: {(self.folder / 'answer.txt').read_text()}\n{log}")
+
+    def rejection(self) -> str:
+        """Wait until a request is rejected; return the code."""
+        assert self.process is not None
+        wait_until(lambda: self.process.poll() is not None, within=60, what="the gateway rejects an event")
+        return str(json.loads((self.folder / "answer.txt").read_text())["code"])
+
+
+@contextmanager
+def engine(gateway: Gateway, folder: Path) -> Iterator[Engine]:
+    running = Engine(gateway, folder / "engine")
+    running.folder.mkdir()
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def pass_fence(source: PostgresSource, engine: Engine, fence: str = FENCE) -> None:
+    """Change a table after all others, and wait until this change has landed."""
+    source.number += 1
+    source.run(f"INSERT INTO {fence} VALUES ({source.number})")
+
+    def has_passed() -> bool:
+        engine.check()
+        engine.gateway.publish()
+        folder = table_folder(engine.gateway.zone, fence)
+        return folder.exists() and (source.number,) in landed(engine.gateway, fence, "id")
+
+    wait_until(has_passed, within=120, what="the last change lands")
+
+
+def landed(gateway: Gateway, table: str, *keys: str, strict: bool = True) -> Rows:
+    """Apply the landing files of a table as Fabric does. Fails if a row is inserted twice, unless not `strict`."""
+    rows: Rows = {}
+    for file in landing_files(table_folder(gateway.zone, table)):
+        for row in pq.read_table(file).to_pylist():
+            marker = row.pop(ROW_MARKER, 0)
+            key = tuple([row[name] for name in keys])
+            assert not strict or marker != 0 or key not in rows, f"{table}: {key} is inserted twice"
+            if marker == 2:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+    return rows
+
+
+def mirrored(gateway: Gateway, table: str, *keys: str) -> Rows:
+    """Return the rows of the Delta table that the mirror makes."""
+    rows = arrow_dataset(gateway.mirror(table)).to_table().to_pylist()
+    found = {tuple([row[name] for name in keys]): row for row in rows}
+    assert len(found) == len(rows), f"{table}: the mirror has a key twice"
+    return found
