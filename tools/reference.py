@@ -5,10 +5,12 @@ compares the committed pages with the code.
 """
 
 import json
+import re
 from enum import EnumType
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
+import yaml
 from pydantic.fields import FieldInfo
 
 from app.api.schemas.tables import RegisterTable
@@ -16,6 +18,7 @@ from app.api.server.problem_responses import STATUS
 from app.bridge.kafka.settings import BridgeSettings
 from app.bridge.objects.settings import ObjectsSettings
 from app.bridge.settings_file import Section
+from app.domain.fabric import STATES
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.observability import mirror_metrics
@@ -28,7 +31,9 @@ from mirrorgate.errors.site import page_of_code
 from tools.limits import limits_tables
 from tools.seeds import seeds_tables
 
-DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+DOCS: Final = REPOSITORY / "docs"
+ALERTS: Final = REPOSITORY / "deploy" / "prometheus" / "alerts.yaml"
 BEGIN: Final = "<!-- Written by `make docs`. -->\n"
 END: Final = "<!-- End of what `make docs` wrote. -->\n"
 
@@ -204,6 +209,75 @@ def _written_default(field: FieldInfo) -> str:
             return f"`{value}`"
 
 
+RUNBOOKS: Final = {
+    "TableQuarantined": "quarantined.md",
+    "TableFailing": "faults.md#a-table-is-failing",
+    "LagOld": "../operate/sizing.md",
+    "BacklogNearlyFull": "too-many-requests.md#backlog_full",
+    "BacklogFull": "too-many-requests.md#backlog_full",
+    "DeadLettersWaiting": "rejected.md",
+    "ChangesMissing": "rows-differ.md#changes-are-missing",
+    "LoadIdle": "../tables/reload.md#if-something-fails",
+    "ApiNotWriting": "faults.md#postgres-is-unreachable",
+    "DatabaseAway": "faults.md#postgres-is-unreachable",
+    "ApiErrors": "too-many-requests.md",
+    "MemoryBudgetFull": "too-many-requests.md#overloaded",
+    "ResourceLow": "faults.md#the-landing-disk-is-full",
+    "NoDrain": "faults.md#no-drain-is-running",
+    "DrainWaiting": "faults.md#the-landing-zone-is-unreachable",
+    "DrainStuck": "faults.md#a-drain-ends-with-spark_failed",
+    "StorageFailing": "faults.md#onelake-rejects-or-throttles",
+    "MaintenanceFailing": "faults.md#retention-does-not-free-space",
+    "FabricPaused": "../operate/fabric-database.md#a-paused-capacity",
+    "FabricDatabaseFailed": "../operate/fabric-database.md#stop-and-start",
+    "FabricTableFailed": "../operate/fabric-database.md#a-failed-table",
+    "MirrorStopped": "faults.md#the-delta-mirror-waits-or-stopped",
+    "MirrorNotLooking": "faults.md#the-delta-mirror-waits-or-stopped",
+    "BridgePartitionStopped": "../send/kafka.md",
+    "BridgeTableStopped": "../send/object-storage.md",
+}
+"""The page that says more about an alert, without the prefix `Mirrorgate` of its name."""
+
+
+def alerts_sections() -> str:
+    """Return the alerts of Prometheus as Markdown: a heading for each group and each alert, as `runbook_url` needs."""
+    sections = []
+    for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]:
+        subject = group["name"].removeprefix("mirrorgate-")
+        sections.append(f"## {subject.upper() if subject == 'api' else subject.capitalize()}")
+        for rule in group["rules"]:
+            minutes = int(rule["for"].removesuffix("m"))
+            lasting = "1 minute" if minutes == 1 else f"{minutes} minutes"
+            more = RUNBOOKS.get(rule["alert"].removeprefix("Mirrorgate"))
+            text = f"{_without_template(rule['annotations']['summary'])}. {rule['annotations']['description']}"
+            sections += [
+                f"### {rule['alert']}",
+                f"**{rule['labels']['severity'].capitalize()}**, after {lasting} of `{rule['expr']}`.",
+                text + (f" [More]({more})." if more else ""),
+            ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _without_template(summary: str) -> str:
+    """Return an alert's summary with the names of labels in place of Prometheus' template."""
+    choice = re.sub(
+        r"{{ if .*? }}(.*?){{ else }}(.)(.*?){{ end }}",
+        lambda both: f"{both[1]} or {both[2].lower()}{both[3]}",
+        summary,
+    )
+    optional = re.sub(r"{{ with \$labels\.(\w+) }}(.*?){{ \. }}(.*?){{ end }}", r"\2*\1*\3", choice)
+    return re.sub(r"{{ \$(?:labels\.)?(\w+)[^}]* }}", r"*\1*", optional)
+
+
+def fabric_states_table() -> str:
+    """Return the states of a mirrored database as a Markdown table."""
+    lines = ["| state | meaning | what to do |", "|---|---|---|"]
+    for state, explanation in STATES.items():
+        meaning = explanation.meaning[:1].upper() + explanation.meaning[1:]
+        lines.append(f"| *{state.replace('_', ' ').capitalize()}* | {meaning} | {explanation.remedy or ''} |")
+    return "\n".join(lines) + "\n"
+
+
 def with_generated(text: str, generated: str) -> str:
     """Return the page with its generated part replaced."""
     before, rest = text.split(BEGIN)
@@ -223,6 +297,8 @@ def render_documents() -> dict[Path, str]:
         DOCS / "reference" / "verify-findings.md": findings_tables(),
         DOCS / "reference/limits.md": limits_tables(),
         DOCS / "contribute/seeds.md": seeds_tables(),
+        DOCS / "operate/fabric-database.md": fabric_states_table(),
+        DOCS / "troubleshoot/alerts.md": alerts_sections(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}
 

@@ -43,6 +43,8 @@ DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
         "reference/limits.md",
         "contribute/seeds.md",
         "reference/options.md",
+        "operate/fabric-database.md",
+        "troubleshoot/alerts.md",
     ],
 )
 def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
