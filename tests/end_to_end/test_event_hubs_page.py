@@ -49,9 +49,10 @@ def order(op: str, number: int, *, snapshot: bool = False) -> Record:
 
 
 def file_for(page: str, bootstrap: str, port: int) -> str:
-    """Return the page's file for brokers without TLS and SASL, which the mock cluster does not have."""
-    file = blocks(page, "yaml")[0]
-    file = re.sub(r"^ +(security\.protocol|sasl\.\S+): .*\n", "", file, flags=re.MULTILINE)
+    """Return the file that the page names for brokers without TLS and SASL, which the mock cluster does not have."""
+    (name,) = re.findall(r"\(\.\./\.\./(deploy/bridge/\S+\.yaml)\)", page)
+    file = (REPOSITORY / name).read_text(encoding="utf-8")
+    file = re.sub(r"^ +(# )?(security\.protocol|sasl\.\S+): .*\n", "", file, flags=re.MULTILINE)
     file = re.sub(r"(bootstrap\.servers:) .*", rf"\1 {bootstrap}", file)
     assert file.count("sasl") == 0
     return f"{file}\nhealth:\n  port: {port}\n"
