@@ -27,7 +27,7 @@ from app.domain.rows.conversion import (
     outside_calendar,
     reading_of,
 )
-from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.landing_rows import LACKING, LandingRows, rejection
 from app.domain.rows.nested_values import MAX_NESTED_BYTES, json_texts, nested_bytes, written_bytes
 from app.domain.rows.projection.derived_columns import check_text_bytes, with_derived
 from app.domain.rows.projection.landing_projection import row_bytes
@@ -258,14 +258,19 @@ def changed_rows(
     """
     if rules.options.source_order is SourceOrder.ENFORCE and not rules.in_load:
         raise RejectedInput.of((Problem(Code.BAD_SEQUENCE, "a row has no source position", 0),))
-    layouts = _layouts(frozenset(given.schema.names), operations, rules)
-    deletes = _deletes(layouts, operations)
-    only_keys = all(layout.marker is RowMarker.DELETE for layout in layouts)
+    layouts, problems = _layouts(frozenset(given.schema.names), operations, rules)
+    deletes = _deletes(operations)
+    only_keys = all(operation is Operation.DELETE for operation in operations.kinds)
     used = [name for name in given.schema.names if name in (rules.schema.key_set if only_keys else rules.schema.names)]
     used = [name for name in used if name not in rules.options.exclude]
-    _check_types(given.schema, used, rules)
+    problems = [*problems, *_of_other_kinds(given.schema, used, rules)]
+    _check_columns(problems)
     reserve(given.num_rows * row_bytes(rules))
-    typed = _typed(given, frozenset(used), deletes, layouts, operations, rules, max_value_bytes, reserve)
+    arrays, wrong = _typed(given, frozenset(used), deletes, rules, max_value_bytes, reserve)
+    if problems or wrong:
+        raise rejection([*problems, *wrong])
+    markers = pa.array([int(layout.marker) for layout in layouts], pa.int32()).take(operations.codes)
+    typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
     if rules.masking is not None:
         typed = rules.masking.batch(typed, rules.schema.names)
     images = None
@@ -278,8 +283,10 @@ def changed_rows(
     return LandingRows(typed, typed.num_rows, starts_cdc=True, images=images)
 
 
-def _layouts(columns: frozenset[str], operations: RowOperations, rules: RowRules) -> Sequence[RowLayout]:
-    """Return the layout of each kind. Raises RejectedInput if rows of one cannot land."""
+def _layouts(
+    columns: frozenset[str], operations: RowOperations, rules: RowRules
+) -> tuple[Sequence[RowLayout], Sequence[Problem]]:
+    """Return the layout of each kind, and the problems of kinds whose rows cannot land, each in their first row."""
     layouts: list[RowLayout] = []
     problems: list[Problem] = []
     for kind, operation in enumerate(operations.kinds):
@@ -289,9 +296,14 @@ def _layouts(columns: frozenset[str], operations: RowOperations, rules: RowRules
         layouts.extend(outcome.rows)
         for problem in outcome.problems:
             problems.extend(_problems(problem, operations.first_row(kind)))
-    if problems:
-        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
-    return layouts
+    return layouts, problems
+
+
+def _check_columns(problems: Sequence[Problem]) -> None:
+    """Raise RejectedInput for a wrong column. Of rows that only lack columns, the values are checked first."""
+    if any(problem.code not in LACKING for problem in problems):
+        wrong = rejection(problems)
+        raise rejection(problems, remedy=TAKE_TABLE_TYPE) if wrong.code is Code.SCHEMA_MISMATCH else wrong
 
 
 def _problems(problem: LayoutProblem, row: int) -> Sequence[Problem]:
@@ -300,31 +312,28 @@ def _problems(problem: LayoutProblem, row: int) -> Sequence[Problem]:
     return [Problem(problem.code, problem.detail, row, pointer_to(_AT, name), name) for name in problem.columns]
 
 
-def _deletes(layouts: Sequence[RowLayout], operations: RowOperations) -> pa.BooleanArray | None:
+def _deletes(operations: RowOperations) -> pa.BooleanArray | None:
     """Return which rows are deleted, None if none is."""
-    are_deletes = [layout.marker is RowMarker.DELETE for layout in layouts]
+    are_deletes = [operation is Operation.DELETE for operation in operations.kinds]
     return pa.array(are_deletes).take(operations.codes) if any(are_deletes) else None
 
 
-def _check_types(given: pa.Schema, used: Sequence[str], rules: RowRules) -> None:
+def _of_other_kinds(given: pa.Schema, used: Sequence[str], rules: RowRules) -> Iterator[Problem]:
     columns = {column.name: column for column in rules.schema.columns}
-    found = (other_kind(given.field(name).type, columns[name]) for name in used)
-    problems = tuple(problem for problem in found if problem is not None)
-    if problems:
-        raise RejectedInput.of(problems, remedy=TAKE_TABLE_TYPE)
+    for name in used:
+        if (problem := other_kind(given.field(name).type, columns[name])) is not None:
+            yield problem
 
 
 def _typed(
     given: pa.Table,
     used: frozenset[str],
     deletes: pa.BooleanArray | None,
-    layouts: Sequence[RowLayout],
-    operations: RowOperations,
     rules: RowRules,
     max_bytes: int,
     reserve: Callable[[int], None],
-) -> pa.RecordBatch:
-    """Return the typed rows; columns that row images will complete are NULL."""
+) -> tuple[Sequence[pa.Array], Sequence[Problem]]:
+    """Return the typed columns and what is wrong in them; columns that row images will complete are NULL."""
     problems: list[Problem] = []
     arrays: list[pa.Array] = []
     kept = None if deletes is None else pc.if_else(deletes, None, pa.array(range(given.num_rows), pa.int64()))
@@ -341,10 +350,7 @@ def _typed(
             arrays.append(_required(typed, column, None if is_key else deletes, is_key))
         except RejectedInput as error:
             problems.extend(error.problems)
-    if problems:
-        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
-    markers = pa.array([int(layout.marker) for layout in layouts], pa.int32()).take(operations.codes)
-    return pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
+    return arrays, problems
 
 
 def _required(array: pa.Array, column: Column, deletes: pa.BooleanArray | None, is_key: bool) -> pa.Array:
@@ -402,9 +408,9 @@ def snapshot_rows(
     `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
     """
     marker = _marker(rules)
-    _check_columns(given.schema, rules)
+    problems = _problems_of_columns(given.schema, rules)
+    _check_columns(problems)
     reserve(given.num_rows * row_bytes(rules))
-    problems: list[Problem] = []
     arrays: list[pa.Array] = []
     for column in rules.schema.columns:
         try:
@@ -412,7 +418,7 @@ def snapshot_rows(
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:
-        raise RejectedInput.of(tuple(problems))
+        raise rejection(problems)
     markers = pa.repeat(pa.scalar(int(marker), pa.int32()), given.num_rows)
     typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
     if rules.masking is not None:
@@ -424,8 +430,8 @@ def snapshot_rows(
     return LandingRows(typed, typed.num_rows, has_snapshots=True, images=images)
 
 
-def _check_columns(given: pa.Schema, rules: RowRules) -> None:
-    """Raise RejectedInput for every column that is unknown, missing or of a type that cannot become the table's."""
+def _problems_of_columns(given: pa.Schema, rules: RowRules) -> list[Problem]:
+    """Return a problem for each column that is unknown, missing, NULL, or of a type that cannot become the table's."""
     problems = [*unknown_columns(given, rules)]
     for column in rules.schema.columns:
         is_key = column.name in rules.schema.key_set
@@ -438,9 +444,7 @@ def _check_columns(given: pa.Schema, rules: RowRules) -> None:
                 problems.append(column_problem(code, "required column is NULL in every row", column))
         elif (problem := other_kind(of, column)) is not None:
             problems.append(problem)
-    if problems:
-        remedy = TAKE_TABLE_TYPE if problems[0].code is Code.SCHEMA_MISMATCH else None
-        raise RejectedInput.of(tuple(problems), remedy=remedy)
+    return problems
 
 
 def _marker(rules: RowRules) -> RowMarker:

@@ -1,6 +1,6 @@
 """Changes of one table -> landing rows: an Arrow record batch with the row marker as its last column."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import eq
@@ -63,12 +63,20 @@ class LandingRows:
         return int(self.batch.nbytes) if self.typed_bytes is None else self.typed_bytes
 
 
-_LACKING: Final = frozenset({Code.MISSING_KEY, Code.INCOMPLETE_UPDATE, Code.INCOMPLETE_INSERT})
+LACKING: Final = frozenset({Code.MISSING_KEY, Code.INCOMPLETE_UPDATE, Code.INCOMPLETE_INSERT})
+"""Codes of missing columns."""
+
+
+def rejection(problems: Iterable[Problem], *, remedy: str | None = None) -> RejectedInput:
+    """Return the rejection of messages with these problems, at least one, in the order of the messages.
+
+    Within a message, wrong values and names precede missing columns, which they often explain.
+    """
+    return RejectedInput.of(tuple(sorted(problems, key=_by_message)), remedy=remedy)
 
 
 def _by_message(problem: Problem) -> tuple[int, bool]:
-    """Sort by message; within one, wrong values and names before missing columns, which they often explain."""
-    return problem.index or 0, problem.code in _LACKING
+    return problem.index or 0, problem.code in LACKING
 
 
 def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> LandingRows:
@@ -89,7 +97,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     arrays, problems = typed_columns(builder, rules)
     problems = [*builder.problems, *problems]
     if problems:
-        raise RejectedInput.of(tuple(sorted(problems, key=_by_message)))
+        raise rejection(problems)
     if rules.masking is not None:
         arrays = rules.masking.arrays(arrays, schema.names)
         if options.keeps_images:
@@ -115,7 +123,7 @@ def _with_derived(batch: pa.RecordBatch, builder: RowBuilder, rules: RowRules) -
             index, pointer = builder.origins[row]
             problems.append(Problem(Code.BAD_VALUE, detail, index, pointer, column))
     if problems:
-        raise RejectedInput.of(tuple(sorted(problems[:MAX_PROBLEMS], key=lambda problem: problem.index or 0)))
+        raise rejection(problems[:MAX_PROBLEMS])
     return batch
 
 

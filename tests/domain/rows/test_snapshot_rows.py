@@ -124,6 +124,14 @@ def test_a_wrong_column_is_rejected_before_anything_is_made_of_the_rows() -> Non
     assert not asked
 
 
+def test_a_wrong_value_precedes_the_missing_columns_of_its_row() -> None:
+    rules = RowRules(schema_of({"id": "int64", "name": "string", "day": "date"}, ["id"], required=["id", "name"]))
+    given = pa.table({"id": pa.array([1, 2]), "day": pa.array([-800_000, 0], pa.int32()).cast(pa.date32())})
+    with rejected() as rejection:
+        snapshot_rows(given, rules)
+    assert [place[0] for place in rejection.places] == [Code.BAD_VALUE, Code.INCOMPLETE_INSERT]
+
+
 def test_rows_are_counted_with_the_columns_that_they_do_not_give() -> None:
     wide = RowRules(schema_of({"id": "int64", **{f"c{number}": "int64" for number in range(100)}}, ["id"]))
     asked: list[int] = []

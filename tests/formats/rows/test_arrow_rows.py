@@ -137,6 +137,20 @@ def test_a_delete_uses_the_key_whatever_the_other_columns_have(of: pa.DataType) 
     assert rejection.code == Code.NULL_VALUE
 
 
+def test_a_wrong_value_precedes_the_missing_columns_of_its_row_as_in_json() -> None:
+    rules = RowRules(schema_of({"id": "int64", "doc": "json", "other": "int64"}, ["id"]))
+    given_rows = pa.table({"id": [1, 2], "doc": ["no json", "{}"]})
+    found: list[Any] = []
+    for read in (
+        lambda: arrow_rows(given_rows, RowOperation.UPSERT, rules),
+        lambda: exact_rows(in_json(given_rows), RowOperation.UPSERT, rules),
+    ):
+        with rejected() as rejection:
+            read()
+        found.append([(code, column) for code, index, _, column in rejection.places if not index])
+    assert found == [[(Code.BAD_VALUE, "doc"), (Code.INCOMPLETE_UPDATE, "other")]] * 2
+
+
 def test_a_bad_value_in_a_deleted_row_does_not_count() -> None:
     rules = RowRules(schema_of({"id": "int64", "small": "int16"}, ["id"], ["id"]))
     given_rows = pa.table({"id": [1, 2], "small": [100_000, 7], "__op__": ["d", None]})
