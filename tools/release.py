@@ -1,8 +1,9 @@
 """Builds everything that a release publishes, and tries it as a user would: `make release ARGS=--dry-run`.
 
-The wheels and source archives of both distributions, a bill of materials for each image, the site, and, where buildah
-or Docker is there, the images. Then both wheels are installed in an empty environment, a gateway starts from it in an
-empty folder, and five lines of Python send rows, which must be in its landing zone.
+The wheels and source archives of both distributions, a bill of materials for each image, the site, whose links into the
+repository lead to the version's tag, and, where buildah or Docker is there, the images. Then both wheels are installed
+in an empty environment, a gateway starts from it in an empty folder, and five lines of Python send rows, which must be
+in its landing zone.
 
 Without `--dry-run` the checkout must be clean and at the version's tag, and the packages are uploaded at the end.
 Nothing is uploaded after a failed step.
@@ -158,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("the version's tag", partial(check_tag, dry_run=chosen.dry_run)),
         ("wheels and source archives", build_packages),
         ("bills of materials", write_bills),
-        ("site", site.build),
+        ("site", partial(site.build, revision=f"v{VERSION}")),
         ("quick start from an empty environment", lambda: try_quick_start(install())),
     ]
     if builder:

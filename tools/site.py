@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,8 @@ REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PREPARED: Final = REPOSITORY / "build" / "docs"
 BUILT: Final = REPOSITORY / "build" / "site"
 SOURCE: Final = "https://github.com/mirrorgate/mirrorgate"
-VERSION: Final = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+BRANCH: Final = "main"
+"""The revision to which links out of docs/ lead; `make release` gives the tag of the version instead."""
 
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)((?:#[^)\s]*)?)(?=[)\s])")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d+\.) +")
@@ -37,15 +37,15 @@ _UNSEARCHED: Final = (
 """Beginnings of the pages that the site's search leaves out."""
 
 
-def build(site: Path = BUILT) -> None:
+def build(site: Path = BUILT, revision: str = BRANCH) -> None:
     """Build the site. Raise `CalledProcessError` if MkDocs warns, for example of a link that leads nowhere."""
-    prepare()
+    prepare(revision)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
     subprocess.run(command, cwd=REPOSITORY, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=True)
     add_markdown(site)
 
 
-def prepare() -> None:
+def prepare(revision: str = BRANCH) -> None:
     """Copy the pages and pictures to build/docs, each page as Python-Markdown needs it."""
     shutil.rmtree(PREPARED, ignore_errors=True)
     shutil.copytree(DOCS, PREPARED)
@@ -54,20 +54,20 @@ def prepare() -> None:
         (PREPARED / name).write_text(text, encoding="utf-8")
     for path in PREPARED.rglob("*.md"):
         name = path.relative_to(PREPARED).as_posix()
-        text = with_lists(with_addresses(path.read_text(encoding="utf-8"), DOCS / name))
+        text = with_lists(with_addresses(path.read_text(encoding="utf-8"), DOCS / name, revision))
         head = "---\nsearch:\n  exclude: true\n---\n\n" if name.startswith(_UNSEARCHED) else ""
         path.write_text(head + text, encoding="utf-8")
 
 
-def with_addresses(text: str, page: Path) -> str:
-    """Return the page with its links to files outside docs/ as addresses in the repository at this version."""
+def with_addresses(text: str, page: Path, revision: str = BRANCH) -> str:
+    """Return the page with its links to files outside docs/ as addresses in the repository at this revision."""
 
     def address(link: re.Match[str]) -> str:
         target = (page.parent / link[1]).resolve()
         if target.is_relative_to(DOCS) or not target.exists():
             return link[0]
         kind = "tree" if target.is_dir() else "blob"
-        return f"{SOURCE}/{kind}/v{VERSION}/{target.relative_to(REPOSITORY).as_posix()}{link[2]}"
+        return f"{SOURCE}/{kind}/{revision}/{target.relative_to(REPOSITORY).as_posix()}{link[2]}"
 
     return "".join(line if fenced else _LINK.sub(address, line) for line, fenced in lines_of(text))
 

@@ -8,7 +8,7 @@ import pytest
 
 from tools import site
 from tools.reference import BEGIN, END
-from tools.site import DOCS, VERSION, address_of, configured, sections, with_addresses, with_lists
+from tools.site import BRANCH, DOCS, address_of, configured, sections, with_addresses, with_lists
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,11 @@ def test_every_page_is_in_the_navigation_or_in_the_list_of_another_page() -> Non
     assert sorted(there - listed - {*named}) == [], "add these pages to the nav of mkdocs.yml"
 
 
-def test_a_link_out_of_the_pages_leads_into_the_repository_at_this_version() -> None:
+def test_a_link_out_of_the_pages_leads_into_the_repository_at_the_branch_or_the_tag_of_a_release() -> None:
     page = DOCS / "index.md"
-    source = f"{site.SOURCE}/blob/v{VERSION}"
+    source = f"{site.SOURCE}/blob/{BRANCH}"
     assert with_addresses("[a](../README.md#x) [b](index.md)", page) == f"[a]({source}/README.md#x) [b](index.md)"
-    assert with_addresses("[a](../deploy/)", page) == f"[a]({site.SOURCE}/tree/v{VERSION}/deploy)"
+    assert with_addresses("[a](../deploy/)", page, "v1.2.3") == f"[a]({site.SOURCE}/tree/v1.2.3/deploy)"
     code = "```\n[a](../README.md)\n```\n"
     assert with_addresses(code, page) == code
 
