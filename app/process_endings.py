@@ -40,7 +40,7 @@ class RestartDelays:
 
 
 class EndReasons:
-    """Says why processes ended; knows whether the kernel killed one for lack of memory since it was asked last."""
+    """Reasons why processes ended, and whether the kernel killed one for lack of memory since the last question."""
 
     def __init__(self, counters: Sequence[Path] | None = None) -> None:
         """Remember the present count of kills. `counters`: the files that may have it, for tests."""

@@ -113,7 +113,7 @@ class _InlineMapping(dict[str, Any]):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes inline lists and mappings, and no aliases."""
+    """Writer of inline lists and mappings, without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Repeat equal values instead of writing YAML anchors."""

@@ -35,7 +35,7 @@ class Misplaced(RejectedInput):
 
 @dataclass
 class Findings:
-    """Collects the errors of a file, so that all of them are reported at once."""
+    """Errors of a file, collected so that all of them are reported at once."""
 
     file: str
     found: list[Misplaced] = field(default_factory=list)

@@ -92,7 +92,7 @@ _Numbered: TypeAlias = tuple[int, BuildOrder]
 
 @dataclass(frozen=True, slots=True)
 class FileBuilder:
-    """Builds files for one drain: in Spark tasks, or in the driver if they are few and small. Threads share it."""
+    """Builder of files for one drain: in Spark tasks, or in the driver if they are few and small. Threads share it."""
 
     spark: SparkSession
     config: BuildConfig

@@ -124,7 +124,7 @@ _MAX_DATABASE_BACKOFF: Final = 5.0
 
 
 class DrainLoop:
-    """Finds due tables and assigns them to worker slots: threads that each build and publish."""
+    """Loop that finds due tables and assigns them to worker slots: threads that each build and publish."""
 
     def __init__(self, cycle: DrainCycle, *, worker_slots: int | None, stopping: threading.Event | None = None) -> None:
         """Start no thread yet. `worker_slots` None: as many as Spark runs tasks, which changes with its executors."""

@@ -58,7 +58,7 @@ RECOVERED_IN_FABRIC: Final = "recovered in Fabric"
 
 
 class FabricWatcher:
-    """Asks Fabric's API with one client, which keeps its token, and takes a new one after a failure."""
+    """Watcher of Fabric's API with one client, which keeps its token, and gets a new one after a failure."""
 
     def __init__(
         self,

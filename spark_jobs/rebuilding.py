@@ -172,7 +172,7 @@ TRANSACTION_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RebuildRun:
-    """Rebuilds tables for one drain, one attempt at a time."""
+    """Rebuilds of tables by one drain, one attempt at a time."""
 
     context: DrainContext
     builder: FileBuilder

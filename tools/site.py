@@ -136,7 +136,7 @@ def configured() -> dict[str, Any]:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads the tags of MkDocs as None."""
+    """YAML loader that reads the tags of MkDocs as None."""
 
 
 _PlainLoader.add_multi_constructor("!!python/", lambda *_: None)

@@ -60,7 +60,7 @@ class Webhook:
 
 @dataclass
 class AlertWatch:
-    """Looks every LOOK_SECONDS. What it has told is in Postgres; only that Postgres is away, the process remembers."""
+    """Watch for troubles. What it has sent is in Postgres; the process remembers only that Postgres is unreachable."""
 
     engine: Engine
     webhook: Webhook

@@ -9,7 +9,7 @@ _Answer = TypeVar("_Answer")
 
 
 class CachedAnswer(Generic[_Answer]):
-    """Keeps one answer. Thread-safe: callers that ask while it is computed wait for it."""
+    """Cache of one answer. Thread-safe: callers that ask while it is computed wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -25,7 +25,7 @@ MAX_READS: Final = 2
 
 
 class MirrorRows:
-    """Reads pages of rows in one mirror's target."""
+    """Pages of rows in one mirror's target."""
 
     def __init__(self, location: str, storage_options: Mapping[str, str]) -> None:
         from app.mirror.target import MirrorTarget

@@ -124,7 +124,7 @@ def read_facts(connection: Connection, principal: Principal, gateway: Gateway) -
 
 
 class ScrapeMetrics(Collector):
-    """Collects the metrics of one scrape. Without facts, the database is away: only that is shown."""
+    """Metrics of one scrape. Without facts, Postgres is unreachable: only that is shown."""
 
     def __init__(self, facts: ScrapeFacts | None) -> None:
         self._facts = facts

@@ -20,7 +20,7 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class BridgeLog:
-    """Writes events. Threads share it; an event is a short snake_case name, its fields are keyword arguments."""
+    """Log of a bridge, which threads share. An event is a short snake_case name; its fields are keyword arguments."""
 
     def __init__(
         self, settings: LogSettings, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic

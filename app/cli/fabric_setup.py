@@ -69,7 +69,7 @@ _STARTS_NOT: Final = "Mirroring has not started. Run `mirrorgate fabric start` w
 
 @dataclass
 class _Report:
-    """Prints each check when it is done; with `quiet`, only collects them."""
+    """Report of the checks: prints each when it is done; with `quiet`, only collects them."""
 
     quiet: bool
     findings: list[Finding] = field(default_factory=list)

@@ -250,7 +250,7 @@ def read_fields(schema: FlatTable) -> list[ArrowField]:
 
 
 class _FieldReader:
-    """Reads fields with all below them, however many share a table. Raises Damaged for too many."""
+    """Reader of fields with all below them, however many share a table. Raises Damaged for too many."""
 
     def __init__(self) -> None:
         self._columns = self._nested_fields = 0

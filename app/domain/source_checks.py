@@ -239,7 +239,7 @@ class BucketDifference(NamedTuple):
 
 @dataclass
 class BucketDigests:
-    """Adds rows up by bucket."""
+    """Digests of rows by bucket, to which rows are added."""
 
     digits: int
     found: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
@@ -276,7 +276,7 @@ class RowDifferences(NamedTuple):
 
 
 class BucketRows:
-    """Compares the rows in some buckets, which have names of the same length, with those of the source.
+    """Comparison of the rows in some buckets, whose names have the same length, with those of the source.
 
     Memory grows with the rows of the source, which a request limits, and not with those of the table.
     """
@@ -315,7 +315,7 @@ def is_bucket(name: str, digits: int) -> bool:
 
 
 class _FirstKeys:
-    """Counts keys, and keeps the first MAX_LISTED of them in their order."""
+    """Count of keys, and the first MAX_LISTED of them in their order."""
 
     def __init__(self) -> None:
         self.count = 0

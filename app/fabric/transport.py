@@ -21,7 +21,7 @@ from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyU
 
 
 class TokenSource(Protocol):
-    """Gives tokens for one audience."""
+    """Source of tokens for one audience."""
 
     def get(self, *, renewed: bool = False) -> str:
         """Return a valid token; with `renewed` one that is not the last one. Raise Misconfigured."""

@@ -296,7 +296,7 @@ def _batch(layout: BatchLayout, fields: Sequence[ArrowField], schema: pa.Schema,
 
 
 class _ArrayReader:
-    """Makes validated arrays of the nodes and buffers of a record batch, one field after the other."""
+    """Reader of validated arrays from the nodes and buffers of a record batch, one field after the other."""
 
     def __init__(self, layout: BatchLayout, reserve: Callable[[int], None]) -> None:
         self._nodes, self._buffers, self._views = iter(layout.nodes), iter(layout.buffers), iter(layout.views)

@@ -30,7 +30,7 @@ class _Seen:
 
 
 class BacklogWatch:
-    """Reads the backlog in a thread of its own, and checks requests against the last reading.
+    """Reading of the backlog in a separate thread, and check of requests against the last reading.
 
     While Postgres does not answer, the last reading counts: nothing can be staged then anyway.
     """

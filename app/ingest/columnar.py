@@ -77,7 +77,7 @@ Outcome: TypeAlias = ReadBatches | Declined | NotCached
 
 
 class TableReader(Protocol):
-    """Decodes what bodies have for one table."""
+    """Decoder of what bodies have for one table."""
 
     def read(self, parts: Sequence[Any]) -> list[ShapedChanges]:
         """Return the changes of each part.

@@ -52,7 +52,7 @@ Stage: TypeAlias = Callable[[StagingRequest], Awaitable[list[Receipt]]]
 
 @dataclass(frozen=True, slots=True)
 class ExactPath:
-    """Types and stages one request. With a `replay`, it settles that dead letter in the same transaction."""
+    """Typing and staging of one request. With a `replay`, that dead letter is settled in the same transaction."""
 
     typer: RequestTyper
     stage: Stage
@@ -138,7 +138,7 @@ _MAX_LOOKUPS: Final = 16
 
 @dataclass
 class Ingest:
-    """Accepts the requests of one API process. Its methods raise RejectedInput or TemporarilyUnavailable."""
+    """Acceptance of the requests of one API process. Its methods raise RejectedInput or TemporarilyUnavailable."""
 
     engine: Engine
     group_commit: GroupCommit

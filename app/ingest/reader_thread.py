@@ -79,7 +79,7 @@ class LoopFuture(Generic[Result]):
 
 
 class LoopBridge(Generic[Request]):
-    """Wakes the loop once for all results that arrive together, and a thread once for all requests of a loop's turn."""
+    """Bridge from threads to the loop, which it wakes once for all results that arrive together, and back."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[Sequence[Request]], None]) -> None:
         """Prepare. `hand_over` gives requests to a thread."""
@@ -147,7 +147,7 @@ class UnreadBody:
 
 
 class ColumnarReader:
-    """Reads bodies of all formats, those that wait together at once, up to MAX_BYTES_TOGETHER."""
+    """Reader of bodies of all formats, those that wait together at once, up to MAX_BYTES_TOGETHER."""
 
     def __init__(self, table_cache: TableCache, group_commit: GroupCommit, check_room: Callable[[Table], None]) -> None:
         """Start the thread. `check_room` raises TemporarilyUnavailable for a table that can take no more changes."""

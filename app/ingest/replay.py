@@ -38,7 +38,7 @@ class ReplayedLetters:
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """Replays dead letters of one API process. Its methods raise RejectedInput or TemporarilyUnavailable."""
+    """Replay of dead letters by one API process. Its methods raise RejectedInput or TemporarilyUnavailable."""
 
     ingest: Ingest
 

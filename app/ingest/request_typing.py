@@ -69,7 +69,7 @@ class RoutedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestRouter:
-    """Finds the tables of one caller's requests."""
+    """Router of one caller's requests to tables."""
 
     table_cache: TableCache
     principal: Principal
@@ -160,7 +160,7 @@ class TypedRequest:
 
 @dataclass
 class RequestTyper:
-    """Types requests of one caller."""
+    """Typing of one caller's requests."""
 
     table_cache: TableCache
     principal: Principal

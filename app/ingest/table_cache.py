@@ -43,7 +43,7 @@ class NotCached(Exception):
 
 @dataclass
 class TableCache:
-    """Finds the table that a source feeds, and knows how this process registers and masks tables."""
+    """Cache of the table that a source feeds, with how this process registers and masks tables."""
 
     begin: Begin
     mask_secret: MaskSecret | None = field(default=None, kw_only=True)
@@ -156,7 +156,7 @@ class TableCache:
 
 
 class _OneOfEqual(Generic[Shared]):
-    """Keeps one object for all that are equal as JSON, so that comparing them costs nothing."""
+    """One object for all that are equal as JSON, so that comparing them costs nothing."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Shared] = {}

@@ -56,7 +56,7 @@ class Rotation:
 
 
 class RotatingFile(io.RawIOBase):
-    """Appends to `path`; renames a full file to `path.1`, `path.1` to `path.2` and so on. Works alongside logrotate.
+    """Log file at `path`; a full one becomes `path.1`, `path.1` becomes `path.2` and so on. Works alongside logrotate.
 
     Methods never raise OSError: a log that cannot be written must not stop the gateway. After a crash during a
     rotation, at most one number is missing among the older files; no line is lost.

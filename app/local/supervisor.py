@@ -91,7 +91,7 @@ def stop_signals_interrupt() -> Iterator[None]:
 
 
 class _Signals:
-    """Lets the supervisor wait for signals: a wake-up socket that the kernel's handler writes to."""
+    """Signals that the supervisor waits for: a wake-up socket to which the kernel's handler writes."""
 
     _STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

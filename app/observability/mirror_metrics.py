@@ -49,7 +49,7 @@ class MirrorView(DriverView):
 
 
 class ReportMetrics(Collector):
-    """Counts the tables by state, and measures their lag when the metrics are read."""
+    """Metrics of the mirror's reports: the tables by state, and their lag when the metrics are read."""
 
     def __init__(self, reports: Reports = tuple) -> None:
         self.reports = reports

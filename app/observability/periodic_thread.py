@@ -9,7 +9,7 @@ from typing import Self
 
 
 class PeriodicThread:
-    """Calls `work` every `seconds` in a thread of its own, from `start` to `close` or while a `with` block runs.
+    """Thread that calls `work` every `seconds`, from `start` to `close` or while a `with` block runs.
 
     `seconds` may be a function that returns the next pause. `work` ends the thread by returning False. `on_failure`
     gets the first of several exceptions in a row; without it, an exception ends the thread, and its hook logs it.

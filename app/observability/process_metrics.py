@@ -28,7 +28,7 @@ _SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 1
 
 
 class BuildInfo(Collector):
-    """Collects `mirrorgate_build_info`: the component and version, and the schema revision that the program needs."""
+    """Metric `mirrorgate_build_info`: the component and version, and the schema revision that the program needs."""
 
     def __init__(self, component: str, revision: str = "") -> None:
         self._component = component

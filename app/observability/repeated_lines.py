@@ -14,7 +14,7 @@ _MAX_KINDS: Final = 10_000
 
 
 class RepeatedLines:
-    """Counts the lines of each kind that were dropped since the last written one. Threads share it."""
+    """Counts of the lines of each kind that were dropped since the last written one. Threads share it."""
 
     def __init__(self, every: float = INTERVAL_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._every = every

@@ -57,7 +57,7 @@ def open_descriptors(limit: int) -> int:
 
 
 class ResourceWatch:
-    """Checks every few seconds from a thread of its own; logs a shortage once a minute, and when it is over."""
+    """Check every few seconds in a separate thread; logs a shortage once a minute, and when it is over."""
 
     def __init__(
         self,

@@ -86,8 +86,8 @@ class AccessSettings(BaseModel, use_attribute_docstrings=True):
     processes; without it, no key can sign."""
     mask_secret: Annotated[SecretStr | None, Field(min_length=32)] = None
     """Secret of at least 32 characters for the hashes of masked columns. The same for all API processes, which compare
-    it with the database; docs/operate/table-operations.md says how to change it. Without it, no table can have such a
-    mask."""
+    it with the database. To change it, drop all tables with hashed columns first, and register and load them again.
+    Without it, no table can have such a mask."""
     oidc_issuer: str | None = None
     """Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."""
     oidc_audience: Annotated[str | None, Field(min_length=1)] = None

@@ -30,7 +30,7 @@ from app.verify.table_view import CheckedFile, FileColumn, TableView
 
 
 class RowChecks(Protocol):
-    """Checks the rows of one table, file after file in the order in which they are applied.
+    """Checks of one table's rows, file after file in the order in which they are applied.
 
     `--follow` keeps the object between its rounds. OSError and UnreadableFile become findings about the file; the
     object is used for later files nevertheless.
@@ -50,7 +50,7 @@ class RowChecks(Protocol):
 
 
 class RowCheckFactory(Protocol):
-    """Starts the row checks of a table."""
+    """Factory of a table's row checks."""
 
     def __call__(self, zone: LandingZone, table: PublishedTable, metadata: TableMetadata | None) -> RowChecks:
         """Return the checks. Metadata that is missing or damaged is None; it is reported elsewhere."""
@@ -62,7 +62,7 @@ ROW_CHECKS: Final[tuple[RowCheckFactory, ...]] = (RowCheck,)
 
 
 class RowVerification:
-    """Gives each file of a table to its row checks, once."""
+    """Row checks of a table, which get each of its files once."""
 
     def __init__(self, zone: LandingZone, table: PublishedTable, factories: Sequence[RowCheckFactory]) -> None:
         self._zone, self._table, self._factories = zone, table, factories
@@ -140,7 +140,7 @@ class _Known:
 
 
 class TableVerification:
-    """Checks a table as often as wanted. Not for several threads."""
+    """Verification of a table, as often as wanted. Not for several threads."""
 
     def __init__(
         self, zone: LandingZone, table: PublishedTable, factories: Sequence[RowCheckFactory], shared: SharedColumns

@@ -20,7 +20,7 @@ _SAMPLES: Final = 5
 
 
 class ZoneVerification:
-    """Checks a landing zone, once or again and again: later runs read only what is new or changed."""
+    """Verification of a landing zone, once or repeatedly: later runs read only what is new or changed."""
 
     def __init__(
         self,

@@ -196,7 +196,7 @@ _PAUSE: Final = threading.Event()
 
 
 class MirrorLoop:
-    """Keeps Delta tables in step with a landing zone."""
+    """Loop that keeps Delta tables up to date with a landing zone."""
 
     def __init__(
         self,

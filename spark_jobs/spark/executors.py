@@ -23,7 +23,7 @@ _REMINDER_SECONDS: Final = 60.0
 
 
 class ExecutorWatch:
-    """Logs that there is no executor, after some seconds and then every minute, and when there is one again."""
+    """Watch that logs that there is no executor, after some seconds and every minute, and when there is one again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.are_missing = False

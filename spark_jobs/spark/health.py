@@ -53,7 +53,7 @@ class SparkCalls:
 
 
 class SparkWatch:
-    """Calls `on_dead` once, with the reason, when Spark has ended or its calls are silent for `stuck_seconds`."""
+    """Watch that calls `on_dead` once, with the reason, when Spark has ended or is silent for `stuck_seconds`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class SparkWatch:
 
 
 class SparkPing:
-    """Asks the Spark context every few seconds whether it is stopped, and the JVM if this process started it."""
+    """Ping of the Spark context every few seconds, and of the JVM if this process started it."""
 
     def __init__(self, spark: SparkSession, *, stuck_seconds: float) -> None:
         self._context: Any = spark.sparkContext

@@ -22,7 +22,7 @@ _LAST_ACTS_SECONDS: Final = 2.0
 
 
 class BoundedStop:
-    """Asks the process to stop, once, and ends it if the block does not end soon after.
+    """Request to stop the process, made once, which ends it if the block does not end soon after.
 
     The end is safe at any moment: Postgres, or the mirror's Delta log, has every durable step first, and a table's next
     owner continues there.

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Claiming:
-    """Claims tables for one drain."""
+    """Claims of tables for one drain."""
 
     context: DrainContext
 

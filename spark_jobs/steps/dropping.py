@@ -28,7 +28,7 @@ DROP_TRANSACTION_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Dropping:
-    """Carries out drops for one drain."""
+    """Drops carried out by one drain."""
 
     context: DrainContext
     leased: LeasedTables

@@ -105,7 +105,7 @@ QUARANTINE_CODES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableFailures:
-    """Records the failures of one drain's tables, and clears them at the next success."""
+    """Failures of one drain's tables, cleared at the next success."""
 
     context: DrainContext
     leased: LeasedTables

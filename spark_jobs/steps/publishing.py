@@ -62,7 +62,7 @@ class ClaimedTable:
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """Makes built files visible in the landing zone, and records them in the ledger."""
+    """Publication of built files: visible in the landing zone, then recorded in the ledger."""
 
     context: DrainContext
     batch_size: int

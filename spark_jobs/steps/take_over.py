@@ -66,7 +66,7 @@ _REPAIR_FIRST: Final = "if the folder is the table's own, ask for the file's rep
 
 @dataclass(frozen=True, slots=True)
 class MarkerRewrite:
-    """Carries out requests for new markers in one landing zone."""
+    """Rewrites for requests for new markers in one landing zone."""
 
     engine: Engine
     zone: LandingZone
@@ -123,7 +123,7 @@ class MarkerRewrite:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Brings the ledger of a table up to the files in the landing zone, or stops the table."""
+    """Reconciliation of a table's ledger with the files in the landing zone; it stops the table if they conflict."""
 
     engine: Engine
     zone: LandingZone
@@ -185,7 +185,7 @@ def _next_unrecorded(connection: Connection, table: Table) -> PlannedFile | None
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Takes over claimed tables for one drain."""
+    """Take-over of claimed tables for one drain."""
 
     context: DrainContext
     failures: TableFailures

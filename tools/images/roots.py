@@ -47,7 +47,7 @@ class Root:
 
 
 class Images:
-    """Stages that are built below one folder, which is kept: only a stage whose inputs changed is built again."""
+    """Stages built below one folder, which is kept: only a stage whose inputs changed is built again."""
 
     def __init__(self, folder: Path, context: Path, stages: Mapping[str, Stage]) -> None:
         self.folder = folder

@@ -38,7 +38,7 @@ IDS_SECONDS: Final = 1.0
 
 
 class TokenVerifier(Protocol):
-    """Verifies access tokens of an issuer; see `app.api.auth.tokens`."""
+    """Verifier of an issuer's access tokens; see `app.api.auth.tokens`."""
 
     def start(self) -> None:
         """Prepare for the first token, in a thread."""
@@ -121,7 +121,7 @@ class _UnknownIds:
 
 
 class Authenticator:
-    """Returns the credential of a key or token. Used by the event loop and by worker threads."""
+    """Lookup of the credential of a key or token. Used by the event loop and by worker threads."""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class Registration:
 
 
 class CodeFlow:
-    """Signs people in for one registration. Thread-safe."""
+    """Sign-in of people for one registration. Thread-safe."""
 
     def __init__(self, registration: Registration, tokens: TokenVerifier, granted: Collection[Grant]) -> None:
         """Prepare; `granted` is what roles grant by the present settings."""

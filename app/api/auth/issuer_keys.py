@@ -79,7 +79,7 @@ _ALGORITHMS: Final = frozenset({"RS256", "ES256"})
 
 
 class IssuerKeys:
-    """Finds keys by id. While the issuer does not answer, the keys that were read last remain valid."""
+    """An issuer's keys by id. While the issuer does not answer, the keys that were read last remain valid."""
 
     def __init__(self, issuer: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = issuer

@@ -29,7 +29,7 @@ _MAX_KEY_ID_CHARACTERS: Final = 256
 
 
 class OidcVerifier:
-    """Verifies access tokens for one audience and ID tokens of sign-ins. Reads the issuer's keys if one needs them."""
+    """Verifier of access tokens for one audience and of ID tokens of sign-ins. Reads the issuer's keys when needed."""
 
     def __init__(self, keys: IssuerKeys, issuer: str, audience: str, granted_by: dict[str, Grant]) -> None:
         self._keys = keys

@@ -38,7 +38,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class ChangeEndpoint:
-    """Accepts change requests of one format, outside the framework and as the body of its route."""
+    """Endpoint for change requests of one format, outside the framework and as the body of its route."""
 
     def __init__(
         self, source_format: str, accept: Callable[[Exchange], Coroutine[Any, Any, IngestResult | Answer]]

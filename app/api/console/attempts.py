@@ -19,7 +19,7 @@ MAX_ADDRESSES: Final = 10_000
 
 
 class AttemptLimit:
-    """Counts failed tries to sign in by address. Not thread-safe: the event loop uses it."""
+    """Counter of failed sign-ins by address. Not thread-safe: the event loop uses it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

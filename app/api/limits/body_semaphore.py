@@ -55,7 +55,7 @@ MAX_UNVERIFIED_GRACE_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class TransferDeadline:
-    """Computes the time that a transfer can take: a grace period, and then the time of its bytes at a minimum rate.
+    """Limit on the time of a transfer: a grace period, and then the time of its bytes at a minimum rate.
 
     The rate is `min_rate` bytes per second, or more for a large transfer: the rate that moves all of its bytes in
     `max_seconds`. A caller that declares much and sends little is rejected soon after the grace period.
@@ -91,7 +91,7 @@ _ASSUMED_EXPANSION: Final = 16
 
 
 class BodySemaphore:
-    """Admits large bodies of one API process. All calls are made on one event loop.
+    """Weighted semaphore for large bodies of one API process. All calls are made on one event loop.
 
     A permit stops counting if its body is not complete `grace_seconds` after it was acquired.
     """

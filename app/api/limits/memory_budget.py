@@ -60,7 +60,7 @@ _UNUSED: Final = Allowance()
 
 
 class MemoryBudget:
-    """Counts reservations against a limit for the process and a share for each key. Thread-safe, but for the room."""
+    """Reservations counted against a limit of the process and a share of each key. Thread-safe, but for the room."""
 
     def __init__(self, total: Allowance, share: float, request_bytes: int) -> None:
         """Prepare. `share` is what one key can hold of the total, above 0 and at most 1.

@@ -58,7 +58,7 @@ class KeyMeter:
 
 
 class RateLimiter:
-    """Keeps one meter for each key that has a limit."""
+    """Meters of the keys that have a limit, one for each key."""
 
     def __init__(self, defaults: RateLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._defaults = defaults

@@ -157,7 +157,7 @@ _NO_THREAD: Final = "can't start new thread"
 
 
 class Endpoint(Protocol):
-    """Answers the POST requests of one path without the framework."""
+    """Handler of the POST requests of one path, without the framework."""
 
     @property
     def path(self) -> str:
@@ -168,7 +168,7 @@ class Endpoint(Protocol):
 
 
 class RequestEntry:
-    """Answers every request: by an endpoint of its path, or by the framework.
+    """Entry of every request: an endpoint of its path answers it, or the framework.
 
     Binds the caller's valid `X-Request-Id`, or a new one, to every log line and to the answer. Also answers every
     exception that nothing else has handled.
@@ -246,7 +246,7 @@ class RequestEntry:
 
 
 class _FrameworkReceive:
-    """Reads the body for the framework, which reads it before it resolves what checks the caller's rights.
+    """Body as the framework receives it; the framework reads it before it resolves what checks the caller's rights.
 
     Lets no byte of a body be read before its caller has presented a valid key or token (decision 0022). The console
     reads its forms itself, after it has looked for the session; without one, the body has at most MAX_SIGN_IN_BYTES,
@@ -271,7 +271,7 @@ class _FrameworkReceive:
 
 
 class _FrameworkSend:
-    """Sends the answer of the framework. Drops one that does not fit into memory: the caller gets the error instead.
+    """Answer as the framework sends it. One that does not fit into memory is dropped: the caller gets an error.
 
     The framework cannot be told, because it considers its answer begun.
     """

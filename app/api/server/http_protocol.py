@@ -40,7 +40,7 @@ MAX_FLUSH_SECONDS: Final = 10.0
 
 
 class CallerTransport(asyncio.Transport):
-    """Wraps the transport of one connection. `close` delays the close while the peer is still sending."""
+    """Wrapper of one connection's transport. `close` delays the close while the peer is still sending."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ _BUFFER: Final = _Buffer()
 
 
 class _Receiver(asyncio.BufferedProtocol):
-    """Receives for a connection as many bytes as it takes now; asyncio decides that itself for a plain protocol."""
+    """Buffer of a connection, for as many bytes as it takes now; asyncio decides that itself for a plain protocol."""
 
     def __init__(self, connection: "BoundedHttpProtocol") -> None:
         self._connection = connection

@@ -25,7 +25,7 @@ from mirrorgate.errors.site import page_of_code
 
 
 class BodyRejected(HTTPException):
-    """Carries the error with which the middleware stops a body.
+    """Carrier of the error with which the middleware stops a body.
 
     It is an HTTPException because FastAPI turns every other exception, raised while it reads a body, into a plain 400.
     """

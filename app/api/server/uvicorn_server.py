@@ -44,7 +44,7 @@ class ApiServer(uvicorn.Server):
 
 
 class ApiProcesses(Multiprocess):
-    """Supervises API processes that share one port, and logs `api_started` when the first one listens.
+    """Supervisor of API processes that share one port; it logs `api_started` when the first one listens.
 
     A process is replaced when it ends or is silent for too long; each replacement is a log line with its reason.
     Looking at the processes never waits for one: a slow start delays neither a stop nor another's replacement.

@@ -115,7 +115,7 @@ _LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_O
 
 
 class KafkaBridge:
-    """Consumes until `stop` is set."""
+    """The bridge's consumer, which runs until `stop` is set."""
 
     def __init__(self, settings: BridgeSettings, choices: Choices, log: BridgeLog, stop: threading.Event) -> None:
         self.settings = settings

@@ -95,7 +95,7 @@ def error_of(error: KafkaError) -> MirrorgateError:
 
 
 class Cluster:
-    """Asks through a consumer that reads nothing, and through an admin client for the ids of topics.
+    """Facts about a cluster, from a consumer that reads nothing and an admin client, which knows the ids of topics.
 
     Threads may still ask when the bridge's own consumer closes, which must not have calls in progress.
     """

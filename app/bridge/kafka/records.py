@@ -20,7 +20,7 @@ class RecordRejected(Exception):
 
 
 class RecordDecoder(Protocol):
-    """Decodes the records of the topics of one rule. Threads of several partitions share it."""
+    """Decoder of the records in the topics of one rule. Threads of several partitions share it."""
 
     def decode(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
         """Return key and value as JSON bytes; None for a record without a key or value (a tombstone).

@@ -50,7 +50,7 @@ def decoder_of(
 
 
 class RegisteredDecoder:
-    """Decodes values, keys or both by the schemas of a registry; without one, Replicate's envelopes only."""
+    """Decoder of values, keys or both by the schemas of a registry; without one, of Replicate's envelopes only."""
 
     def __init__(
         self, registry: SchemaRegistry | None, source_format: str, value: str, key: str, *, has_table: bool = True

@@ -65,7 +65,7 @@ class _References:
 
 
 class SchemaRegistry:
-    """Calls one registry, at one of several addresses; safe in threads."""
+    """Client of one registry, at one of several addresses. Thread-safe."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ _HELP: Final = {
 
 
 class BridgeMetrics(Collector):
-    """Collects the metrics of a bridge. Counters never fall after a rebalance: ended partitions still count."""
+    """Metrics of a bridge. Counters never fall after a rebalance: ended partitions still count."""
 
     def __init__(self, bridge: KafkaBridge) -> None:
         self._bridge = bridge

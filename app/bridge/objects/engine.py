@@ -78,7 +78,7 @@ def producer_name(bridge: str, source: str, path: TablePath) -> str:
 
 @dataclass
 class SourceLoop:
-    """Lists one source repeatedly and hands what it finds to the pool."""
+    """Loop that lists one source repeatedly and hands what it finds to the pool."""
 
     settings: ObjectsSettings
     source: SourceSettings

@@ -60,7 +60,7 @@ class Piece:
 
 
 class ObjectReader(Protocol):
-    """Reads objects of one format."""
+    """Reader of objects of one format."""
 
     @property
     def content_type(self) -> str | None:
@@ -72,7 +72,7 @@ class ObjectReader(Protocol):
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads formats that a splitter cuts: JSON, CSV and Avro envelopes."""
+    """Reader of formats that a splitter cuts: JSON, CSV and Avro envelopes."""
 
     split: Splitter
     content_type: str | None = None

@@ -100,7 +100,7 @@ def metadata_key(key: str) -> str:
 
 @dataclass(frozen=True)
 class ReplicateFilesReader:
-    """Reads one data file as its metadata file describes it."""
+    """Reader of one data file as its metadata file describes it."""
 
     description: _Description
     key_columns: tuple[str, ...]

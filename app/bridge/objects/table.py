@@ -132,7 +132,7 @@ class _Rejected(Exception):
 
 @dataclass
 class TableReader:
-    """Sends the objects of one table. `work` runs in one thread at a time."""
+    """Sender of the objects of one table. `work` runs in one thread at a time."""
 
     settings: ObjectsSettings
     source: SourceSettings

@@ -200,7 +200,7 @@ class _Round(NamedTuple):
 
 
 class Comparison:
-    """Compares one table."""
+    """Comparison of one table."""
 
     def __init__(self, client: "GatewayClient", source: "SourceDatabase", wanted: Check) -> None:
         self._client, self._source, self._wanted = client, source, wanted

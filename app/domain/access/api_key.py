@@ -41,7 +41,7 @@ NO_LIMITS: Final = RateLimits()
 
 
 class TokenBucket:
-    """Allows `rate` units per second on average, and at most `quota` at once. Times are seconds of one clock.
+    """Allowance of `rate` units per second on average, and at most `quota` at once. Times are seconds of one clock.
 
     `quota` is the amount of one `window`: a second's worth, or one unit if that takes longer. A caller that has one
     unit left can spend any number, and then waits until the debt is paid. So a body larger than the quota passes, and

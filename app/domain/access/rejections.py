@@ -41,7 +41,7 @@ class CountedRejection:
 
 @dataclass(slots=True)
 class RejectionCounter:
-    """Counts rejections until they are taken to be stored."""
+    """Counter of rejections, until they are taken to be stored."""
 
     _minute: datetime | None = None
     _separate: set[Rejection] = field(default_factory=set)

@@ -161,7 +161,7 @@ def _parsed(text: str) -> "exp.Condition":
 
 @dataclass
 class _Typing:
-    """Gives the nodes of a parsed expression types."""
+    """Types of the nodes of a parsed expression."""
 
     text: str
     columns: Mapping[str, ColumnType]

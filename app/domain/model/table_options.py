@@ -138,7 +138,7 @@ class OutOfRange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnOverride:
-    """Overrides what a registration or a metadata message declares for a column."""
+    """Override of what a registration or a metadata message declares for a column."""
 
     type: str | None = None
     """The type of the column."""

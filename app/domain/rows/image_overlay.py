@@ -189,7 +189,7 @@ def _marked(batch: pa.RecordBatch, rows: Collection[int], marker: RowMarker) -> 
 
 @dataclass
 class _Walk:
-    """Walks the rows of one batch in landing order; each sees what the rows before it leave."""
+    """Walk over the rows of one batch in landing order; each sees what the rows before it leave."""
 
     overlay: ImageOverlay
     images: ImageRows

@@ -113,7 +113,7 @@ _LAYOUTS: Final = KeptByTable["ChangeLayout"]()
 
 
 class _Planner:
-    """Works out the layout of one shape."""
+    """Planner of the layout of one shape."""
 
     def __init__(self, shape: Shape, rules: RowRules) -> None:
         excluded = frozenset(rules.options.exclude)
@@ -359,7 +359,7 @@ _MAX_LAYOUTS: Final = 64
 
 
 class RowBuilder:
-    """Collects the rows of one batch with their markers and origins, and the problems of its messages."""
+    """Collector of one batch's rows with their markers and origins, and of the problems of its messages."""
 
     def __init__(self, rules: RowRules) -> None:
         self.rows: list[Sequence[SourceValue]] = []

@@ -82,7 +82,7 @@ def shaped_rows(requests: Sequence[ShapedChanges], rules: RowRules) -> ShapedRow
 
 
 class _Filler:
-    """Applies the layouts of all shapes to the values of their changes."""
+    """Application of the layouts of all shapes to the values of their changes."""
 
     def __init__(self, requests: Sequence[ShapedChanges], rules: RowRules) -> None:
         self._requests, self._rules = requests, rules

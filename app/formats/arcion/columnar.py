@@ -151,7 +151,7 @@ class NativeRows(NamedTuple):
 
 
 class NativeImages:
-    """Reads images of tables with these columns."""
+    """Reader of images of tables with these columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         """Prepare. Raises ValueError for names that msgspec cannot take."""
@@ -306,7 +306,7 @@ def _body(keys: Sequence[Sequence[Any]]) -> ArcionBody | None:
 
 @dataclass(frozen=True, slots=True)
 class ArcionTableReader:
-    """Reads the images of messages for tables with the same columns."""
+    """Reader of the images of messages for tables with the same columns."""
 
     images: ImageDecoder
     layouts: MessageLayouts

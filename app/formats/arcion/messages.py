@@ -51,7 +51,7 @@ _Key: TypeAlias = tuple[str | None, str | None, str]
 
 
 class AddressResolver:
-    """Resolves the addresses of one request, each once. With an `override`, every message is for that table."""
+    """Resolver of the addresses of one request, each once. With an `override`, every message is for that table."""
 
     def __init__(self, override: TableName | None = None) -> None:
         self._override = override

@@ -56,7 +56,7 @@ def is_flat(node: Node) -> bool:
 
 
 class FlatReader:
-    """Reads records of a flat schema."""
+    """Reader of records of a flat schema."""
 
     def __init__(self, schema: Node) -> None:
         self._schema = schema

@@ -163,7 +163,7 @@ _FIXED_BYTES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class _ValueCount:
-    """Walks over a record without making its values."""
+    """Walk over a record that counts its values without making them."""
 
     def __init__(self, payload: bytes, max_values: int) -> None:
         self._payload = payload
@@ -222,7 +222,7 @@ class _ValueCount:
 
 
 class _Builder:
-    """Builds the schema that fastavro reads, with names of our own, and the function for what it gives."""
+    """Builder of the schema that fastavro reads, with names of our own, and of the function for what it gives."""
 
     def __init__(self, style: Style, native: bool) -> None:
         self._style = style

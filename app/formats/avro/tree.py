@@ -96,7 +96,7 @@ def _document(text: str) -> Any:
 
 
 class _Reader:
-    """Reads one schema; remembers the named types that were declared."""
+    """Reader of one schema; remembers the named types that were declared."""
 
     def __init__(self) -> None:
         self._declared: dict[str, tuple[Mapping[str, Any], str]] = {}

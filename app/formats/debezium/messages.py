@@ -47,7 +47,7 @@ class _Read:
 
 @dataclass
 class RecordReader:
-    """Makes changes of the records of one table in one request."""
+    """Reader of the changes in the records of one table in one request."""
 
     table: Table
     reading: DebeziumReading

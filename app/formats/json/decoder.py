@@ -256,7 +256,7 @@ _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class MessageDecoder(Generic[Message]):
-    """Decodes bodies whose messages have one msgspec type. Fractions become Decimal, never float.
+    """Decoder of bodies whose messages have one msgspec type. Fractions become Decimal, never float.
 
     Optional keys of the type must default to UNSET, as `check_strictly` requires.
     """

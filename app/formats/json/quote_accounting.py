@@ -122,7 +122,7 @@ _astuple: Final = msgspec.structs.astuple
 
 
 class ImageDecoder:
-    """Reads images of a table with these columns; all values are texts, or with `str | None` also null.
+    """Decoder of images of a table with these columns; all values are strings, or with `str | None` also null.
 
     msgspec rejects an unknown column, a value of another type and invalid UTF-8; quote accounting finds a column that
     an image has twice. Column names that msgspec cannot take, with quotes or control characters, raise ValueError.

@@ -61,7 +61,7 @@ def is_avro(message: Any) -> bool:
 
 
 class AvroMessages:
-    """Decodes the records of one request in order; its metadata messages count from their place on."""
+    """Decoder of one request's records in order; each of its metadata messages applies to the records after it."""
 
     def __init__(self, stored: SchemaLookup, limits: InputLimits) -> None:
         self._stored = stored

@@ -60,7 +60,7 @@ _MAX_MASK_OR_ID: Final = MAX_ORDINAL // 4
 
 
 class ImageReader:
-    """Reads data messages of one table that were written under one version of its source; None if none is known."""
+    """Reader of data messages of one table that were written under one version of its source; None if none is known."""
 
     def __init__(self, columns: Sequence[str], excluded: frozenset[str], version: SourceVersion | None) -> None:
         """Read into these columns of the table; raises ValueError if msgspec cannot have a name."""

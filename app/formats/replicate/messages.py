@@ -61,7 +61,7 @@ def decode_replicate(
 
 
 class _Reader:
-    """Reads the elements of one body into a request."""
+    """Reader of the elements of one body into a request."""
 
     def __init__(
         self, request: ReplicateRequest, form: MessageForm, avro: AvroMessages, *, keep_rejected: bool

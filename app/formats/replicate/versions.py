@@ -94,7 +94,7 @@ class _Found(NamedTuple):
 
 @dataclass
 class VersionResolver:
-    """Resolves the versions of one table's messages in one request, from what was stored and its MD messages."""
+    """Resolver of the versions of one table's messages in one request, from what was stored and its MD messages."""
 
     stored: SourceHistory | None
     """All versions if the request has MD messages; else the current one is enough, with `recall` for the others."""

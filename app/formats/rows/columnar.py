@@ -108,7 +108,7 @@ class _Decoder(NamedTuple):
 
 
 class RowShapes:
-    """Makes changes of rows; rows with the same operation and columns share a shape."""
+    """Shapes of rows: rows with the same operation and columns share one."""
 
     def __init__(self) -> None:
         self._shapes: dict[tuple[Operation, frozenset[str]], Shape] = {}
@@ -147,7 +147,7 @@ class RowShapes:
 
 
 class RowReader:
-    """Reads rows of tables with these columns."""
+    """Reader of rows of tables with these columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         """Prepare. Raises ValueError if msgspec cannot have a name, or if a column has the name of the operation."""
@@ -232,7 +232,7 @@ class CsvBody(NamedTuple):
 
 
 class CsvReader:
-    """Reads rows of tables with these columns. In the `trimmed` columns, blanks around a value are ignored."""
+    """Reader of CSV rows of tables with these columns. In the `trimmed` columns, blanks around a value are ignored."""
 
     def __init__(self, columns: Sequence[str], trimmed: frozenset[str]) -> None:
         """Prepare for a table."""

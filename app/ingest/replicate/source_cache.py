@@ -52,7 +52,7 @@ class FoundSource:
 
 @dataclass(frozen=True, slots=True)
 class SourceCache:
-    """Finds the table and the source version of data messages without a query; all of them share the table cache."""
+    """Cache of the table and the source version of data messages; all readers share the table cache."""
 
     table_cache: TableCache
 

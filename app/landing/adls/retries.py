@@ -69,7 +69,7 @@ class TransientStorageError(StorageError):
 
 
 class Retries:
-    """Repeats a step until it gives a clear answer or its seconds are spent. Threads share it."""
+    """Repetition of a step until it gives a clear answer or its seconds are spent. Threads share it."""
 
     def __init__(
         self,

@@ -107,7 +107,7 @@ class _Probe:
 
 
 class Upload(io.RawIOBase):
-    """Collects writes and appends them in blocks; `send` appends the rest."""
+    """Writes collected into blocks and appended; `send` appends the rest."""
 
     def __init__(self, append: Callable[[bytes, int], None], block_bytes: int) -> None:
         self._append = append
@@ -141,7 +141,7 @@ class Upload(io.RawIOBase):
 
 
 class Download(io.RawIOBase):
-    """Reads ranges of a file of known size."""
+    """Ranges of a file of known size, read on demand."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, block_bytes: int) -> None:
         self._read = read

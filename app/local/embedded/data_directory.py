@@ -21,7 +21,7 @@ _OTHER_ACCOUNTS: Final = 0o077
 
 
 class DataDirectory:
-    """Locks a data directory for this process; creates it (mode 0700) if it is missing.
+    """A data directory that this process has locked; created (mode 0700) if it is missing.
 
     The kernel releases the lock when the process ends, however it ends. The lock file stays and holds the pid of its
     last owner.

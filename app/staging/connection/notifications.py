@@ -43,7 +43,7 @@ PING_AFTER: Final = 10.0
 
 
 class NotificationSender:
-    """Notifies drains when `staged` is set, at most 20 times a second. Call `start` once and `close` at the end."""
+    """Sender of notifications to drains when `staged` is set, at most 20 a second. Call `start` and `close` once."""
 
     def __init__(self, database_url: str, staged: threading.Event) -> None:
         self._database_url = database_url
@@ -81,7 +81,7 @@ class NotificationSender:
 
 
 class NotificationListener:
-    """Waits for the next notification, or only for the time to pass while the connection is broken."""
+    """Wait for the next notification, or only for the time to pass while the connection is broken."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url = database_url

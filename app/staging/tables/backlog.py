@@ -55,7 +55,7 @@ class _Known:
 
 @dataclass
 class BacklogReader:
-    """Reads the backlog of all tables, and remembers the reading before."""
+    """Reader of the backlog of all tables, which remembers the reading before."""
 
     _known: dict[TableLife, _Known] = field(default_factory=dict)
     _read_at: float = float("-inf")

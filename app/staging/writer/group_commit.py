@@ -39,7 +39,7 @@ from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 @dataclass(frozen=True, slots=True)
 class GroupTransaction:
-    """Stages groups over the staging thread's connection, and sets `staged` after each COMMIT."""
+    """Transaction of a group over the staging thread's connection; `staged` is set after each COMMIT."""
 
     engine: sa.Engine
     connection: PersistentConnection

@@ -128,7 +128,7 @@ Row = Mapping[str, str | None]
 
 @dataclass(slots=True)
 class DifferenceDetails:
-    """Describes differences of one table as text."""
+    """Differences of one table described as text."""
 
     connection: duckdb.DuckDBPyConnection
     zone: LandingZone

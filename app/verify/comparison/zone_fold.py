@@ -84,7 +84,7 @@ class FoldedTable:
 
 
 class ZoneFold:
-    """Folds one table. Not for several threads."""
+    """Fold of one table. Not for several threads."""
 
     def __init__(
         self,

@@ -138,7 +138,7 @@ MAX_FILES_PER_CODE: Final = 20
 
 
 class RowCheck:
-    """Checks the rows of a table. Keeps the contract of `RowChecks`."""
+    """Check of a table's rows. Keeps the contract of `RowChecks`."""
 
     def __init__(self, zone: LandingZone, table: PublishedTable, metadata: TableMetadata | None) -> None:
         """Read nothing, and open nothing before the first file."""
@@ -213,7 +213,7 @@ class RowCheck:
 
 
 class _Sequence:
-    """Finds which files follow each other without a gap."""
+    """Files that follow each other without a gap."""
 
     def __init__(self, by_time: bool) -> None:
         self._by_time = by_time

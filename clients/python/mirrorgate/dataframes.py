@@ -99,7 +99,7 @@ def mirror(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Sends rows to one table."""
+    """Run that sends rows to one table."""
 
     client: GatewayClient
     table: str
@@ -185,7 +185,7 @@ class _Run:
 
 @dataclass
 class _KeyedPieces(RequestNames):
-    """Names each request by its place in the data, so that a repeat of it has the same name."""
+    """Names of requests by their position in the data, so that a repeat of a request has the same name."""
 
     run: str
     more: Mapping[str, str] | None = None

@@ -37,7 +37,7 @@ Piece = TypeVar("Piece")
 
 
 class _Decompressor(Protocol):
-    """Decompresses one gzip member or one zstd frame."""
+    """Decompressor of one gzip member or one zstd frame."""
 
     @property
     def eof(self) -> bool: ...
@@ -132,7 +132,7 @@ def _compact(fields: dict[str, Any]) -> str:
 
 
 class HashedStream:
-    """Hashes the decompressed bytes of an object up to positions that only grow.
+    """Hash of the decompressed bytes of an object up to positions that only grow.
 
     What is before `known_end` is hashed as it is read, so that a large part that was sent takes no memory.
     """

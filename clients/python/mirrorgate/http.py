@@ -52,7 +52,7 @@ class AnswerLost(TemporarilyUnavailable):
 
 
 class GatewayClient:
-    """Calls one gateway with one key.
+    """HTTP client of one gateway with one key.
 
     Methods raise RejectedByGateway for an error answer, AnswerLost for a broken connection, and TemporarilyUnavailable
     if no gateway answers.

@@ -47,7 +47,7 @@ class ProducerConflict(MirrorgateError):
 
 
 class RequestNames(Protocol):
-    """Names the requests of one sender, which sends one after the other."""
+    """Names of the requests of one sender, which sends one after the other."""
 
     def headers(self, request: ChangeRequest) -> Mapping[str, str]:
         """Return the headers that name the next request."""
@@ -61,7 +61,7 @@ class RequestNames(Protocol):
 
 @dataclass
 class KeyedRequests:
-    """Gives each request an idempotency key, which no other process knows."""
+    """Names by idempotency keys, one for each request, which no other process knows."""
 
     new_key: Callable[[], str]
     _key: str | None = None
@@ -82,7 +82,7 @@ class KeyedRequests:
 
 @dataclass
 class NumberedRequests:
-    """Gives each request the next number of a producer, of which `sequence` and `position` are durable."""
+    """Names by the numbers of a producer, of which `sequence` and `position` are durable."""
 
     name: str
     sequence: int
@@ -177,7 +177,7 @@ def opened_numbers(client: GatewayClient, name: str, patience: Patience) -> Numb
 
 @dataclass
 class RequestSender:
-    """Sends requests one after the other, repeating each under its name. Not thread-safe; a client may be shared."""
+    """Sender of requests one after the other, each repeated under its name. Not thread-safe; a client may be shared."""
 
     client: GatewayClient
     names: RequestNames
@@ -213,7 +213,7 @@ class RequestSender:
 
 
 class Producer:
-    """Sends requests one after the other under the numbers of one name. Not thread-safe; producers may share a client.
+    """Sender of requests, one after the other, under the numbers of one name. Not thread-safe; a client may be shared.
 
     `send` raises what RequestSender raises, and ProducerConflict if another process uses the name.
     """

@@ -56,7 +56,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that a user can do with a table."""
+    """An operation that a user can do with a table."""
 
     name: str
     """The last part of the address of its button, and what the address of the page after it has as `done`."""

@@ -75,7 +75,7 @@ class Counters:
 
 @dataclass
 class Delivery:
-    """Delivers the batches of one partition through its producer."""
+    """Delivery of one partition's batches through its producer."""
 
     topic: str
     number: int

@@ -146,7 +146,7 @@ def check_text_bytes(batch: pa.RecordBatch, rules: RowRules) -> None:
 
 @dataclass(slots=True)
 class _Evaluation:
-    """Computes the nodes of one tree, each once."""
+    """Evaluation of the nodes of one tree, each once."""
 
     arrays: Mapping[str, pa.Array]
     rows: int

@@ -255,7 +255,7 @@ def constant_value(constant: Constant) -> Any:
 
 
 class _Projection:
-    """Makes the landing rows of one batch."""
+    """Projection of one batch to its landing rows."""
 
     def __init__(self, typed: pa.RecordBatch, table: Table, acceptance: Acceptance | None) -> None:
         self._typed, self._table, self._acceptance = typed, table, acceptance

@@ -240,7 +240,7 @@ class _Images(NamedTuple):
 
 
 class EventReader:
-    """Reads events whose rows have these fields, None for events without a schema, for one table."""
+    """Reader of events whose rows have these fields, None for events without a schema, for one table."""
 
     def __init__(
         self,

@@ -259,7 +259,7 @@ _IMAGES: Final = ("data", "before_data", "key")
 
 
 class CustomForm:
-    """Reads messages under one layout."""
+    """Reader of messages under one layout."""
 
     def __init__(self, layout: Layout) -> None:
         self._places = layout.places

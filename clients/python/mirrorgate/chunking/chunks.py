@@ -12,7 +12,7 @@ from mirrorgate.errors import Code, RejectedInput
 
 
 class StreamBuffer:
-    """Holds the bytes from `start` to `end` of a stream; `read_more` appends to them, `discard` drops the front."""
+    """The bytes from `start` to `end` of a stream; `read_more` appends to them, `discard` drops the front."""
 
     def __init__(self, blocks: Iterable[bytes], max_message_bytes: int) -> None:
         self._blocks = iter(blocks)

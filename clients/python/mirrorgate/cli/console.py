@@ -63,7 +63,7 @@ Result = TypeVar("Result")
 
 
 class Advance(Protocol):
-    """Shows a piece of work in the bar; `done` steps are finished with it."""
+    """A piece of work in the bar; `done` steps are finished with it."""
 
     def __call__(self, description: str, *, done: int = 0) -> None:
         """Show the description, and count the finished steps."""

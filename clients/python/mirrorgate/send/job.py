@@ -114,7 +114,7 @@ class GivenFile:
 
 
 class NumberedFiles(NumberedRequests):
-    """Numbers the requests of a producer, each with the position in the files that it reaches."""
+    """Numbers of a producer's requests, each with the position in the files that it reaches."""
 
     def __init__(self, numbers: NumberedRequests) -> None:
         super().__init__(numbers.name, numbers.sequence, numbers.position)
@@ -145,7 +145,7 @@ class NumberedFiles(NumberedRequests):
 
 @dataclass
 class SendJob:
-    """Sends files. `progress` and `producer` stay readable however the run ends."""
+    """Job that sends files. `progress` and `producer` remain readable after every end of the run."""
 
     source: Source
     limits: Limits

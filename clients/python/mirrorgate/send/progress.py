@@ -76,7 +76,7 @@ class Progress:
 
 
 class ProgressDisplay:
-    """Shows progress on a terminal; elsewhere only problems.
+    """Progress on a terminal; elsewhere only problems.
 
     Ctrl-C or SIGTERM during a request ends the run after its answer, so that nothing is left in doubt. A second one
     ends the run at once.

@@ -54,7 +54,7 @@ class SendFailed(MirrorgateError):
 
 @dataclass
 class Sender:
-    """Sends files one after the other. `post` sends a body with the headers that name the request."""
+    """Sender of files one after the other. `post` sends a body with the headers that name the request."""
 
     post: Post
     split: Splitter

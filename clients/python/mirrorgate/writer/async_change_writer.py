@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class AsyncGatewayClient:
-    """Calls one gateway with one key. Raises what GatewayClient raises."""
+    """HTTP client of one gateway with one key. Raises what GatewayClient raises."""
 
     def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
         """Open a client. `certificate`, if given, is the only one accepted, whatever host name it contains."""
@@ -62,7 +62,7 @@ class WriterOptions(TypedDict, total=False):
 
 
 class AsyncChangeWriter(Generic[Row]):
-    """Writes rows of one table, or messages of a tool, as ChangeWriter does; for one event loop.
+    """Writer of rows of one table, or of a tool's messages, like ChangeWriter; for one event loop.
 
     Use it as `async with`, which starts it. Rows land in the order of the calls of `write`. The functions that it calls
     run in the event loop and must not block. A cancelled call leaves its rows to the writer.

@@ -96,7 +96,7 @@ request takes many turns of the sending thread."""
 
 
 class ChangeWriter(Generic[Row]):
-    """Writes rows of one table, or messages of a tool: each lands once and in order.
+    """Writer of rows of one table, or of a tool's messages: each lands once and in order.
 
     `write` returns at once while the buffer has room. After a rejection, or after the gateway was away for
     `give_up_after` seconds, the writer has stopped: each call raises the reason.
