@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 # Three images: `docker build --target api .` has no PySpark, `docker build --target drain .` no FastAPI, and
 # `docker build --target bridge .` has the bridges for Kafka and object storage alone.
-# The environments have no pip. Pin the base image by digest for builds that anyone can repeat: docs/operate/compose.md.
+# The environments have no pip. To build the same image again, pin the base image by its digest:
+# https://mirrorgate.github.io/mirrorgate/operate/compose/#images
 # `make images` runs these steps without Docker.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
