@@ -21,13 +21,13 @@ from app.bridge.settings_file import Section
 from app.domain.fabric import STATES
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.observability import mirror_metrics
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
 from mirrorgate.errors import Kind
 from mirrorgate.errors.codes import SUBJECTS as ERRORS
 from mirrorgate.errors.site import page_of_code
+from tools.format_tables import parameters_table, types_tables
 from tools.limits import limits_tables
 from tools.seeds import seeds_tables
 
@@ -36,6 +36,9 @@ DOCS: Final = REPOSITORY / "docs"
 ALERTS: Final = REPOSITORY / "deploy" / "prometheus" / "alerts.yaml"
 BEGIN: Final = "<!-- Written by `make docs`. -->\n"
 END: Final = "<!-- End of what `make docs` wrote. -->\n"
+
+FORMATS: Final = ("arcion", "debezium", "replicate", "rows")
+"""Formats with a page of their name, which has the query parameters of the endpoint."""
 
 WITHOUT_STATUS: Final = frozenset({Kind.MISCONFIGURED})
 """Kinds that end a command or keep a process from starting, so that no request gets them."""
@@ -141,16 +144,6 @@ def _values(option: dict[str, Any], default: Any, models: dict[str, Any]) -> lis
 def _members(option: dict[str, Any], models: dict[str, Any]) -> list[str]:
     members = _referenced(option, models).get("properties", {})
     return [f"| `{name}` | {' '.join(member['description'].split())} |" for name, member in members.items()]
-
-
-def mirror_metrics_table() -> str:
-    """Return the mirror's own metrics as a Markdown table. The facts about its process depend on the system."""
-    lines = ["| metric | type | meaning |", "|---|---|---|"]
-    for family in mirror_metrics.MIRROR.registry.collect():
-        if not family.name.startswith("mirrorgate_mirror_process_"):
-            name = f"{family.name}_total" if family.type == "counter" else family.name
-            lines.append(f"| `{name}` | {family.type} | {family.documentation} |")
-    return "\n".join(lines) + "\n"
 
 
 def bridge_tables(model: type[Section]) -> str:
@@ -290,12 +283,13 @@ def render_documents() -> dict[Path, str]:
     parts = {
         DOCS / "reference/settings.md": settings_tables(),
         DOCS / "reference/errors.md": errors_tables(),
-        DOCS / "reference" / "mirror-metrics.md": mirror_metrics_table(),
         DOCS / "reference" / "kafka-bridge.md": bridge_tables(BridgeSettings),
         DOCS / "reference" / "object-bridge.md": bridge_tables(ObjectsSettings),
         DOCS / "reference" / "options.md": options_tables(),
         DOCS / "reference" / "verify-findings.md": findings_tables(),
         DOCS / "reference/limits.md": limits_tables(),
+        DOCS / "reference/types.md": types_tables(),
+        **{DOCS / f"reference/{name}.md": parameters_table(name) for name in FORMATS},
         DOCS / "contribute/seeds.md": seeds_tables(),
         DOCS / "operate/fabric-database.md": fabric_states_table(),
         DOCS / "troubleshoot/alerts.md": alerts_sections(),

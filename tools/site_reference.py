@@ -16,10 +16,10 @@ import yaml
 from app.api.server.problem_responses import STATUS
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Code
+from tools.format_tables import CONTRACT
 from tools.reference import WITHOUT_STATUS
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-CONTRACT: Final = REPOSITORY / "openapi" / "mirrorgate.v1.yaml"
 RECORDED: Final = REPOSITORY / "tests" / "observability" / "recorded"
 SOURCES: Final = ("app", "spark_jobs", "clients/python/mirrorgate")
 

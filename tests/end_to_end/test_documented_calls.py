@@ -25,7 +25,6 @@ NAMES = [
     "reference/arcion-csv.md",
     "reference/replicate.md",
     "reference/replicate-layouts.md",
-    "reference/avro.md",
     "reference/source-order.md",
     "reference/debezium.md",
     "reference/debezium-values.md",

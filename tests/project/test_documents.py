@@ -41,6 +41,12 @@ DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
         "reference/object-bridge.md",
         "reference/errors.md",
         "reference/limits.md",
+        "reference/types.md",
+        "reference/rows.md",
+        "reference/debezium.md",
+        "reference/replicate.md",
+        "reference/arcion.md",
+        "reference/verify-findings.md",
         "contribute/seeds.md",
         "reference/options.md",
         "operate/fabric-database.md",
@@ -218,7 +224,7 @@ def test_the_changelog_has_a_section_and_a_link_for_each_version() -> None:
 _RUN = """
     send/python send/dataframes send/retry-safely troubleshoot/rejected get-started/fabric send/webhooks
     tutorials/arcion-on-s3 send/http send/dry-run send/initial-load reference/arcion reference/arcion-csv
-    reference/replicate reference/replicate-layouts reference/avro reference/source-order reference/debezium
+    reference/replicate reference/replicate-layouts reference/source-order reference/debezium
     reference/debezium-values reference/rows reference/arrow send/debezium tutorials/postgres-to-fabric
     tutorials/sql-server-to-fabric tutorials/nightly-csv
 """

@@ -1,7 +1,7 @@
 """Connect schemas: the JSON beside a payload -> fields, and the column type of each field.
 
 A field has a type of Connect and often the name of a semantic type, which says what its values mean. Sources: Kafka
-Connect's JsonConverter; "Data type mappings" in Debezium's descriptions of its connectors; docs/reference/debezium.md.
+Connect's JsonConverter; "Data type mappings" in Debezium's descriptions of its connectors; docs/reference/types.md.
 """
 
 import re
@@ -19,7 +19,7 @@ DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
 _JSON: Final = "io.debezium.data.Json"
 _CONTAINERS: Final = frozenset({"array", "map", "struct"})
-_BY_KIND: Final = {
+BY_KIND: Final = {
     "boolean": TypeName.BOOLEAN,
     "int8": TypeName.INT16,
     "int16": TypeName.INT16,
@@ -35,7 +35,7 @@ _BY_KIND: Final = {
     "map": TypeName.JSON,
     "struct": TypeName.JSON,
 }
-_BY_MEANING: Final = {
+BY_MEANING: Final = {
     "io.debezium.time.Date": TypeName.DATE,
     "io.debezium.time.IsoDate": TypeName.DATE,
     "org.apache.kafka.connect.data.Date": TypeName.DATE,
@@ -106,12 +106,12 @@ class ConnectField:
         if self.meaning == DECIMAL:
             digits = self.parameters.get("connect.decimal.precision") or self.parameters.get(f"{_SOURCE_COLUMN}length")
             return self._decimal(digits or str(MAX_DECIMAL_DIGITS), self.parameters.get("scale") or "0")
-        return self._refined or ColumnType(_BY_MEANING.get(self.meaning) or _BY_KIND[self.kind])
+        return self._refined or ColumnType(BY_MEANING.get(self.meaning) or BY_KIND[self.kind])
 
     @cached_property
     def plain_type(self) -> ColumnType:
         """The type of a column for the values as they are written, whatever they mean."""
-        return ColumnType(_BY_KIND[self.kind])
+        return ColumnType(BY_KIND[self.kind])
 
     @property
     def scale(self) -> int:
@@ -162,7 +162,7 @@ def _field(written: Any, at: str) -> ConnectField:
     if not isinstance(written, dict):
         raise WrongSchema(f"the schema{at} is not an object")
     kind = written.get("type")
-    if not isinstance(kind, str) or kind not in _BY_KIND:
+    if not isinstance(kind, str) or kind not in BY_KIND:
         raise WrongSchema(f"the schema{at} has no type of Kafka Connect")
     parameters = written.get("parameters") or {}
     if not isinstance(parameters, dict):

@@ -16,7 +16,7 @@ from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType
 from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 
-_TYPES: Final = {
+TYPES: Final = {
     "BOOLEAN": TypeName.BOOLEAN,
     "INT1": TypeName.INT16,
     "INT2": TypeName.INT16,
@@ -32,7 +32,7 @@ _TYPES: Final = {
     "BYTES": TypeName.BINARY,
     "BLOB": TypeName.BINARY,
 }
-_TEXTS: Final = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB", "TIME"})
+STRING_TYPES: Final = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB", "TIME"})
 _UINT8: Final = ColumnType(TypeName.DECIMAL, 20, 0)
 _STRING: Final = ColumnType(TypeName.STRING)
 MAX_ORDINAL: Final = 10_000
@@ -188,7 +188,7 @@ def _check_positions(what: str, positions: Sequence[int]) -> None:
 
 
 def _is_known(kind: str) -> bool:
-    return kind in _TYPES or kind in _TEXTS or kind in {"UINT8", "NUMERIC"}
+    return kind in TYPES or kind in STRING_TYPES or kind in {"UINT8", "NUMERIC"}
 
 
 def _is_decimal(column: ColumnFacts) -> bool:
@@ -205,7 +205,7 @@ def _column(name: str, column: ColumnFacts) -> Column:
         if not _is_decimal(column):
             return Column(name, _STRING, nullable)
         return Column(name, ColumnType(TypeName.DECIMAL, column.precision or 0, column.scale or 0), nullable)
-    return Column(name, ColumnType(_TYPES[kind]) if kind in _TYPES else _STRING, nullable)
+    return Column(name, ColumnType(TYPES[kind]) if kind in TYPES else _STRING, nullable)
 
 
 def by_table(metadata: Iterable[TableMetadata]) -> dict[str, list[TableMetadata]]:
