@@ -217,6 +217,7 @@ class _Message(msgspec.Struct, gc=False):
 _DECODER: Final = MessageDecoder(_Message)
 
 _Scalar: TypeAlias = str | int | None
+_Members: TypeAlias = Sequence[Sequence[_Scalar]]
 
 
 class _Cursor(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
@@ -236,8 +237,6 @@ class _Cursor(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="came
     v: _Scalar = None
 
 
-_LOGS: Final = ((("extractor_id", "log"), ("position",)), (("extractor_id", "node"), ("dsc_id", "mut_id", "part_num")))
-"""Members of `_Cursor` that name the log, and those that make the position."""
 
 _TEXTS: Final = msgspec.json.Decoder(list[str])
 _CURSORS: Final = msgspec.json.Decoder(list[_Cursor])
@@ -465,12 +464,27 @@ def _log_run(cursors: Sequence[Given]) -> LogRun | None:
 
 def _positions_of(cursors: Sequence[_Cursor]) -> Sequence[Any] | None:
     """Return what sorts as the positions of cursors in one log; None if they do not name one."""
-    for names, numbers in _LOGS:
-        found = [comparable([getattr(cursor, name) for cursor in cursors]) for name in numbers]
-        named = [[getattr(cursor, name) for cursor in cursors] for name in names]
-        if None not in found and all(values.count(values[0]) == len(values) for values in named):
+    for log_of in (_log_of_mysql, _log_of_cassandra):
+        names, numbers = log_of(cursors)
+        found = [*map(comparable, numbers)]
+        if None not in found and all(values.count(values[0]) == len(values) for values in names):
             return found[0] if len(found) == 1 else [*zip(*filter(None, found), strict=True)]
     return None
+
+
+def _log_of_mysql(cursors: Sequence[_Cursor]) -> tuple[_Members, _Members]:
+    """Return the members that name the log, and those that make the position.
+
+    Written out, because `getattr` takes three times as long.
+    """
+    names = [cursor.extractor_id for cursor in cursors], [cursor.log for cursor in cursors]
+    return names, ([cursor.position for cursor in cursors],)
+
+
+def _log_of_cassandra(cursors: Sequence[_Cursor]) -> tuple[_Members, _Members]:
+    names = [cursor.extractor_id for cursor in cursors], [cursor.node for cursor in cursors]
+    segments, mutations = [cursor.dsc_id for cursor in cursors], [cursor.mut_id for cursor in cursors]
+    return names, (segments, mutations, [cursor.part_num for cursor in cursors])
 
 
 class _CursorColumns(NamedTuple):

@@ -2,22 +2,16 @@
 
 Everything that another transaction may have changed since a request was typed is read again here, by statements that
 begin after the locks were granted.
-
-The last accepted position per table and log of a source, for `source_order=enforce`.
-
-A batch that does not go beyond the position of its task repeats changes that are already staged. The position is
-written in the batch's transaction, so it never says more or less than what is staged.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
 
 import sqlalchemy as sa
 
 from app.domain.arrow import Payload, encode_payload
-from app.domain.model.table import BatchSequence, Generation, Table, TableId
+from app.domain.model.table import BatchSequence, Table, TableId
 from app.domain.model.table_options import OperationCounting
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
@@ -32,66 +26,9 @@ from app.staging.batches.sequence_lock import (
     Counters,
     TableVersionCheck,
     lock_counters,
-    read_table_versions,
     read_tables_of_schema_ids,
 )
-from app.staging.connection.raw_sql import driver_of, driver_rows, int_array_literal, text_array_literal
-
-SELECT_POSITIONS: Final = """
-    SELECT p.table_id, p.generation, p.task, p.last_position, p.last_rows, p.newest_at
-    FROM unnest(%(table_ids)s::bigint[], %(generations)s::integer[], %(tasks)s::text[])
-        AS wanted (table_id, generation, task)
-    CROSS JOIN LATERAL (
-        SELECT * FROM mirrorgate.source_positions s
-        WHERE s.table_id = wanted.table_id AND s.generation = wanted.generation AND s.task = wanted.task OFFSET 0) p"""
-"""Read the positions of some tasks, each in a generation of a table."""
-
-UPSERT_POSITIONS: Final = """
-    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows, newest_at)
-    SELECT table_id, generation, task, last_position, string_to_array(last_rows, ','), newest_at
-    FROM unnest(%(table_ids)s::bigint[], %(generations)s::integer[], %(tasks)s::text[], %(positions)s::text[],
-        %(rows)s::text[], %(newest)s::timestamptz[])
-        AS moved (table_id, generation, task, last_position, last_rows, newest_at)
-    ON CONFLICT (table_id, generation, task) DO UPDATE SET last_position = excluded.last_position,
-        last_rows = excluded.last_rows, newest_at = excluded.newest_at"""
-"""Move the positions of some tasks. The digests of rows are hexadecimal, so a comma separates them."""
-
-TaskKey = tuple[TableId, Generation, str]
-"""A table in a generation, and the key that `app.domain.rows.source_order` makes of a task or a log."""
-
-
-def source_positions(connection: sa.Connection, wanted: Collection[TaskKey]) -> Mapping[TaskKey, Reached]:
-    """Return how far each of these tasks is accepted.
-
-    Positions that are read without the sequence lock must be compared again under it.
-    """
-    rows = driver_rows(connection, SELECT_POSITIONS, _task_arrays(wanted)) if wanted else []
-    return {
-        (table_id, generation, task): Reached(position, frozenset(last), newest)
-        for table_id, generation, task, position, last, newest in rows
-    }
-
-
-def record_source_positions(connection: sa.Connection, reached: Mapping[TaskKey, Reached]) -> None:
-    """Move the positions of tasks, under their sequence locks; dying before COMMIT leaves the old ones."""
-    if not reached:
-        return
-    moved = {
-        **_task_arrays(reached),
-        "positions": text_array_literal([one.position for one in reached.values()]),
-        "rows": text_array_literal([",".join(sorted(one.rows)) for one in reached.values()]),
-        "newest": text_array_literal([one.newest.isoformat() if one.newest else None for one in reached.values()]),
-    }
-    with driver_of(connection, UPSERT_POSITIONS) as driver:
-        driver.execute(UPSERT_POSITIONS, moved)
-
-
-def _task_arrays(keys: Collection[TaskKey]) -> dict[str, str]:
-    return {
-        "table_ids": int_array_literal(table_id for table_id, _, _ in keys),
-        "generations": int_array_literal(generation for _, generation, _ in keys),
-        "tasks": text_array_literal([task for _, _, task in keys]),
-    }
+from app.staging.batches.source_positions import read_versions_and_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +118,7 @@ class LockedTable:
             next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
             next((rows.progress for rows in reversed(all_rows) if rows.progress.committed), NO_PROGRESS),
             self.counted,
+            self.advanced,
         )
 
 
@@ -197,29 +135,23 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
         for entry in request.letters:
             known[entry.table.table_id] = entry.table
     counters = lock_counters(connection, batches.keys() | known.keys())
-    versions = read_table_versions(connection, counters)
-    described = read_tables_of_schema_ids(connection, schema_ids) if schema_ids else {}
-    fitting_batches = {
-        table_id: [batch for batch in of_table if versions[table_id].accepts(batch.table)] or of_table
+    wanted = {
+        (table_id, batch.table.generation, advance.key)
         for table_id in counters
-        for of_table in [batches.get(table_id, [])]
+        for batch in batches.get(table_id, [])
+        for advance in batch.advances
     }
-    reached = source_positions(
-        connection,
-        {
-            (table_id, fitting[0].table.generation, advance.key)
-            for table_id, fitting in fitting_batches.items()
-            for batch in fitting
-            for advance in batch.advances
-        },
-    )
+    versions, reached = read_versions_and_positions(connection, counters, wanted)
+    described = read_tables_of_schema_ids(connection, schema_ids) if schema_ids else {}
     positions: dict[TableId, dict[str, Reached]] = {}
-    for (table_id, _, task), position in reached.items():
-        positions.setdefault(table_id, {})[task] = position
+    for (table_id, generation, task), position in reached.items():
+        if generation == versions[table_id].generation:
+            positions.setdefault(table_id, {})[task] = position
     completed = CompletedBytes()
     tables = {}
     for table_id, counted in counters.items():
-        fitting = fitting_batches[table_id]
+        of_table = batches.get(table_id, [])
+        fitting = [batch for batch in of_table if versions[table_id].accepts(batch.table)] or of_table
         places: dict[bytes, str] = {}
         overlay = image_overlay(
             connection, fitting[0].table if fitting else known[table_id], fitting, completed, places

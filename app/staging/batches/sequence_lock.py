@@ -8,7 +8,7 @@ taken in the order of table ids, so that transactions never deadlock.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -28,7 +28,7 @@ LOCK_COUNTERS: Final = """
 SELECT_TABLE_VERSIONS: Final = """
     SELECT table_id, generation, state, schema_version, revision, (SELECT mirrorgate.database_run()), rebuild_due
     FROM mirrorgate.tables
-    WHERE table_id = ANY(%(table_ids)s::bigint[])"""
+    WHERE table_id = ANY(%(locked_table_ids)s::bigint[])"""
 """Read what a batch depends on when it is typed."""
 
 SELECT_TABLES_OF_SCHEMA_IDS: Final = """
@@ -103,13 +103,16 @@ def read_table_versions(connection: sa.Connection, table_ids: Iterable[TableId])
 
     This is a separate statement, because one that also waits for the lock would see the tables as they were before.
     """
-    rows = driver_rows(connection, SELECT_TABLE_VERSIONS, {"table_ids": int_array_literal(table_ids)})
-    return {
-        TableId(table_id): TableVersionCheck(
-            Generation(generation), TableState(state), SchemaVersion(version), revision, run, rebuild_due
-        )
-        for table_id, generation, state, version, revision, run, rebuild_due in rows
-    }
+    rows = driver_rows(connection, SELECT_TABLE_VERSIONS, {"locked_table_ids": int_array_literal(table_ids)})
+    return dict(map(version_of, rows))
+
+
+def version_of(row: tuple[Any, ...]) -> tuple[TableId, TableVersionCheck]:
+    """Return the facts of a row of SELECT_TABLE_VERSIONS."""
+    table_id, generation, state, version, revision, run, rebuild_due = row
+    return TableId(table_id), TableVersionCheck(
+        Generation(generation), TableState(state), SchemaVersion(version), revision, run, rebuild_due
+    )
 
 
 def read_tables_of_schema_ids(connection: sa.Connection, schema_ids: Collection[str]) -> Mapping[str, frozenset[str]]:

@@ -23,13 +23,7 @@ from app.staging.batches.block_insert import NewBlock, TransactionId, stage_bloc
 from app.staging.batches.dead_letter_transaction import DeadLetterTransaction
 from app.staging.batches.idempotency import IdempotencyTransaction
 from app.staging.batches.load_transaction import LoadTransaction
-from app.staging.batches.locked_table import (
-    LockedTable,
-    StagedBatch,
-    image_overlay,
-    lock_tables,
-    record_source_positions,
-)
+from app.staging.batches.locked_table import LockedTable, StagedBatch, image_overlay, lock_tables
 from app.staging.batches.row_images import note_touched, write_row_images
 from app.staging.batches.sequence_lock import read_table_versions
 from mirrorgate.errors import RejectedInput
@@ -99,14 +93,6 @@ def stage_requests(
     transaction = stage_blocks(connection, blocks) if blocks else None
     for table, block in zip(touched, blocks, strict=True):
         _store(connection, table, block)
-    record_source_positions(
-        connection,
-        {
-            (block.table_id, block.generation, task): reached
-            for table, block in zip(touched, blocks, strict=True)
-            for task, reached in table.advanced.items()
-        },
-    )
     loads.store(connection)
     idempotency.store(connection)
     letters.store(connection)

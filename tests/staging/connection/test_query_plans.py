@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from app.local.embedded import PrivatePostgres
 from app.staging.batches.block_insert import STAGE_BLOCKS
 from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
-from app.staging.batches.locked_table import SELECT_POSITIONS
 from app.staging.batches.row_images import SELECT_HAS_ANY, SELECT_PRESENT_KEYS, SELECT_ROW_IMAGES
+from app.staging.batches.source_positions import SELECT_VERSIONS_AND_POSITIONS
 from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
 from app.staging.connection.database import open_engine
 from app.staging.ledger.files import (
@@ -172,7 +172,11 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_BY_IDS, {"table_ids": [1]}, 1),
         (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
         (DELETE_SOURCES, {}, 0),
-        (_with_names(SELECT_POSITIONS), {"table_ids": "{1}", "generations": "{1}", "tasks": "{task}"}, 1),
+        (
+            _with_names(SELECT_VERSIONS_AND_POSITIONS),
+            {"locked_table_ids": "{1}", "table_ids": "{1}", "generations": "{1}", "tasks": "{task}"},
+            1,
+        ),
         (READ_IMAGES, {"keys": [b"1", b"20", b"none"], "max_bytes": 2**20}, 2),
         (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
         (FIND_ANY, {"keys": [b"1", b"20", b"none"]}, 2),
