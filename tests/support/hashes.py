@@ -1,4 +1,4 @@
-"""Hashes of masked columns as docs/tables/mask-and-filter.md defines them."""
+"""Hashes of masked columns as docs/reference/options.md defines them."""
 
 import hmac
 from hashlib import sha256

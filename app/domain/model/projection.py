@@ -95,11 +95,14 @@ class AuditColumns:
     """`string`: `insert`, `snapshot`, `update`, `delete` or `upsert`. A changed key is a `delete` and an `insert`."""
     source_timestamp: str | None = None
     """`timestamp`: when the source made the change, by Replicate's `timestamp`, Arcion's cursor, or `ts_ns`, `ts_us` or
-    `ts_ms` in Debezium's `source`. A number counts seconds to nanoseconds by its size; an unreadable time is NULL."""
+    `ts_ms` in Debezium's `source`. A number counts seconds to nanoseconds by its size; a time without an offset is in
+    UTC. NULL for an unreadable time, plain rows, Arrow streams, CSV snapshots and layouts without headers."""
     source_position: str | None = None
-    """`string`: position in the source's log: Replicate's `changeSequence`, Arcion's cursor, Debezium's position."""
+    """`string`: position in the source's log: Replicate's `changeSequence`, Arcion's cursor, Debezium's position.
+    NULL where `source_timestamp` is."""
     transaction_id: str | None = None
-    """`string`: transaction in the source: Replicate's `transactionId`, Debezium's `transaction.id` or else `txId`."""
+    """`string`: transaction in the source: Replicate's `transactionId`, Debezium's `transaction.id` or else `txId`.
+    NULL for Arcion and plain rows."""
     transaction_order: str | None = None
     """`int64`: the number of the change in its transaction, from 1: `transactionEventCounter`, `total_order`."""
     accepted_at: str | None = None
@@ -313,7 +316,9 @@ class Mask:
     """The masking of a column's values before they are stored."""
 
     method: MaskMethod
-    """What lands: a keyed hash, the first characters, or NULL."""
+    """What lands: a keyed hash, the first characters, or NULL. The hash is HMAC-SHA-256 of the text in UTF-8, as 64
+    hexadecimal digits. Its key is HMAC-SHA-256 of `group:<group>` under `MIRRORGATE_MASK_SECRET`; without a group, of
+    `table:` and the table's number in the database."""
     characters: int | None = None
     """How many characters `truncate` keeps."""
     group: str | None = None

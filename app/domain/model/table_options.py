@@ -319,6 +319,20 @@ class TableOptions:
 
     A name of a source column replaces that column in the files. A table has at most 50 expressions, each of at most
     1,000 characters, 250 parts and 50 levels.
+
+    - Columns: `price`, `"Last Name"`, by their names in the source; letter case counts.
+    - Literals: `'it''s'`, `12` (an integer), `0.19` (a decimal), `1e3` (a float64), `true`, `null`,
+      `date '2026-07-01'`, `timestamp '2026-07-01 10:00:00'`.
+    - `+`, `-`, `*`: integers give int64, decimals a decimal with all digits, up to 38, a float gives float64. `/` gives
+      float64. `||` joins strings; cast other values.
+    - `=`, `<>`, `<`, `<=`, `>`, `>=`, `between`, `in (...)`, `is null`, `and`, `or`, `not`, `case`, `coalesce` and
+      `nullif` as in SQL. Strings are compared by their bytes, and only the needed branches are computed.
+    - `cast(x as type)`, `x::type`: to every type except binary and json. Numbers are rounded half away from zero, and
+      strings are read as in messages. `try_cast` gives NULL where the cast fails.
+    - `upper`, `lower`, `trim` (blanks), `length`, `substr(x, first, length)`: in Unicode code points, from 1.
+    - `round(x, digits)`: half away from zero; keeps the type.
+    - `extract(part from x)`, in UTC: year, quarter, month, week (ISO), day, isodow (1 is Monday), doy, hour, minute or
+      second; short `year(x)`, `month(x)`, ... `date_trunc('part', x)`: the same without isodow and doy.
     """
     filter: RowFilter | None = None
     """Which rows are mirrored; without it, all are.

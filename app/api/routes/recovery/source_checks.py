@@ -25,10 +25,15 @@ async def check_table_source(
 ) -> Response:
     """Return where the rows differ. Nothing is changed.
 
-    First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`).
-    https://mirrorgate.github.io/mirrorgate/tables/compare-with-source/ has the SQL for the source. `mirrorgate tables
-    check` runs all of it. Changes that were accepted after the source was read differ too, so repeat the check before
-    you act on a difference.
+    First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`): the
+    answer has the keys that are `missing` in the gateway, `surplus` or `changed`. `mirrorgate tables check` runs all of
+    it, and prints the SQL for the source with `--show-sql`. Changes that were accepted after the source was read differ
+    too, so repeat the check before you act on a difference.
+
+    A row is the text of its columns joined by U+001F; NULL is `\\N`. Integers and dates are as in JSON, decimals have
+    all digits of their scale, timestamps are `YYYY-MM-DD HH:MM:SS.ffffff` in UTC (those without a zone as they are),
+    booleans `1` or `0`, bytes hexadecimal capitals. Texts are not normalized. The bucket is the first digits of the MD5
+    of the key's text. The checksum is the first 8 digits of the MD5 of the row's text as a number, summed by bucket.
     """
     async with gateway.check_limit.slot():
         return await run_in_threadpool(_answer, gateway, table, principal, wanted)
