@@ -11,9 +11,9 @@ from app.bridge.objects.formats import StreamReader
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code, RejectedInput
-from mirrorgate.file_content import HashedStream, Mark, with_lookahead
+from mirrorgate.file_content import HashedStream, Mark, StreamCutter, with_lookahead
 
-READER = StreamReader(split_json)
+READER = StreamReader(StreamCutter(split_json))
 
 
 @given(

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from mirrorgate.arrow_rows import CONTENT_TYPE, ParquetCutter
 from mirrorgate.chunking.avro_messages import split_replicate
-from mirrorgate.chunking.chunks import Limits, Splitter
+from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
-from mirrorgate.file_content import Mark, hashed_chunks
+from mirrorgate.file_content import Cutter, Mark, StreamCutter
 from mirrorgate.file_paths import name_of
 from mirrorgate.source import Source, SourceFormat
 
@@ -36,9 +37,13 @@ class Content(StrEnum):
     """The encoding of an object's messages."""
 
     AUTO = "auto"
-    """CSV if the name ends with .csv, before .gz or .zst; JSON or Avro otherwise."""
+    """CSV if the name ends with .csv, before .gz or .zst; rows in Parquet if it ends with .parquet; otherwise JSON or
+    Avro.
+    """
     JSON = "json"
     CSV = "csv"
+    PARQUET = "parquet"
+    """Plain rows in Parquet."""
 
 
 _CSV_PARAMETERS: Final = frozenset({"columns", "header", "delimiter", "quote", "escape", "null"})
@@ -72,14 +77,14 @@ class ObjectReader(Protocol):
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reader of formats that a splitter cuts: JSON, CSV and Avro envelopes."""
+    """Reader of formats that a cutter cuts: JSON, CSV, Avro envelopes and Parquet."""
 
-    split: Splitter
+    cutter: Cutter
     content_type: str | None = None
 
     def pieces(self, blocks: Iterable[bytes], limits: Limits, mark: Mark | None) -> Iterator[Piece]:
         """Yield the pieces after `mark`, which is in this object, or all. Raises RejectedInput."""
-        for chunk, content in hashed_chunks(self.split, blocks, limits, 0, mark):
+        for chunk, content in self.cutter.chunks(blocks, limits, 0, mark):
             yield Piece(chunk.body, chunk.first, chunk.after, chunk.end, content)
 
 
@@ -99,13 +104,17 @@ def reading_of(
     is_csv = content is Content.CSV or (content is Content.AUTO and plain_name(key).endswith(".csv"))
     if is_csv and source_format in _CSV:
         given = {name: value for name, value in parameters.items() if name != "override"}
-        split = Source(_CSV[source_format], table, given).split
-        return Reading(source_format.value, StreamReader(split, "text/csv"), given)
+        return Reading(
+            source_format.value, StreamReader(Source(_CSV[source_format], table, given).cutter(), "text/csv"), given
+        )
     given = {name: value for name, value in parameters.items() if name not in _CSV_PARAMETERS}
     if given.get("mode") == "realtime":
         del given["mode"]  # JSON messages say what they are; only bare snapshot rows need the mode
+    is_parquet = content is Content.PARQUET or (content is Content.AUTO and plain_name(key).endswith(".parquet"))
+    if is_parquet and source_format is ObjectFormat.ROWS:
+        return Reading(source_format.value, StreamReader(ParquetCutter(), CONTENT_TYPE), given)
     split = split_replicate if source_format is ObjectFormat.REPLICATE else split_json
-    return Reading(source_format.value, StreamReader(split), given)
+    return Reading(source_format.value, StreamReader(StreamCutter(split)), given)
 
 
 def plain_name(key: str) -> str:

@@ -123,13 +123,15 @@ def parse_names(names: str | None) -> tuple[str, ...]:
 
 
 def declaration_of(fields: Iterable[pa.Field], key_columns: tuple[str, ...]) -> Declaration:
-    """Return what the fields of an Arrow stream declare.
+    """Return what the fields of an Arrow stream declare. A column of type `null` declares nothing: it fits any type.
 
     Raises RejectedInput `bad_type` for a column whose values no declared type holds.
     """
     problems: list[Problem] = []
     columns: list[Column] = []
     for field in fields:
+        if pa.types.is_null(field.type):
+            continue
         of_type = _declared_type(field.type)
         if isinstance(of_type, str):
             problems.append(Problem(Code.BAD_TYPE, of_type, pointer=pointer_to("", field.name), column=field.name))

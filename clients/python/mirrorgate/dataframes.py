@@ -4,10 +4,9 @@ The rows are posted as Arrow streams in pieces of a bounded size, one after the 
 next one is sent, and accepted as a whole or not at all. A new table is registered with the types of the rows.
 """
 
-import base64
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -18,13 +17,24 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput
+from mirrorgate.arrow_rows import (
+    CONTENT_TYPE,
+    PIECE_ROWS,
+    ArrowColumns,
+    no_pyarrow,
+    piece_of,
+    plain_batch,
+    plain_schema,
+    stream_of,
+    without,
+)
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.loads import Load
 from mirrorgate.parameters import WAIT_SECONDS, Stage
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, RequestNames, RequestSender, opened_numbers
+from mirrorgate.registration import TableRegistration
 from mirrorgate.stages import wait_until
-from mirrorgate.table_path import table_path
 from mirrorgate.writer.core import Receipt
 
 if TYPE_CHECKING:
@@ -33,16 +43,11 @@ if TYPE_CHECKING:
 PIECE_BYTES: Final = 4 * 2**20
 """Bytes of the rows of one request, unless one row alone has more."""
 
-PIECE_ROWS: Final = 50_000
-"""Rows of one request."""
-
 _ROWS_AT_ONCE: Final = 10_000
 """Rows of an iterable of mappings that become one record batch."""
 
 _TOO_LARGE: Final = frozenset({Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES})
 """Answers after which half of the rows can be accepted."""
-
-_CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
 
 
 def mirror(
@@ -85,7 +90,10 @@ def mirror(
                           give_up_after=give_up_after, quiet=quiet)  # fmt: skip
     rows = _opened(data)
     run = _Run(client, table, Patience(give_up_after))
-    parameters = run.prepare(rows.schema, [key] if isinstance(key, str) else [*key], keeps_images=full)
+    table_key = [key] if isinstance(key, str) else [*key]
+    registration = TableRegistration(client, table, table_key, run.patience, keeps_images=full)
+    rows = rows.without(registration.prepare(ArrowColumns(rows.schema)))
+    parameters = {"table": table, **registration.parameters}
     receipts: list[Receipt] = []
     with _bar(table, rows.total, quiet=quiet) as (bar, task):
         for accepted, durable in run.sent(rows, resume, parameters, full=full):
@@ -104,24 +112,6 @@ class _Run:
     client: GatewayClient
     table: str
     patience: Patience
-
-    def prepare(self, schema: "pa.Schema", key: Sequence[str], *, keeps_images: bool) -> dict[str, str]:
-        """Register the table if it is new; return the parameters of requests, which add columns that it lacks."""
-        try:
-            known = self.patience.call(lambda: self.client.get(f"{table_path(self.table)}/schema"))
-        except RejectedByGateway as error:
-            if error.code is not Code.UNKNOWN_TABLE:
-                raise
-            wanted = {
-                "arrow_schema": base64.b64encode(_declared(schema, key).serialize().to_pybytes()).decode(),
-                "key_columns": [*key],
-                **({"options": {"row_images": "on"}} if keeps_images else {}),
-            }
-            self.patience.call(lambda: self.client.put(table_path(self.table), wanted))
-            return {"table": self.table}
-        if {*schema.names} <= {column["name"] for column in known["columns"]}:
-            return {"table": self.table}
-        return {"table": self.table, "register": "true", "key_columns": ",".join(known["key_columns"])}
 
     def sent(
         self, rows: "_Rows", resume: str | None, parameters: Mapping[str, str], *, full: bool
@@ -168,9 +158,9 @@ class _Run:
         for batch in rows.batches:
             start = min(max(0, skip - at), batch.num_rows)
             while start < batch.num_rows:
-                piece = batch.slice(start, max(1, min(most, PIECE_BYTES * batch.num_rows // max(1, batch.nbytes))))
+                piece = piece_of(batch, start, most, PIECE_BYTES)
                 position = str(at + start + piece.num_rows)
-                request = ChangeRequest("rows", _stream(piece), parameters, _CONTENT_TYPE, position)
+                request = ChangeRequest("rows", stream_of(piece), parameters, CONTENT_TYPE, position)
                 try:
                     answer = sender.send(request)
                 except RejectedByGateway as error:
@@ -214,64 +204,19 @@ def _durable_rows(numbers: NumberedRequests | None) -> int:
     return int(position)
 
 
-class ParquetRows:
-    """The rows of Parquet files in order, as data for `mirror`. At most one row group is read at a time.
-
-    All files must have the columns of the first one. Raises RejectedInput for a file that is not so.
-    """
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths, self._rows = paths, 0
-        self.schema: pa.Schema | None = None
-        for path in paths:
-            file = self._opened(path)
-            found = file.schema_arrow.remove_metadata()
-            self.schema = self.schema or found
-            if not found.equals(self.schema):
-                detail = f"{path} has other columns than {paths[0]}"
-                raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Send files with other columns by themselves.")
-            self._rows += file.metadata.num_rows
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self._rows
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a stream of the rows."""
-        import pyarrow as pa
-
-        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def _batches(self) -> Iterator["pa.RecordBatch"]:
-        for path in self._paths:
-            for batch in self._opened(path).iter_batches(batch_size=_ROWS_AT_ONCE):
-                yield batch.replace_schema_metadata()
-
-    def _opened(self, path: Path) -> Any:
-        try:
-            import pyarrow.parquet as pq
-        except ModuleNotFoundError as error:
-            raise _no_pyarrow("Reading Parquet") from error
-        try:
-            return pq.ParquetFile(path)
-        except (OSError, ValueError) as error:
-            remedy = "Give a complete Parquet file."
-            raise RejectedInput(Code.BAD_REQUEST, f"{path} cannot be read as Parquet", remedy=remedy) from error
-
-
-def _no_pyarrow(subject: str) -> Misconfigured:
-    remedy = "Install the extra `mirrorgate[dataframes]`."
-    return Misconfigured(Code.EXTRA_MISSING, f"{subject} needs PyArrow", remedy=remedy)
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Rows as they are sent; `total` is their number if that is known."""
 
     schema: "pa.Schema"
+    """The columns as they are sent; the batches may have other types for the same values."""
     batches: Iterable["pa.RecordBatch"]
     total: int | None
+
+    def without(self, names: Collection[str]) -> "_Rows":
+        """Return the rows without some columns."""
+        schema = without(self.schema, names)
+        return _Rows(schema, (plain_batch(batch, schema) for batch in self.batches), self.total)
 
 
 def _opened(data: Any) -> _Rows:
@@ -279,7 +224,7 @@ def _opened(data: Any) -> _Rows:
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
-        raise _no_pyarrow("`mirrorgate.mirror`") from error
+        raise no_pyarrow("`mirrorgate.mirror`") from error
     total = len(data) if hasattr(data, "__len__") else None
     if type(data).__module__.partition(".")[0] == "pandas":
         data = pa.Table.from_pandas(data, preserve_index=any(data.index.names))
@@ -292,8 +237,7 @@ def _opened(data: Any) -> _Rows:
     else:
         detail = f"{type(data).__name__} is neither a DataFrame nor an iterable of mappings"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Pass rows as a DataFrame or as dicts.")
-    schema = pa.schema([field.with_type(_plain(field.type)) for field in reader.schema])
-    return _Rows(schema, (_plain_batch(batch, schema) for batch in reader), total)
+    return _Rows(plain_schema(reader.schema), reader, total)
 
 
 def _of_mappings(rows: Iterator[Any]) -> "pa.RecordBatchReader":
@@ -307,55 +251,6 @@ def _of_mappings(rows: Iterator[Any]) -> "pa.RecordBatchReader":
             yield pa.RecordBatch.from_pylist(some, schema=first.schema)
 
     return pa.RecordBatchReader.from_batches(first.schema, chain([first], following()))
-
-
-def _plain(data_type: "pa.DataType") -> "pa.DataType":
-    """Return the type as it is sent.
-
-    Each request would repeat a whole dictionary, and all buffers of views, for its part of the rows.
-    """
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(data_type):
-        return _plain(data_type.value_type)
-    if pa.types.is_string_view(data_type):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(data_type) else data_type
-
-
-def _plain_batch(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    columns = [_plain_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _plain_column(column: "pa.Array", data_type: "pa.DataType") -> "pa.Array":
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        values = _plain_column(column.dictionary, data_type)
-        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
-    return column if column.type == data_type else column.cast(data_type)
-
-
-def _declared(schema: "pa.Schema", key: Sequence[str]) -> "pa.Schema":
-    """Return the schema that registers a table: key columns are required, and columns without a value have no type."""
-    import pyarrow as pa
-
-    fields = [field.with_nullable(False) if field.name in key else field for field in schema]
-    return pa.schema([field for field in fields if not pa.types.is_null(field.type)])
-
-
-def _stream(piece: "pa.RecordBatch") -> bytes:
-    """Return a piece as an Arrow stream."""
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, piece.schema) as stream:
-        stream.write_batch(piece)
-    written: bytes = sink.getvalue().to_pybytes()
-    return written
 
 
 @contextmanager

@@ -6,19 +6,22 @@ decides what is read next, so any process can continue.
 """
 
 import json
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, Protocol, Self, TypeVar
 
 import zstandard
 
-from mirrorgate.chunking.chunks import Chunk, Limits, Splitter
+from mirrorgate.chunking.chunks import Chunk, Limits, Splitter, positions_of
 from mirrorgate.errors import Code, Misconfigured, RejectedInput
 
 MAX_CHARACTERS: Final = 256
 CHANGED_REMEDY: Final = "Restore the part that was sent, or delete the file to continue with the next one."
+_BYTE_OR_LINE: Final = re.compile(r"\b(byte|line) (\d+)")
+_LINE_PREFIX: Final = re.compile(r"^line \d+: ")
 _DIGEST: Final = 16
 _KEY_HASH: Final = 24
 
@@ -166,23 +169,64 @@ class HashedStream:
         self._hashed = end
 
 
-def hashed_chunks(
-    split: Splitter, blocks: Iterable[bytes], limits: Limits, skip: int, mark: Mark | None = None
-) -> Iterator[tuple[Chunk, str]]:
-    """Yield the chunks of a file after its first `skip` messages, each with the hash of the content before its end.
+class Cutter(Protocol):
+    """Cuts the content of files into requests."""
 
-    With a `mark` that is in this file, the chunks after it. Raises RejectedInput, also `source_position_lost` if the
-    part before the mark has changed.
-    """
-    stream = HashedStream(blocks, 0 if mark is None else mark.end)
-    is_checked = mark is None
-    for chunk in split(stream, limits, skip if mark is None else mark.next_message or 0):
+    def chunks(
+        self, blocks: Iterable[bytes], limits: Limits, skip: int, mark: Mark | None = None
+    ) -> Iterator[tuple[Chunk, str]]:
+        """Yield the chunks of a file after its first `skip` messages, each with a hash that resuming checks.
+
+        With a `mark` that is in this file, the chunks after it. Raises RejectedInput, also `source_position_lost` if
+        what was sent has changed.
+        """
+
+    def located(self, chunk: Chunk, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the problems of a chunk with the place of each in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCutter:
+    """Cuts a stream of messages. The hash is that of the content before the chunk's end."""
+
+    split: Splitter
+
+    def chunks(
+        self, blocks: Iterable[bytes], limits: Limits, skip: int, mark: Mark | None = None
+    ) -> Iterator[tuple[Chunk, str]]:
+        """Yield the chunks of a file after its first `skip` messages or after `mark`, as Cutter says."""
+        stream = HashedStream(blocks, 0 if mark is None else mark.end)
+        is_checked = mark is None
+        for chunk in self.split(stream, limits, skip if mark is None else mark.next_message or 0):
+            if mark is not None and not is_checked:
+                check_unchanged(stream.digest_at(mark.end), mark)
+                is_checked = True
+            yield chunk, stream.digest_at(chunk.end)
         if mark is not None and not is_checked:
             check_unchanged(stream.digest_at(mark.end), mark)
-            is_checked = True
-        yield chunk, stream.digest_at(chunk.end)
-    if mark is not None and not is_checked:
-        check_unchanged(stream.digest_at(mark.end), mark)
+
+    def located(self, chunk: Chunk, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the problems of a chunk with the byte and line of each in the decompressed file."""
+        positions = positions_of(chunk, {problem["index"] for problem in problems if "index" in problem}, self.split)
+        found = []
+        for problem in problems:
+            detail = in_stream(problem["detail"], chunk)
+            place: dict[str, int] = {}
+            if position := positions.get(problem.get("index", -1)):
+                detail = f"byte {position.byte}, line {position.line}: {_LINE_PREFIX.sub('', detail)}"
+                place = {"index": position.message, "byte": position.byte, "line": position.line}
+            found.append({**problem, **place, "detail": detail})
+        return found
+
+
+def in_stream(detail: str, chunk: Chunk) -> str:
+    """Replace positions counted from the start of the request by positions in the stream."""
+
+    def moved(match: re.Match[str]) -> str:
+        position = int(match[2])
+        return f"{match[1]} {chunk.byte_in_stream(position) if match[1] == 'byte' else chunk.line_in_stream(position)}"
+
+    return _BYTE_OR_LINE.sub(moved, detail)
 
 
 def check_unchanged(content: str, mark: Mark) -> None:

@@ -4,9 +4,10 @@
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,19 @@ class ObjectGone(Exception):
 def found_file(key: str, status: os.stat_result) -> Found:
     """Return a file as a listing shows it: size and modification time tell whether it is still the same."""
     return Found(key, status.st_size, f"{status.st_size}-{status.st_mtime_ns}", status.st_mtime_ns // 1_000_000)
+
+
+class FileBlocks:
+    """The blocks of a file that is open; `file` is for readers that need another order."""
+
+    def __init__(self, file: FileIO, on_read: Callable[[int], None] = lambda _: None) -> None:
+        self.file = file
+        self._on_read = on_read
+
+    def __iter__(self) -> Iterator[bytes]:
+        while block := os.read(self.file.fileno(), BLOCK_BYTES):
+            self._on_read(len(block))
+            yield block
 
 
 class FolderStore:

@@ -1,15 +1,17 @@
 """The content of a file of changes, how to cut it, and the parameters that read it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mirrorgate.arrow_rows import CONTENT_TYPE, Columns, ParquetCutter
 from mirrorgate.chunking.avro_messages import is_avro, split_replicate
 from mirrorgate.chunking.chunks import Splitter
 from mirrorgate.chunking.csv_records import split_csv
 from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.file_content import Cutter, StreamCutter
 from mirrorgate.parameters import CsvLayout, CsvMode
 
 if TYPE_CHECKING:
@@ -43,6 +45,11 @@ class SourceFormat(StrEnum):
         return self in {SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.PARQUET}
 
     @property
+    def registers(self) -> bool:
+        """True if files say the types of their columns, with which a new table is registered."""
+        return self is SourceFormat.PARQUET
+
+    @property
     def endpoint(self) -> str:
         """The last part of the path of the change endpoint."""
         if self.is_rows:
@@ -63,9 +70,20 @@ class Source:
     table: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The other request parameters, such as those that describe a CSV layout."""
+    key_columns: Sequence[str] = ()
+    """The key columns of a table that the files register by the types of their columns."""
+
+    def cutter(self, on_columns: Callable[[Columns], Collection[str]] = lambda _: ()) -> Cutter:
+        """Return what cuts a file.
+
+        `on_columns` gets the columns of a file that has types before its first request, and returns those to leave out.
+        """
+        if self.format is SourceFormat.PARQUET:
+            return ParquetCutter(on_columns)
+        return StreamCutter(self._split)
 
     @property
-    def split(self) -> Splitter:
+    def _split(self) -> Splitter:
         """The function that cuts a stream between messages."""
         if not self.format.is_csv:
             return split_replicate if self.format is SourceFormat.REPLICATE else split_json
@@ -78,18 +96,30 @@ class Source:
         columns = tuple(given["columns"].split(",")) if given.get("columns") else ()
         return partial(split_csv, layout=CsvLayout(CsvMode(given["mode"]), columns, "header" in given, *signs))
 
-    def poster(self, client: "GatewayClient") -> Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]:
-        """Return a function that posts a body with the headers that name the request."""
+    def poster(
+        self, client: "GatewayClient", added: Callable[[], Mapping[str, str]] = dict
+    ) -> Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]:
+        """Return a function that posts a body with the headers that name the request.
+
+        `added` returns more parameters of the next request.
+        """
 
         def post(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = client.post_changes(
                 self.format.endpoint,
                 body,
                 table=self.table,
-                content_type="text/csv" if self.format.is_csv else content_type_of(body),
-                parameters=self.parameters,
+                content_type=self._content_type or content_type_of(body),
+                parameters={**self.parameters, **added()},
                 headers=headers,
             )
             return answer
 
         return post
+
+    @property
+    def _content_type(self) -> str | None:
+        """The media type of all bodies, None if their bytes tell."""
+        if self.format is SourceFormat.PARQUET:
+            return CONTENT_TYPE
+        return "text/csv" if self.format.is_csv else None

@@ -4,21 +4,17 @@ import datetime as dt
 import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from typer.testing import CliRunner
 
 import mirrorgate
 from mirrorgate import GatewayClient, RejectedByGateway
-from mirrorgate.cli.main import app as command_line
-from mirrorgate.dataframes import PIECE_ROWS, ParquetRows
+from mirrorgate.arrow_rows import PIECE_ROWS
 from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import staged
@@ -154,34 +150,3 @@ def test_without_pyarrow_the_extra_is_named(client: GatewayClient, monkeypatch: 
     with pytest.raises(Misconfigured) as raised:
         mirrorgate.mirror(ROWS, "t", client=client)
     assert "mirrorgate[dataframes]" in raised.value.remedy
-
-
-def test_a_folder_of_parquet_files_is_sent_in_order_and_registers_its_table(
-    client: GatewayClient, api_engine: sa.Engine, api_address: str, tmp_path: Path
-) -> None:
-    for number, rows in enumerate((ROWS[:2], ROWS[2:])):
-        pq.write_table(pa.Table.from_pylist(rows, pa.Table.from_pylist(ROWS).schema), tmp_path / f"{number}.parquet")
-    arguments = ["send", str(tmp_path), "--format", "parquet", "--table", "t", "--key-columns", "id"]
-    connection = ["--url", api_address, "--key", ADMIN_KEY]
-    sent = CliRunner().invoke(command_line, [*arguments, "--producer", "files", *connection])
-    assert sent.exit_code == 0, sent.output
-    assert "accepted: 5 changes in" in sent.output
-    assert "2 files sent completely" in sent.output
-    assert keys(api_engine) == [0, 1, 2, 3, 4]
-    again = CliRunner().invoke(command_line, [*arguments, "--producer", "files", *connection])
-    assert "accepted: 0 changes in 0 requests" in again.output
-
-
-def test_a_parquet_file_that_cannot_be_read_or_has_other_columns_is_named(
-    client: GatewayClient, tmp_path: Path
-) -> None:
-    good, other, damaged = (tmp_path / f"{name}.parquet" for name in ("good", "other", "damaged"))
-    pq.write_table(pa.table({"id": [1]}), good)
-    pq.write_table(pa.table({"id": ["a"]}), other)
-    damaged.write_bytes(good.read_bytes()[:20])
-    with rejected() as unreadable:
-        ParquetRows([damaged])
-    with rejected() as different:
-        ParquetRows([good, other])
-    assert "damaged.parquet cannot be read as Parquet" in unreadable.detail
-    assert "other.parquet has other columns than" in different.detail

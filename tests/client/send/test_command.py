@@ -154,7 +154,7 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
         (["--format", "rows-csv"], "requires --table"),
         (["--format", "csv", "--table", "t", "--mode", "snapshot"], "columns_required"),
         (["--format", "arcion", "nowhere.json"], "nowhere.json cannot be read: No such file"),
-        (["--format", "arcion", "--from-message", "2", "docs"], "are for one file"),
+        (["--format", "arcion", "--from-message", "2", "docs"], "--from-message is for one file"),
         (["--format", "rows", "--table", "t", "--load", "full", "--producer", "p"], "--load does not take --producer"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code, MirrorgateError
+from mirrorgate.file_content import StreamCutter
 from mirrorgate.http import GatewayClient
 from mirrorgate.send.sender import Sender, SendFailed
 from tests.client.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, rejects
@@ -24,7 +25,7 @@ class Sending:
         self._client = GatewayClient(gateway.url, "mg_a_key")
         self.sender = Sender(
             lambda body, headers: self._client.post_changes("arcion", body, headers=headers),
-            split_json,
+            StreamCutter(split_json),
             give_up_after,
             self.pauses.append,
             on_retry=lambda _, error: self.waits.append(error),

@@ -89,13 +89,14 @@ def progress_grid(progress: "Progress") -> Grid:
 
 STANDARD_INPUT: Final = Path("-")
 _PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+_ROWS: Final = tuple(one for one in SourceFormat if one.is_rows)
 _SIGN_FORMATS: Final = (SourceFormat.CSV, SourceFormat.ROWS_CSV)
 _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "override": (SourceFormat.ARCION,),
-    "op": (SourceFormat.ROWS, SourceFormat.ROWS_CSV),
+    "op": _ROWS,
     "mode": (SourceFormat.CSV, SourceFormat.ARCION),
     "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
-    "key_columns": (SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.PARQUET, SourceFormat.DEBEZIUM),
+    "key_columns": (*_ROWS, SourceFormat.DEBEZIUM),
     "layout": (SourceFormat.REPLICATE,),
     "table_from": (SourceFormat.REPLICATE,),
     "header": (SourceFormat.CSV,),
@@ -117,7 +118,6 @@ class Usage:
     producer: str | None
     load: LoadMode | None
     from_message: int
-    batch: int | None
 
     def check(self) -> None:
         """Check everything but the parameters of the format. Raises BadParameter."""
@@ -125,15 +125,8 @@ class Usage:
             raise typer.BadParameter("--format csv requires --table and --mode")
         if self.source_format.is_rows and self.table is None:
             raise typer.BadParameter(f"--format {self.source_format} requires --table")
-        if self.source_format is SourceFormat.PARQUET:
-            if self.load is LoadMode.APPEND or self.from_message or self.batch or STANDARD_INPUT in self.files:
-                raise typer.BadParameter("--format parquet does not take --load append, --from-message, --batch or `-`")
-            if self.load is not None and self.producer is not None:
-                raise typer.BadParameter("--load does not take --producer or --from-message")
-            return
-        is_one_file = len(self.files) == 1 and not self.files[0].is_dir()
-        if (self.load is not None or self.from_message) and not is_one_file:
-            raise typer.BadParameter("--load and --from-message are for one file")
+        if self.from_message and (len(self.files) > 1 or self.files[0].is_dir()):
+            raise typer.BadParameter("--from-message is for one file")
         if self.load is not None and (self.producer is not None or self.from_message):
             raise typer.BadParameter("--load does not take --producer or --from-message")
         if self.load is not None and self.table is None:
@@ -244,9 +237,7 @@ def send(
     ] = None,
     max_bytes: Annotated[
         int,
-        typer.Option(
-            min=1024, help="Maximum bytes per request. A larger message is sent in its own request. Not for parquet."
-        ),
+        typer.Option(min=1024, help="Maximum bytes per request. A larger message is sent in its own request."),
     ] = 8 * 2**20,
     batch: Annotated[int | None, typer.Option(min=1, help="Maximum messages per request. Default: no maximum.")] = None,
     from_message: Annotated[
@@ -258,8 +249,8 @@ def send(
     load: Annotated[
         LoadMode | None,
         typer.Option(
-            help="Send the one file as a load of the table, which keeps row images. full: it has all rows, so the "
-            "others are deleted at the end; append: it has more rows. The same command continues after a crash."
+            help="Send the files as a load of the table, which keeps row images. full: they have all rows, so the "
+            "others are deleted at the end; append: they have more rows. The same command continues after a crash."
         ),
     ] = None,
     producer: Annotated[
@@ -281,7 +272,7 @@ def send(
 
     To follow a folder into which a tool writes, use `mirrorgate bridge objects FOLDER`.
 
-    With --load, the file becomes a load session (https://mirrorgate.github.io/mirrorgate/tables/reload/):
+    With --load, the files become a load session (https://mirrorgate.github.io/mirrorgate/tables/reload/):
     `mirrorgate send prices.csv --format rows-csv --table shop.prices --load full` makes the table equal to the file,
     while its stream of changes continues.
 
@@ -308,16 +299,14 @@ def send(
         quote=quote,
         escape=escape,
     )
-    Usage(source_format, files, table, mode, producer, load, from_message, batch).check()
+    Usage(source_format, files, table, mode, producer, load, from_message).check()
     from mirrorgate.chunking.chunks import Limits
     from mirrorgate.send.job import SendJob
     from mirrorgate.send.progress import ProgressDisplay
 
-    if source_format is SourceFormat.PARQUET:
-        _send_parquet(connection, files, str(table), key_columns, load, producer, give_up_after, as_json=as_json)
-        return
     keep_freed_memory()
-    source = Source(source_format, table, given)
+    key = given.pop("key_columns", "").split(",") if source_format.registers and key_columns else ()
+    source = Source(source_format, table, given, key)
     job = SendJob(source, Limits(max_bytes, batch), give_up_after, ProgressDisplay(ERRORS))
     client = connection.client()
     end: MirrorgateError | KeyboardInterrupt | None = None
@@ -325,50 +314,12 @@ def send(
         with client, job.display.running():
             paths = [readable(file) for file in files]
             if load is not None:
-                job.load(client, paths[0], load.value)
+                job.load(client, paths, load.value)
             else:
                 job.send(client, paths, from_message, producer)
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
     _report(job, end, as_json=as_json, of_files=len(files) > 1 or files[0].is_dir())
-
-
-def _send_parquet(
-    connection: Connection,
-    files: Sequence[Path],
-    table: str,
-    key_columns: str | None,
-    load: LoadMode | None,
-    producer: str | None,
-    give_up_after: float,
-    *,
-    as_json: bool,
-) -> None:
-    """Send the rows of Parquet files as `mirrorgate.mirror` sends them: the files in order, as one run."""
-    from mirrorgate.dataframes import ParquetRows, mirror
-    from mirrorgate.send.job import given_files
-    from mirrorgate.send.progress import Progress
-
-    paths = [given.path for given in given_files([readable(file) for file in files])]
-    if not paths:
-        raise typer.BadParameter("the folder has no files")
-    with connection.client() as client:
-        receipts = mirror(
-            ParquetRows(paths),
-            table,
-            key=key_columns.split(",") if key_columns else (),
-            full=load is not None,
-            resume=producer,
-            client=client,
-            give_up_after=give_up_after,
-        )
-    progress = Progress(requests=len(receipts), files=len(paths))
-    progress.add(asdict(receipt) for receipt in receipts)
-    if as_json:
-        print_json(to_json(progress, None, None))
-        return
-    say(summary(progress, of_files=len(paths) > 1))
-    progress_grid(progress).print(OUTPUT)
 
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:

@@ -12,23 +12,25 @@ those that were cut alike are recognized. Others are upserts of the same values 
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from io import BufferedReader
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid4, uuid5
 
+from mirrorgate.arrow_rows import Columns
 from mirrorgate.chunking.chunks import Chunk, Limits
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from mirrorgate.file_content import Mark, digest_of, stored_mark
 from mirrorgate.file_paths import FileNames
-from mirrorgate.folder import BLOCK_BYTES, FolderStore, Found, found_file
+from mirrorgate.folder import FileBlocks, FolderStore, Found, found_file
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.loads import Load, Mode
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, opened_numbers
+from mirrorgate.registration import TableRegistration
 from mirrorgate.send.progress import Progress, ProgressDisplay
 from mirrorgate.send.sender import Sender, SendFailed
 from mirrorgate.source import Source
@@ -39,24 +41,26 @@ _FIRST: Final = UUID("6e1ad2e0-8a53-4c60-9a1c-5f5c3b1c7c11")
 
 
 class LoadRun:
-    """The load of one file into one table. It names the requests of the load for the sender."""
+    """The load of files into one table. It names the requests of the load for the sender."""
 
     def __init__(self, client: GatewayClient, table: str, mode: Mode, patience: Patience) -> None:
         self.status: Mapping[str, Any] = {}
         """The load as the gateway described it last."""
+        self.file = 0
+        """The place among the files of the one that is sent."""
         self._client, self._table, self._mode, self._patience = client, table, mode, patience
         self._load = Load(client, table, "", patience)
 
-    def start(self, file: Found | None) -> bool:
-        """Begin the load of a file, or continue the one that is open; return whether it takes rows.
+    def start(self, files: Sequence[Found] | None) -> bool:
+        """Begin the load of files, or continue the one that is open; return whether it takes rows.
 
-        `file` is None for a stream, whose load is never continued. Raises RejectedByGateway, with `load_open` for an
+        `files` is None for a stream, whose load is never continued. Raises RejectedByGateway, with `load_open` for an
         open load of another program or of other content.
         """
         listed = self._patience.call(lambda: self._client.get(f"{table_path(self._table)}/loads"))["loads"]
         ended = next((load["load"] for load in listed if load["state"] not in ("open", "completing")), None)
-        state = "" if file is None else f"{self._mode} {file.key} {file.etag}"
-        load_id = str(uuid4() if file is None else uuid5(_FIRST if ended is None else UUID(ended), state))
+        state = "" if files is None else " ".join([self._mode, *(f"{file.key} {file.etag}" for file in files)])
+        load_id = str(uuid4() if files is None else uuid5(_FIRST if ended is None else UUID(ended), state))
         self._load = Load(self._client, self._table, load_id, self._patience)
         if any(load["load"] == load_id and load["state"] == "completing" for load in listed):
             return False
@@ -64,8 +68,8 @@ class LoadRun:
         return True
 
     def position_of(self, chunk: Chunk, content: str, is_last: bool) -> str:
-        """Return where the request begins in the file, which tells equal chunks apart."""
-        return str(chunk.first)
+        """Return where the request begins in the files, which tells equal chunks apart."""
+        return f"{self.file} {chunk.first}"
 
     def headers(self, request: ChangeRequest) -> Mapping[str, str]:
         """Return the headers that name the next request."""
@@ -156,6 +160,7 @@ class SendJob:
     producer: NumberedFiles | None = None
     loaded: LoadRun | None = None
     """The load session of the run."""
+    registration: TableRegistration | None = None
 
     def send(self, client: GatewayClient, paths: Sequence[Path], skip: int, producer: str | None = None) -> None:
         """Send files and the files of folders, the first one without its first `skip` messages.
@@ -185,21 +190,27 @@ class SendJob:
             if len(files) > 1:
                 self.display.print(f"{file.path}: sent completely, {self.progress.next_message:,} messages")
 
-    def load(self, client: GatewayClient, path: Path, mode: Mode) -> None:
-        """Send one file as a load session of the source's table, and complete it. Raises SendFailed or RejectedInput.
+    def load(self, client: GatewayClient, paths: Sequence[Path], mode: Mode) -> None:
+        """Send files as a load session of the source's table, and complete it. Raises SendFailed or RejectedInput.
 
         A load whose rows are rejected is aborted, because the corrected file needs a new load.
         """
         assert self.source.table is not None
-        (file,) = given_files([path])
-        sender = self._sender(client)
+        files = given_files(paths)
+        sender = self._sender(client, keeps_images=True)
+        if self.registration is not None and files and not files[0].is_stream:
+            with opened(files[0]) as stream:  # a load needs its table
+                next(sender.cutter.chunks(FileBlocks(stream), Limits(1, 1), 0), None)
         self.loaded = run = LoadRun(client, self.source.table, mode, self._patience)
         sender.names, sender.position_of = run, run.position_of
         with self._gateway_errors():
-            takes_rows = run.start(None if file.is_stream else file.found)
+            takes_rows = run.start(None if any(file.is_stream for file in files) else [file.found for file in files])
         try:
-            if takes_rows:
-                self._send(sender, file, 0, 0)
+            for number, file in enumerate(files if takes_rows else ()):
+                run.file = number
+                self._send(sender, file, 0, len(files) - number - 1)
+            if takes_rows and not self.progress.requests and not self.progress.repeated:
+                raise RejectedInput(Code.EMPTY_REQUEST, "the files hold no row")
         except (SendFailed, RejectedInput) as error:
             if not isinstance(error, SendFailed) or not error.gave_up:
                 with suppress(MirrorgateError):
@@ -212,17 +223,29 @@ class SendJob:
     def _patience(self) -> Patience:
         return Patience(self.give_up_after, on_wait=self.display.show_retry)
 
-    def _sender(self, client: GatewayClient) -> Sender:
+    def _sender(self, client: GatewayClient, *, keeps_images: bool = False) -> Sender:
         display = self.display
+        if self.source.format.registers:
+            self.registration = TableRegistration(
+                client, str(self.source.table), self.source.key_columns, self._patience, keeps_images
+            )
         return Sender(
-            display.deferring_interrupts(self.source.poster(client)),
-            self.source.split,
+            display.deferring_interrupts(self.source.poster(client, self._added)),
+            self.source.cutter(self._prepare),
             self.give_up_after,
             time.sleep,
             display.show_accepted,
             display.show_retry,
             progress=self.progress,
         )
+
+    def _prepare(self, columns: Columns) -> Collection[str]:
+        assert self.registration is not None
+        with self._gateway_errors():
+            return self.registration.prepare(columns)
+
+    def _added(self) -> Mapping[str, str]:
+        return {} if self.registration is None else self.registration.parameters
 
     def _send(self, sender: Sender, file: GivenFile, skip: int, files_left: int) -> None:
         """Send what is left of a file. Raises SendFailed, and RejectedInput if it changes meanwhile."""
@@ -239,15 +262,11 @@ class SendJob:
                 self.producer.start(present)
             self.display.start_file(file.path.name, None if file.is_stream else present.size, files_left)
             may_be_empty = file.folder is not None or mark is not None
-            sender.send(self._blocks(stream), self.limits, skip, mark, may_be_empty=may_be_empty)
+            blocks = _blocks(file, stream, self.display.add_read)
+            sender.send(blocks, self.limits, skip, mark, may_be_empty=may_be_empty)
             if not file.is_stream and found_file(file.found.key, os.fstat(stream.fileno())) != present:
                 remedy = "Send only complete files. Send the content that was added since as a new file."
                 raise RejectedInput(Code.BAD_REQUEST, f"{file.path} was changed while it was sent", remedy=remedy)
-
-    def _blocks(self, stream: BufferedReader) -> Iterator[bytes]:
-        while block := stream.read1(BLOCK_BYTES):
-            self.display.add_read(len(block))
-            yield block
 
     @contextmanager
     def _gateway_errors(self) -> Iterator[None]:
@@ -331,15 +350,21 @@ def _check_not_late(sent: Sequence[GivenFile], mark: Mark) -> None:
         raise RejectedInput(Code.SOURCE_ORDER_UNSAFE, detail, remedy=remedy)
 
 
+def _blocks(file: GivenFile, stream: FileIO, on_read: Callable[[int], None]) -> Iterable[bytes]:
+    """Return the blocks of a file; a stream has no other order to read it in."""
+    blocks = FileBlocks(stream, on_read)
+    return iter(blocks) if file.is_stream else blocks
+
+
 @contextmanager
-def opened(file: GivenFile) -> Iterator[BufferedReader]:
+def opened(file: GivenFile) -> Iterator[FileIO]:
     """Open a file to read; standard input stays open. Raises RejectedInput if it is gone or denied."""
     if file.path == STANDARD_INPUT:
-        with open(0, "rb", closefd=False) as stream:
+        with open(0, "rb", closefd=False, buffering=0) as stream:
             yield stream
         return
     try:
-        stream = file.path.open("rb")
+        stream = file.path.open("rb", buffering=0)
     except OSError as error:
         detail = f"{file.path} cannot be read: {error.strerror}"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Run the same command again.") from error

@@ -4,22 +4,19 @@ Each request carries an idempotency key or a producer's number, so that a reques
 and lands once.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from mirrorgate.chunking.chunks import Chunk, Limits, Splitter, positions_of
+from mirrorgate.chunking.chunks import Chunk, Limits
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput
-from mirrorgate.file_content import Mark, hashed_chunks, with_lookahead
+from mirrorgate.file_content import Cutter, Mark, in_stream, with_lookahead
 from mirrorgate.http import RejectedByGateway
 from mirrorgate.producer import ChangeRequest, KeyedRequests, ProducerConflict, RequestNames
 from mirrorgate.retrying import OnWait, Pause, call_with_retries, is_final, may_have_been_accepted
 from mirrorgate.send.progress import Post, Progress
 
-_BYTE_OR_LINE: Final = re.compile(r"\b(byte|line) (\d+)")
-_LINE_PREFIX: Final = re.compile(r"^line \d+: ")
 _SMALLER: Final = {
     Code.BODY_TOO_LARGE: "Give a smaller --max-bytes.",
     Code.TOO_MANY_MESSAGES: "Give a smaller --batch.",
@@ -57,7 +54,7 @@ class Sender:
     """Sender of files one after the other. `post` sends a body with the headers that name the request."""
 
     post: Post
-    split: Splitter
+    cutter: Cutter
     give_up_after: float
     """Seconds to retry a request that the gateway cannot accept yet."""
     pause: Pause
@@ -84,7 +81,7 @@ class Sender:
         Raises SendFailed. What `progress` counts by then stays accepted.
         """
         self.progress.begin(skip if mark is None else mark.next_message or 0)
-        chunks = hashed_chunks(self.split, blocks, limits, skip, mark)
+        chunks = self.cutter.chunks(blocks, limits, skip, mark)
         try:
             for (chunk, content), is_last in (
                 with_lookahead(chunks) if self.position_of is not None else ((chunk, False) for chunk in chunks)
@@ -130,16 +127,8 @@ class Sender:
         meaning = self.names.meaning_of(error) if isinstance(error, RejectedByGateway) else error
         if isinstance(meaning, ProducerConflict):
             return SendFailed(error, meaning.detail, remedy=_ONE_PROCESS, errors=[])
-        problems = getattr(error, "errors", [])
-        positions = positions_of(chunk, {problem["index"] for problem in problems if "index" in problem}, self.split)
-        errors = []
-        for problem in problems:
-            detail = _positions_in_stream(problem["detail"], chunk)
-            if position := positions.get(problem.get("index", -1)):
-                detail = f"byte {position.byte}, line {position.line}: {_LINE_PREFIX.sub('', detail)}"
-                problem = problem | {"index": position.message, "byte": position.byte, "line": position.line}
-            errors.append(problem | {"detail": detail})
-        detail = errors[0]["detail"] if errors else _positions_in_stream(error.detail, chunk)
+        errors = self.cutter.located(chunk, getattr(error, "errors", []))
+        detail = errors[0]["detail"] if errors else in_stream(error.detail, chunk)
         return SendFailed(error, detail, remedy=self._and_resume(_SMALLER.get(error.code, error.remedy)), errors=errors)
 
     def _and_resume(self, remedy: str) -> str:
@@ -157,13 +146,3 @@ class Sender:
             f"continue with --from-message {chunk.after}, else with --from-message {chunk.first}."
         )
         return SendFailed(error, detail, remedy=remedy, errors=[])
-
-
-def _positions_in_stream(detail: str, chunk: Chunk) -> str:
-    """Replace positions counted from the start of the request by positions in the stream."""
-
-    def moved(match: re.Match[str]) -> str:
-        position = int(match[2])
-        return f"{match[1]} {chunk.byte_in_stream(position) if match[1] == 'byte' else chunk.line_in_stream(position)}"
-
-    return _BYTE_OR_LINE.sub(moved, detail)

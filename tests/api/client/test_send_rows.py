@@ -1,0 +1,149 @@
+"""`mirrorgate send` with files that say their columns: Parquet registers its table and lands once."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import Gateway
+from tests.api.commands import Terminal, staged
+from tests.api.objects.bridging import bridge_of
+from tests.support.http.faulty_proxy import Fault, faulty_proxy
+
+pytestmark = pytest.mark.usefixtures("gateway")
+ROWS = [{"id": number, "name": f"n{number}", "total": Decimal("1.25")} for number in range(5)]
+PARQUET = ("--format", "parquet", "--table", "t", "--key-columns", "id")
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]], **options: Any) -> None:
+    pq.write_table(pa.Table.from_pylist(rows, pa.Table.from_pylist(ROWS).schema), path, **options)
+
+
+def keys(engine: sa.Engine) -> list[int]:
+    return [row[0] for row in staged(engine, "t")]
+
+
+def test_a_folder_of_parquet_files_is_sent_in_order_and_registers_its_table(
+    terminal: Terminal, gateway: Gateway, api_engine: sa.Engine, tmp_path: Path
+) -> None:
+    for number, rows in enumerate((ROWS[:2], ROWS[2:])):
+        write_parquet(tmp_path / f"{number}.parquet", rows)
+    sent = terminal.run("send", tmp_path, *PARQUET, "--producer", "files")
+    assert sent.status == 0, sent.errors
+    assert "accepted: 5 changes in 2 requests, 2 files sent completely" in sent.output
+    assert keys(api_engine) == [0, 1, 2, 3, 4]
+    types = {column["name"]: column["type"] for column in gateway.get("/v1/tables/t/schema").json()["columns"]}
+    assert (types["id"], types["name"]) == ("int64", "string")
+    again = terminal.run("send", tmp_path, *PARQUET, "--producer", "files", "--json")
+    assert (again.report["requests"], again.report["files"]) == (0, 0)
+
+
+def test_files_with_more_columns_add_them_to_the_table(terminal: Terminal, gateway: Gateway, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "note": ["a"]}), tmp_path / "1.parquet")
+    more = {"id": [2], "note": pa.nulls(1), "city": ["Oslo"], "empty": pa.nulls(1)}
+    pq.write_table(pa.table(more), tmp_path / "2.parquet")
+    sent = terminal.run("send", tmp_path, *PARQUET)
+    assert sent.status == 0, sent.errors
+    names = [column["name"] for column in gateway.get("/v1/tables/t/schema").json()["columns"]]
+    assert names == ["id", "note", "city"], "a column without a value has no type"
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_an_interrupted_parquet_file_continues_with_its_next_row(
+    terminal: Terminal, gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path, batch: int
+) -> None:
+    gateway.register("t", {"id": "int64", "name": "string", "total": "decimal(3,2)"}, ["id"])
+    write_parquet(tmp_path / "a.parquet", ROWS, row_group_size=2)
+    with faulty_proxy(api_address) as proxy:
+        proxy.faults = [Fault.NONE] * 2 + [Fault.BUSY] * 50
+        terminal.address, address = proxy.url, terminal.address
+        ended = terminal.run("send", tmp_path / "a.parquet", *PARQUET, "--producer", "p", "--batch", 1,
+                             "--give-up-after", 0)  # fmt: skip
+        assert ended.status == 3, ended.errors
+    terminal.address = address
+    before = len(keys(api_engine))
+    assert 0 < before < 5
+    again = terminal.run("send", tmp_path / "a.parquet", *PARQUET, "--producer", "p", "--batch", batch, "--json")
+    assert again.report["changes"] == 5 - before
+    assert keys(api_engine) == [0, 1, 2, 3, 4]
+
+
+def test_a_partly_sent_parquet_file_that_has_changed_is_rejected(
+    terminal: Terminal, api_address: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.parquet"
+    write_parquet(file, [*ROWS[:3], {**ROWS[0], "id": None}])
+    ended = terminal.run("send", file, *PARQUET, "--producer", "p", "--batch", 1, "--json")
+    assert ended.report["error"]["errors"][0]["index"] == 3
+    assert ended.report["error"]["errors"][0]["pointer"] == "/id"
+    write_parquet(file, ROWS)
+    again = terminal.run("send", file, *PARQUET, "--producer", "p")
+    assert "source_position_lost" in again.errors
+
+
+def test_a_folder_of_parquet_files_replaces_the_rows_of_a_table(
+    terminal: Terminal, gateway: Gateway, tmp_path: Path
+) -> None:
+    for number, rows in enumerate((ROWS[:2], ROWS[2:])):
+        write_parquet(tmp_path / f"{number}.parquet", rows)
+    assert terminal.run("send", tmp_path, *PARQUET, "--load", "full").status == 0
+    (tmp_path / "0.parquet").unlink()
+    again = terminal.run("send", tmp_path, *PARQUET, "--load", "full")
+    assert "load completed: 3 rows, 2 rows deleted" in again.output
+    write_parquet(tmp_path / "1.parquet", [])
+    empty = terminal.run("send", tmp_path, *PARQUET, "--load", "full")
+    assert (empty.status, "empty_request" in empty.errors) == (1, True)
+    states = [load["state"] for load in gateway.get("/v1/tables/t/loads").json()["loads"]]
+    assert states == ["aborted", "completed", "completed"]
+
+
+def test_a_damaged_parquet_file_is_named(terminal: Terminal, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", ROWS)
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:20])
+    ended = terminal.run("send", tmp_path, *PARQUET)
+    assert ended.status == 1
+    assert "b.parquet: the file cannot be read as Parquet" in ended.errors
+
+
+def of_lake(api_address: str, folder: Path) -> Any:
+    parameters = {"register": "true", "key_columns": "id"}
+    return bridge_of(api_address, folder, "rows", "{table}/…", parameters=parameters)
+
+
+def test_the_bridge_sends_each_row_of_parquet_objects_once(
+    api_address: str, api_engine: sa.Engine, tmp_path: Path
+) -> None:
+    (tmp_path / "t").mkdir()
+    write_parquet(tmp_path / "t/1.parquet", ROWS[:3], row_group_size=1)
+    bridge = of_lake(api_address, tmp_path)
+    bridge.batch = bridge.batch.model_copy(update={"max_messages": 2})
+    assert bridge.run()["t"].requests == 2
+    write_parquet(tmp_path / "t/2.parquet", ROWS[3:])
+    tables = bridge.run()
+    assert (tables["t"].objects, tables["t"].changes) == (1, 2)
+    assert keys(api_engine) == [0, 1, 2, 3, 4]
+
+
+def test_a_rejected_row_of_parquet_stops_its_table_and_names_object_row_and_column(
+    api_address: str, api_engine: sa.Engine, tmp_path: Path
+) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "u").mkdir()
+    write_parquet(tmp_path / "t/1.parquet", [*ROWS[:3], {**ROWS[0], "id": None}, ROWS[4]])
+    (tmp_path / "u/1.parquet").write_bytes(b"PAR1 and no more")
+    bridge = of_lake(api_address, tmp_path)
+    bridge.run()
+    stops = {line["table"]: line for line in bridge.events("table_stopped")}
+    assert stops["t"]["object"].endswith("/t/1.parquet")
+    assert (stops["t"]["message"], stops["t"]["errors"][0]["pointer"]) == (3, "/id")
+    assert stops["u"]["object"].endswith("/u/1.parquet")
+    assert stops["u"]["detail"] == "the file cannot be read as Parquet"
+    assert keys(api_engine) == [0, 1, 2]
+    write_parquet(tmp_path / "t/1.parquet", ROWS)
+    bridge.run()
+    stopped = bridge.events("table_stopped")[-2:]
+    assert "source_position_lost" in {line["code"] for line in stopped}
