@@ -32,7 +32,7 @@ class AzureTokens:
 
     scope: str
     purpose: str
-    """What the tokens are for, in the error of a missing credential."""
+    """Purpose of the tokens, for the error about a missing credential."""
     missing: Code
     """The error code without a credential."""
     away: Code

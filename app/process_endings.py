@@ -15,7 +15,7 @@ STABLE_SECONDS: Final = 30.0
 _FIRST_DELAY: Final = 0.2
 _MAX_DELAY: Final = 10.0
 _FREE_RESTARTS: Final = 3
-"""So many ends in a row by a signal, or after the process has served, are not a restart loop yet."""
+"""Number of ends in a row by a signal, or after the process has served, that are not a restart loop yet."""
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
@@ -26,7 +26,7 @@ class RestartDelays:
 
     def __init__(self) -> None:
         self.failures = 0
-        """How often in a row the process ended soon after its start."""
+        """Number of ends in a row soon after the start."""
 
     def next_delay(self, *, lived_seconds: float, is_accident: bool) -> float:
         """Return the seconds to wait after one more end.

@@ -52,7 +52,7 @@ _ENGINES = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class BuildConfig:
-    """Where and how tasks read and write.
+    """Locations and limits with which tasks read and write.
 
     It travels inside the job, never in Spark's configuration, because it has a password.
     """

@@ -42,8 +42,8 @@ MAX_FILES_AHEAD: Final = 8
 MAX_DUE_TABLES: Final = 1_000
 
 REMOTE_PRESENCE_SECONDS: Final = 10.0
-"""How long a remote zone counts as present before tables are claimed. A check costs a request, and each take-over and
-each rename checks anyway."""
+"""Seconds for which a remote zone counts as present before tables are claimed. A check costs a request, and each
+take-over and each rename checks anyway."""
 
 
 class DrainCycle:
@@ -63,7 +63,7 @@ class DrainCycle:
         self.leased = LeasedTables()
         self.failures = TableFailures(context, self.leased)
         self.waits_for: Code | None = None
-        """What keeps this drain from publishing anything; the lease keeper reports it."""
+        """Reason why this drain publishes nothing; the lease keeper reports it."""
         self.executors = ExecutorWatch()
         """Knows whether the cluster gives this drain no executor, which the lease keeper reports, too."""
         self._database_run: str | None = None

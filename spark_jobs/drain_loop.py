@@ -40,7 +40,7 @@ INTERVAL_SECONDS: Final = 60.0
 _RUNS_PER_SWEEP: Final = 60
 _STOP_SECONDS: Final = 5.0
 _MAX_STATEMENT_SECONDS: Final = 300.0
-"""What one statement of retention may take; publication does not wait for it."""
+"""Seconds that one statement of retention may take; publication does not wait for it."""
 
 
 def run_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: datetime | None) -> None:

@@ -42,7 +42,7 @@ from mirrorgate.errors import TemporarilyUnavailable
 log = structlog.get_logger()
 
 _ATTEMPTS_PER_PERIOD: Final = 4
-"""How often in a period a drain looks whether a source is due."""
+"""Number of looks in a period whether a source is due."""
 
 _MIN_PAUSE_SECONDS: Final = 1.0
 
@@ -50,7 +50,7 @@ _PATIENCE_SECONDS: Final = 15.0
 """How long one request to the API is repeated; the next period asks again anyway."""
 
 _REFRESH_SECONDS: Final = 120.0
-"""How long a drain waits for a refresh of the SQL endpoint; one that takes longer is asked for again."""
+"""Seconds that a drain waits for a refresh of the SQL endpoint; one that takes longer is asked for again."""
 
 FAILED_IN_FABRIC: Final = "failed in Fabric"
 RECOVERED_IN_FABRIC: Final = "recovered in Fabric"

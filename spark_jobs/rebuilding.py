@@ -164,7 +164,7 @@ MAX_CORRECTION_ROUNDS: Final = 100
 """Rounds of corrections before the switch, for a source that changes rows faster than they are corrected."""
 
 COPY_SECONDS_PER_CHECK: Final = 1.5
-"""How much longer copying takes than checking: 1.33 with another type and 1.54 with another key (decision 0068)."""
+"""Ratio of the time of copying to that of checking: 1.33 with another type, 1.54 with another key (decision 0068)."""
 
 TRANSACTION_SECONDS: Final = 600.0
 """Deleting what an attempt copied of a large table takes far longer than any other transaction."""

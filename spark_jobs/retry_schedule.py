@@ -1,4 +1,4 @@
-"""When a table that failed is attempted again, so that it neither floods the logs nor delays the other tables."""
+"""Retry times of a table that failed, so that it neither floods the logs nor delays the other tables."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ _MAX_BACKOFF: Final = 30.0
 
 
 class RetrySchedule(Generic[Table]):
-    """When failed tables are attempted again: after pauses that double from 0.5 s to 30 s. Threads share it."""
+    """Retry times of failed tables: after pauses that double from 0.5 s to 30 s. Threads share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

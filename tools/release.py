@@ -35,7 +35,7 @@ BUILDERS: Final = {
     "docker": ("docker", "build"),
     "buildah": ("buildah", "bud", "--isolation", "chroot", "--format", "docker", "--layers"),
 }
-"""What builds an image, by program. OCI's own format has no health checks."""
+"""Commands that build an image, by program. OCI's own format has no health checks."""
 QUICK_START: Final = """\
 import mirrorgate
 

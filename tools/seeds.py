@@ -31,11 +31,11 @@ class Requirement(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int
-    """Its place within the document, from 1. It never changes: new requirements follow the others."""
+    """Number within the document, from 1. It never changes: new requirements follow the others."""
     says: str
     verdict: Verdict = Verdict.MET
     how: str = ""
-    """How it is met, if its words do not say so; for each other verdict the reason."""
+    """Explanation of how it is met, if its words do not say so; for each other verdict the reason."""
     page: str = ""
     """`page.md#heading` below docs/, where the behavior is described."""
     tests: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str = Field(pattern="[a-z]+")
-    """What numbers begin with, as in `zone-7`."""
+    """Prefix of the numbers, as in `zone-7`."""
     title: str
     about: str
     requirements: tuple[Requirement, ...]

@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 LOOK_SECONDS: Final = 10.0
 SEND_SECONDS: Final = 10.0
-"""How long the receiver may take."""
+"""Seconds that the receiver may take."""
 
 
 class Webhook:

@@ -90,11 +90,11 @@ class Exchange(RequestFacts):
     """One request with its answer. `close` gives back what it holds."""
 
     credential: Credential | None = None
-    """What the caller has shown; None until it is verified."""
+    """Credential of the caller; None until it is verified."""
     is_page = False
     """True for the console: its errors are pages, and its answers have the headers of pages."""
     chrome: Chrome | None = None
-    """What surrounds the pages of a caller who is signed in to the console."""
+    """Frame of the pages of a caller who is signed in to the console."""
     is_answered = False
     status = 500
     _verify: Callable[[bytes], None] | None = None

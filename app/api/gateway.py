@@ -29,7 +29,7 @@ from app.staging.writer.writer_probe import WriterProbe
 MAX_CHECKS: Final = 2
 """Comparisons with sources at a time: each holds a connection of the pool for as long as its table is large."""
 CHECK_SECONDS: Final = 60.0
-"""How long another one waits."""
+"""Seconds for which another one waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Gateway:
     ingest: Ingest
     writer: WriterProbe
     health_cache: CachedAnswer[tuple[ReadinessModel, HealthFacts]]
-    """What `/statusz` is judged by, which anyone can ask for."""
+    """Cache of the health in `/statusz`, which anyone can ask for."""
     hashed_tables: CachedAnswer[HashedTables | None]
     """The tables with hashed columns, for `/readyz`; None while Postgres does not answer."""
     probe_threads: Executor

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.mirror.typed_rows import RowPage
 
 ANSWER_SECONDS: Final = 30.0
-"""How long a caller waits for its rows."""
+"""Seconds for which a caller waits for its rows."""
 
 MAX_READS: Final = 2
 """Pages that are read at a time."""

@@ -15,7 +15,7 @@ _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+p
 """The driver that Mirrorgate has anyway, for an address that names none."""
 
 _READ_ONLY: Final = {Dialect.POSTGRESQL: "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"}
-"""How a session is told not to write, in databases that can be told."""
+"""Statements that forbid a session to write, in databases that have one."""
 
 
 class SourceDatabase:

@@ -27,7 +27,7 @@ RequestRate = Annotated[
 ByteRate = Annotated[
     int | None, typer.Option(min=1, help="Body bytes per second that one API process accepts from this key.")
 ]
-KeyName = Annotated[str, typer.Argument(help="What people call the key, up to 100 characters; empty for no name.")]
+KeyName = Annotated[str, typer.Argument(help="Name of the key for people, up to 100 characters; empty for none.")]
 KeyId = Annotated[str, typer.Argument(help="The id of the key, as `keys list` shows it.")]
 
 
@@ -36,7 +36,7 @@ def create_key(
     connection: Connection,
     rights: Annotated[str, typer.Option(help="Comma-separated: ingest, read, register, admin.")],
     name: Annotated[
-        str | None, typer.Option(help="What people call the key; the audit and events show it beside the id.")
+        str | None, typer.Option(help="Name of the key for people; the audit and events show it beside the id.")
     ] = None,
     table_patterns: Annotated[
         str, typer.Option("--tables", help="Comma-separated patterns of table names, for example `sales.*`.")

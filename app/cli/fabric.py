@@ -60,7 +60,7 @@ ChangeDataFeed = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 FABRIC_DATA_DIR: Final = Path(".mirrorgate-fabric")
-"""Where `fabric init` puts a gateway: not where a quick start is, whose gateway publishes into a local folder."""
+"""Data directory for `fabric init`: not that of a quick start, whose gateway publishes into a local folder."""
 FabricDataDir = Annotated[
     Path | None,
     typer.Option(

@@ -27,7 +27,7 @@ _LISTS: Final = {
     Kind.FABRIC_TABLE: "/console/tables?state=fabric-error",
     Kind.DEAD_LETTERS: "/console/dead-letters",
 }
-"""Where all tables with a trouble are listed."""
+"""Pages that list all tables with a trouble."""
 
 _AFTER_DROP: Final = {
     DropAction.DROP: "then the table is gone.",

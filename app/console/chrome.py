@@ -77,7 +77,7 @@ class Chrome:
     version: str
     theme: Theme = Theme.AUTO
     user: str | None = None
-    """Who is signed in: the id of a key, or `oidc:` and a subject."""
+    """User who is signed in: the id of a key, or `oidc:` and a subject."""
     rights: str = ""
     """The rights of the user in words, for the menu."""
     csrf: str = ""
@@ -86,7 +86,7 @@ class Chrome:
     current: str = ""
     """The name of the section of this page."""
     alerts: int | None = None
-    """How many things need attention; None if the page has not looked."""
+    """Number of things that need attention; None if the page has not looked."""
     names: Mapping[str, str] = field(default_factory=dict)
     """The names of keys that the page shows, and of the user's key, by id."""
     address: str = ""

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from app.staging.connection.page_turn import Page
 
 FRAGMENTS: Final = "/console/fragments"
-"""Where the parts of pages are that refresh themselves."""
+"""Paths of the parts of pages that refresh themselves."""
 
 
 class Links(NamedTuple):

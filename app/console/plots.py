@@ -32,7 +32,7 @@ class Plot(NamedTuple):
     name: str
     title: str
     unit: str
-    """How the script formats values: `count` or `seconds`."""
+    """Format of values in the script: `count` or `seconds`."""
     unit_label: str
     description: str
     lines: tuple[Line, ...]

@@ -119,7 +119,7 @@ class TableList:
     """A page of the list."""
 
     query: TableQuery
-    """What was asked for, with the last page in place of a later one."""
+    """Query of the request, with the last page in place of a later one."""
     rows: Sequence[tuple[TableSummary, str]]
     """The tables, each with the code of what is wrong, empty if nothing is."""
     chips: Sequence[tuple[str, str, int]]

@@ -528,7 +528,7 @@ class SchemaEvent(NamedTuple):
 
     columns: tuple[Column, ...]
     changes: list[str]
-    """What differs from the schema before it."""
+    """Differences from the schema before it."""
 
 
 def described_schemas(flatbuffers: Iterable[bytes], before: bytes | None = None) -> Iterator[SchemaEvent]:

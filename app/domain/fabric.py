@@ -159,7 +159,7 @@ class TableSync:
     status: str
     """`Success`, `Failure` or `NotRun`: nothing was new."""
     synced: datetime | None = None
-    """When the endpoint last took over the table's newest version."""
+    """Time at which the endpoint last took over the table's newest version."""
     error: FabricFault | None = None
 
     @property
@@ -388,7 +388,7 @@ class FabricFacts:
     answer_seconds: float
     """Age of the last answer, or since the first question without one."""
     problem_code: str | None
-    """Why the last question failed; None if it was answered."""
+    """Reason why the last question failed; None if it was answered."""
     problem_detail: str | None
     problem_remedy: str | None
 

@@ -17,7 +17,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """When the mirror itself compacts and vacuums a table. Pickles."""
+    """Conditions under which the mirror itself compacts and vacuums a table. Can be pickled."""
 
     small_files: int
     """Files below 128 MiB from which a table is compacted; 0: never."""
@@ -95,4 +95,4 @@ class TableReport:
     """Owner of the folder whose files the Delta table has; None for a folder without a marker, and while the Delta
     table still has the files of an earlier folder. The gateway's database keeps only reports with an owner."""
     is_partitioned: bool = False
-    """Whether files are in folders of partitions, so that no change of the table folder shows new ones."""
+    """True if files are in folders of partitions, so that no change of the table folder shows new ones."""

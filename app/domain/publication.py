@@ -143,7 +143,7 @@ class PendingBlock:
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """When a file is full or due.
+    """Limits at which a file is full or due.
 
     It ends before a block that would exceed these payload bytes, rows or decoded bytes (a single block may), or when
     its oldest block is `max_delay_seconds` old, see `is_due`.

@@ -179,7 +179,7 @@ class RebuiltColumn:
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """What the next generation is, and where its values are in the present row images."""
+    """Plan of the next generation, and the location of its values in the present row images."""
 
     schema: TableSchema
     options: TableOptions

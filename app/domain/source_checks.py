@@ -65,7 +65,7 @@ def compared_columns(
 
 
 class CanonicalRows(NamedTuple):
-    """Some rows: the canonical texts of their keys and of all their compared columns."""
+    """Canonical texts of some rows: of their keys and of all their compared columns."""
 
     keys: Sequence[str]
     rows: Sequence[str]
@@ -110,7 +110,7 @@ class Grammar:
     null_text: str
     """A literal of `NULL_TEXT`."""
     session: str | None = None
-    """What a session says first, so that it reads times with a zone in UTC; None if it needs nothing."""
+    """First statement of a session, so that it reads times with a zone in UTC; None if it needs nothing."""
 
     def quoted(self, name: str) -> str:
         """Return a name as the database writes it."""

@@ -138,7 +138,7 @@ def _text(value: object) -> str | None:
 
 
 Progress = Callable[[str, int | None], None]
-"""Is told the state of an operation or database, and the percentage that is complete, if Fabric says it."""
+"""Callback for the state of an operation or database, and the percentage that is complete, if Fabric says it."""
 
 _POLL_SECONDS: Final = 5.0
 _SUCCEEDED: Final = "Succeeded"

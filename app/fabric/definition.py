@@ -39,7 +39,7 @@ class Definition:
 
     @property
     def target(self) -> dict[str, object]:
-        """What it says about the Delta tables, in Fabric's words, without what it leaves open."""
+        """Description of the Delta tables in Fabric's words, without what it leaves open."""
         members = {
             "defaultSchema": self.default_schema,
             "retentionInDays": self.retention_days,

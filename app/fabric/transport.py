@@ -59,7 +59,7 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 _WRONG_FORM: Final = (AttributeError, KeyError, TypeError, ValueError)
-"""What a parser raises for JSON of another form than Fabric documents."""
+"""Exceptions of a parser for JSON of another form than Fabric documents."""
 
 Parsed = TypeVar("Parsed")
 

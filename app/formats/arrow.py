@@ -62,7 +62,7 @@ class BatchLayout:
     """Length and null count of each column and of what is below it, as the sender states them."""
     buffers: Sequence[pa.Buffer]
     views: Sequence[int]
-    """How many buffers of texts each column of views has."""
+    """Number of buffers of each column of views."""
     dictionaries: Mapping[int, "DictionaryValues"]
     """By id, as they are when the batch comes."""
 

@@ -43,10 +43,10 @@ _ALTERNATIVES: Final = {
     Form.REPLICATE: _TO_ROWS,
     Form.DEBEZIUM: f"{_TO_ROWS} or, if it is a flattened event, name its table with ?table=…",
 }
-"""What to do with a plain row at the endpoint of another form."""
+"""Remedies for a plain row at the endpoint of another form."""
 
 NAMES_NO_TABLE: Final = "the message names no table; give the parameter `table`"
-"""What is wrong with a flattened event of an unnamed table. Only then a plain row is not taken for one."""
+"""Detail of a flattened event of an unnamed table. Only then is a plain row not read as one."""
 
 _SIGNS: Final[tuple[tuple[frozenset[str], tuple[str, ...], Form], ...]] = (
     (frozenset({"tableName", "opType"}), ("tableName",), Form.ARCION),
@@ -80,7 +80,7 @@ _ARROW_STARTS: Final = (b"\xff\xff\xff\xff", b"ARROW1")
 """The continuation marker of an Arrow IPC stream, and the magic of an Arrow file."""
 
 _COMPRESSED: Final = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
-"""How a compressed body begins."""
+"""First bytes of a compressed body."""
 
 _MAX_HEAD: Final = 4_096
 _SUSPICIOUS: Final = frozenset(

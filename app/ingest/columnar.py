@@ -88,13 +88,13 @@ class TableReader(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TablePart:
-    """What one body has for one table; `content` is its reader's own."""
+    """Content of one body for one table; `content` belongs to its reader."""
 
     table: Table
     reader: TableReader
     content: Any
     changes: int
-    """How many changes the content has; more only if a text of its body looks like one."""
+    """Number of changes in the content; more only if a string of its body looks like one."""
     found_by: SchemaIdTables | None = None
     """The Replicate schema id by which the table was found, for the sequence lock to check."""
     task: str = ""
@@ -102,7 +102,7 @@ class TablePart:
 
     @property
     def rules_key(self) -> Hashable:
-        """What parts have in common that are read and typed together.
+        """Rules that parts have in common which are read and typed together.
 
         The table cache has one object for equal schemas or options, so that comparing them costs nothing.
         """
@@ -112,7 +112,7 @@ class TablePart:
 
 
 class OpenedBody(NamedTuple):
-    """What a body has for each table, and how many of its messages are as the fields say."""
+    """Content of a body for each table, and how many of its messages are as the fields say."""
 
     parts: Sequence[TablePart]
     wrong_hashes: int = 0

@@ -66,7 +66,7 @@ class DryRunTable:
     withheld: list[WithheldColumns] | UnsetType = UNSET
     """Absent from the answer if nothing is withheld."""
     omitted_rows: int | UnsetType = UNSET
-    """How many more rows would land, for which the answer has no room; absent if it has all of them."""
+    """Number of further rows that would land, for which the answer has no room; absent if it has all of them."""
 
 
 @dataclass(frozen=True, slots=True)

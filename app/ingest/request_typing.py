@@ -49,7 +49,7 @@ class TableChanges:
     new_catalog: str | None
     """The catalog that feeds the table from this request on, if it had none."""
     positions: Mapping[str, Reached]
-    """How far each log of the source is accepted, for a table that enforces the source's order."""
+    """Positions up to which each log of the source is accepted, for a table that enforces the source's order."""
 
     @property
     def rejected(self) -> list[RejectedMessage]:

@@ -94,14 +94,14 @@ def is_marker_damaged(zone: LandingZone, folder: str) -> bool:
 
 
 CONSUMED_FOLDERS: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
-"""Where Fabric moves files that it has consumed, in the order of the moves."""
+"""Folders to which Fabric moves files that it has consumed, in the order of the moves."""
 
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_NUMBERS_SHOWN: Final = 10
 
 
 class LandedState(StrEnum):
-    """What is, or was until Fabric consumed it, under a planned file's number."""
+    """File under a planned file's number, or the one that was there until Fabric consumed it."""
 
     ABSENT = "absent"
     OURS = "ours"

@@ -18,7 +18,7 @@ from app.landing.publish import METADATA
 from app.landing.zone import LandingZone, PathKind
 
 KEPT_BY_MIRRORING: Final = timedelta(days=7)
-"""How long Fabric keeps a consumed file; it always keeps the last one."""
+"""Time for which Fabric keeps a consumed file; it always keeps the last one."""
 
 
 class Problem(StrEnum):

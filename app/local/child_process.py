@@ -1,4 +1,4 @@
-"""What every child process of `mirrorgate up` does: end with its parent, and log why it cannot start."""
+"""Child processes of `mirrorgate up`: they end with their parent, and log why they cannot start."""
 
 import atexit
 import json

@@ -130,7 +130,7 @@ class UpPlan:
     zone: ZoneAddress
     port: int
     mirror_target: str | None = None
-    """Where the mirror writes Delta tables; None: no mirror runs."""
+    """Folder or address of the Delta tables; None: no mirror runs."""
 
     @property
     def zone_folder(self) -> Path | None:

@@ -97,9 +97,9 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 CHECKPOINT_COMMITS: Final = 25
-"""How many commits a checkpoint follows. deltalake's default is 100: opening a table then starts a thread for each of
-up to 100 entries of the log, and a worker under steady load keeps them (70 instead of 29). With Delta's own default of
-10, a table of many small files would write gigabytes of checkpoints a day."""
+"""Commits between two checkpoints. deltalake's default is 100: opening a table then starts a thread for each of up to
+100 entries of the log, and a worker under steady load keeps them (70 instead of 29). With Delta's default of 10, a
+table of many small files would write gigabytes of checkpoints a day."""
 
 _KEY: Final = "__mirrorgate_key_"
 

@@ -55,7 +55,7 @@ class Column:
     type: pa.DataType
     """The Arrow type that deltalake writes as the column's Delta type."""
     is_required: bool = False
-    """Whether the publisher declared the column as REQUIRED in the file that introduced it."""
+    """True if the publisher declared the column as REQUIRED in the file that introduced it."""
 
 
 def known_columns(table: DeltaTable) -> list[Column]:

@@ -43,9 +43,9 @@ class OrderedFiles:
     times: Mapping[int, int] = field(default_factory=dict)
     """Microseconds since 1970 of each file by its place, for files that are ordered by time."""
     waits: InvariantBroken | None = None
-    """What files that have no place yet wait for."""
+    """Reasons of the wait of files without a position."""
     ties: InvariantBroken | None = None
-    """What is not certain about the order of files that are applied nevertheless."""
+    """Doubts about the order of files that are applied nevertheless."""
 
     def reached(self, position: Position, applied: Sequence[DataFile]) -> Position:
         """Return the position after these files, with what finds it again."""

@@ -201,7 +201,7 @@ class TableView:
     delta: DeltaTable | None
     """The Delta table; None before the first commit of the folder's generation."""
     position: Position
-    """How far `delta` is; file 0 without one."""
+    """Position that `delta` has reached; file 0 without one."""
     ended: Position | None
     """The position of a Delta table that is still there, of a generation that has ended."""
     owner: FolderOwner | None
@@ -369,13 +369,13 @@ APPENDED_ROWS: Final = "mirrorgate.appended_rows"
 
 @dataclass(frozen=True, slots=True)
 class MirrorLimits:
-    """What one commit can contain, and what becomes of a generation that has ended."""
+    """Limits of one commit, and the treatment of a generation that has ended."""
 
     max_files: int = 64
     max_bytes: int = 256 * 2**20
     """Bytes of decoded rows after which no further file is read."""
     replace_old: bool = False
-    """Whether the Delta table of an ended generation is deleted instead of kept."""
+    """True if the Delta table of an ended generation is deleted instead of kept."""
     row_group_rows: int = ROW_GROUP_ROWS
 
 

@@ -1,4 +1,4 @@
-"""Where the mirror's Delta tables are, and how far each has applied its landing files.
+"""Locations of the mirror's Delta tables, and the landing files that each has applied.
 
 The target is a folder, ADLS Gen2, OneLake or S3; a table is at `<to>/<schema>/<table>`, or `<to>/<table>` without a
 schema. A name is a folder as it is, but for the characters that deltalake cannot have in a path (1.6 panics, or loses

@@ -32,7 +32,7 @@ LOCK_FILE: Final = "_mirrorgate.lock"
 _MAX_OWNER_BYTES: Final = 4096
 _RETRY_SECONDS: Final = 0.5
 _STORE_CHECK_SECONDS: Final = 20.0
-"""How often a running mirror asks whether its object store answers."""
+"""Seconds between a running mirror's checks that its object store answers."""
 
 
 class HeldTarget(Protocol):

@@ -41,7 +41,7 @@ _TYPE_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """Some rows of one version. Row values are data of the source: never log them."""
+    """Rows of one version, a page of them. Row values are data of the source: never log them."""
 
     version: int
     columns: list[tuple[str, str]]
@@ -49,7 +49,7 @@ class RowPage:
     rows: list[msgspec.Raw]
     """One JSON object per row, with every column. Decimals, dates and timestamps are texts, binary is base64."""
     has_more: bool
-    """Whether the version has other rows."""
+    """True if the version has other rows."""
 
 
 def read_rows(target: MirrorTarget, table: PublishedTable, *, version: int | None, limit: int) -> RowPage:

@@ -46,13 +46,13 @@ class TableMetadata:
 
     key_columns: tuple[str, ...]
     upsert_by_default: bool = False
-    """Whether a row without a marker is an upsert (`isUpsertDefaultRowMarker`)."""
+    """True if a row without a marker is an upsert (`isUpsertDefaultRowMarker`)."""
     detection: str | None = None
     """`fileDetectionStrategy`; None for sequential names."""
     file_format: str | None = None
     """`fileFormat` in lower case; None if it is not given."""
     is_partitioned: bool = False
-    """Whether files lie in `Key=Value` folders (`isPartitionEnabled`)."""
+    """True if files lie in `Key=Value` folders (`isPartitionEnabled`)."""
     raw: Mapping[str, Any] | None = None
     """The JSON object with its keys in lower case."""
 

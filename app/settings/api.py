@@ -78,7 +78,7 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class ApiSettings(BaseModel, use_attribute_docstrings=True):
-    """Where the API listens, how it is protected, and how many processes serve it."""
+    """Address, protection and number of API processes."""
 
     host: str = "127.0.0.1"
     """Address that the API listens on."""
@@ -95,7 +95,7 @@ class ApiSettings(BaseModel, use_attribute_docstrings=True):
     """With `MIRRORGATE_BEHIND_TLS_PROXY`: addresses or networks of trusted proxies, separated by commas. The API uses
     their `X-Forwarded-*` headers."""
     console: bool = True
-    """Whether the API serves the console at `/console`, and `/` redirects to it."""
+    """`true`: the API serves the console at `/console`, and `/` redirects to it."""
     api_processes: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of API processes that share the port."""
     shutdown_seconds: Annotated[int, Field(ge=1)] = 10

@@ -26,13 +26,13 @@ class FabricSettings(BaseModel, use_attribute_docstrings=True):
     """Audience of the tokens for Fabric's API. Another one in a national cloud only; `AZURE_AUTHORITY_HOST` then names
     the authority that issues them."""
     fabric_poll_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """How often drains together ask Fabric's API for the state of the mirrored database and its tables, in seconds. 0:
-    never."""
+    """Seconds between two questions to Fabric's API about the state of the mirrored database and its tables, by all
+    drains together. 0: never."""
     fabric_start: bool = False
-    """Whether a drain starts mirroring of a database that has never been started, once the first table has a file.
+    """`true`: a drain starts mirroring of a database that has never been started, once the first table has a file.
     `mirrorgate fabric init` sets it. It needs `MIRRORGATE_FABRIC_POLL_SECONDS`."""
     fabric_refresh_sql: bool = False
-    """Whether a drain refreshes the SQL analytics endpoint after Fabric has processed files, so that queries show the
+    """`true`: a drain refreshes the SQL analytics endpoint after Fabric has processed files, so that queries show the
     rows at once and `mirrorgate wait --until queryable` works. It needs the role Contributor, and uses some of the
     capacity, at most once every `MIRRORGATE_FABRIC_POLL_SECONDS`."""
 
@@ -54,10 +54,10 @@ class Compression(StrEnum):
 
 
 class LandingZoneSettings(BaseModel, use_attribute_docstrings=True):
-    """Where files are published, when, and how they are written."""
+    """Location of the landing zone, times of publication, and form of the files."""
 
     landing_zone: str | None = None
-    """Where the drain publishes: a folder, which is created if it is missing, or an address in OneLake or ADLS Gen2:
+    """Landing zone of the drain: a folder, which is created if it is missing, or an address in OneLake or ADLS Gen2:
     `abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/Files/LandingZone`."""
     storage_endpoint: Annotated[str | None, Field(pattern="^https://[^/@?#]+$")] = None
     """`https://host:port` of a proxy or private endpoint for OneLake or ADLS Gen2. Unset: the host in the landing

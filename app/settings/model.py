@@ -26,7 +26,7 @@ from mirrorgate.errors import Code, Misconfigured, RejectedInput
 
 
 class DatabaseSettings(BaseModel, use_attribute_docstrings=True):
-    """Where Postgres is, and how long to wait for it."""
+    """Address of Postgres, and the time to wait for it."""
 
     database_url: SecretStr | None = None
     """Address of Postgres 15 or newer: `postgresql://user:password@host/database`."""
@@ -77,7 +77,7 @@ class GrantedRights(BaseModel, use_attribute_docstrings=True):
 
 
 class AccessSettings(BaseModel, use_attribute_docstrings=True):
-    """Who may call the API, and how often."""
+    """Callers of the API, and their limits."""
 
     admin_key: SecretStr | None = None
     """An API key `mg_<id>_<secret>` with every right on every table, in addition to stored keys."""
@@ -100,8 +100,8 @@ class AccessSettings(BaseModel, use_attribute_docstrings=True):
     oidc_client_secret: Annotated[SecretStr | None, Field(min_length=1)] = None
     """Client secret of the console at the issuer. Unset for a public client, which PKCE protects."""
     oidc_redirect_url: str | None = None
-    """Where the issuer sends browsers back to: `https://<this gateway>/console/oidc/callback`, as registered at the
-    issuer."""
+    """Address to which the issuer sends browsers back, as registered there:
+    `https://<this gateway>/console/oidc/callback`."""
     key_requests_per_second: Annotated[float | None, Field(ge=0.001)] = None
     """Requests per second that an API process accepts from a key without its own limit. Unset: no limit."""
     key_bytes_per_second: Annotated[int | None, Field(gt=0)] = None
@@ -142,10 +142,10 @@ _MIN_RETENTION_HOURS: Final = 168
 
 
 class MirrorSettings(BaseModel, use_attribute_docstrings=True):
-    """Where the mirror writes its Delta tables, and how often it looks for new landing files."""
+    """Target of the mirror's Delta tables, and the interval between looks for new landing files."""
 
     mirror_target: str | None = None
-    """Where the mirror writes its Delta tables: a folder, which is created if it is missing, or an address that
+    """Target of the mirror's Delta tables: a folder, which is created if it is missing, or an address that
     `deltalake` can write, such as `abfss://…` or `s3://…`. Unset: no mirror is configured."""
     mirror_storage_options: Annotated[dict[str, SecretStr], NoDecode] = {}
     """Options of `deltalake` for the target, as JSON: `{"aws_region": "eu-west-1"}`. Variables of the cloud, such as
@@ -189,7 +189,7 @@ class MirrorSettings(BaseModel, use_attribute_docstrings=True):
 
     @property
     def mirror_upkeep(self) -> Upkeep:
-        """When the mirror compacts and vacuums by itself."""
+        """Conditions under which the mirror compacts and vacuums by itself."""
         window = self.mirror_upkeep_window
         times = None if window is None else [time.fromisoformat(text) for text in window.split("-")]
         return Upkeep(
@@ -216,7 +216,7 @@ _SPARK_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8
 
 
 class DrainSettings(BaseModel, use_attribute_docstrings=True):
-    """How a drain claims tables, builds files and follows Fabric."""
+    """Claims, builds and Fabric's status in the drain."""
 
     lease_seconds: Annotated[float, Field(gt=0)] = 15.0
     """A drain that has not renewed its lease for this many seconds loses its tables."""

@@ -14,7 +14,7 @@ class LogFormat(StrEnum):
 
 
 class OperationSettings(BaseModel, use_attribute_docstrings=True):
-    """What a process logs, where it serves its metrics, and what it accepts at its start."""
+    """Logs, metrics and start checks of a process."""
 
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
     """Lowest level to log: `debug` to `error`."""
@@ -49,7 +49,7 @@ class OperationSettings(BaseModel, use_attribute_docstrings=True):
 
 
 class AlertSettings(BaseModel, use_attribute_docstrings=True):
-    """Where alerts go, and how long a trouble must last before it is told."""
+    """Receiver of alerts, and the time that a trouble must last before it is sent."""
 
     alert_url: SecretStr | None = None
     """Address that gets a POST with JSON when a table is quarantined or keeps failing, dead letters wait, Fabric stops,
@@ -58,7 +58,7 @@ class AlertSettings(BaseModel, use_attribute_docstrings=True):
     alert_secret: SecretStr | None = None
     """Signs each alert: `X-Signature: sha256=<HMAC-SHA256 of the body>`. Unset: no signature."""
     alert_after_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """How long a trouble must last before it is told, in seconds."""
+    """Seconds that a trouble must last before an alert is sent."""
 
     @field_validator("alert_url")
     @classmethod

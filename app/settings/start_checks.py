@@ -18,7 +18,7 @@ from mirrorgate.errors import Code, Misconfigured
 from mirrorgate.errors.site import with_addresses
 
 CALLBACK_PATH: Final = "/console/oidc/callback"
-"""Where an identity provider sends browsers back to."""
+"""Path to which an identity provider sends browsers back."""
 
 
 def check_serving(settings: Settings) -> None:

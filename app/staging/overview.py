@@ -131,12 +131,12 @@ class ListedProducer:
     last_sequence: int
     position: str | None
     accepted_at: datetime | None
-    """When its last number was accepted; None if the receipt is purged."""
+    """Time at which its last number was accepted; None if the receipt is purged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerTurn:
-    """Which page of the list is wanted: from its start, or from a producer on, forwards or backwards."""
+    """Page of the list: from its start, or from a producer on, forwards or backwards."""
 
     principal: str | None = None
     producer: str = ""
@@ -163,7 +163,7 @@ class TableFacts:
     table: Table
     counts: TableCounts
     failure: TableFailure | None
-    """Why its publication fails, if it has failed several times in a row."""
+    """Reason why its publication fails, if it has failed several times in a row."""
     fabric: FabricStatus | None
     mirror: MirrorProgress | None
     load: LoadSession | None

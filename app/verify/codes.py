@@ -31,9 +31,9 @@ class Severity(StrEnum):
     ERROR = "error"
     """Fabric stops the table, or its rows are wrong."""
     WARNING = "warning"
-    """It can go wrong, or works only by chance."""
+    """Findings that can go wrong, or work only by chance."""
     ADVICE = "advice"
-    """It works, and could be cheaper, faster or safer."""
+    """Findings that work, and could be cheaper, faster or safer."""
 
     def code(self, meaning: str, remedy: str) -> tuple[Any, "Severity", str, str]:
         """Declare a code of this severity, whose value is its name in small letters."""

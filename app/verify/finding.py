@@ -17,7 +17,7 @@ class Finding:
 
     code: FindingCode
     detail: str
-    """What is wrong, with names and numbers and without a row value."""
+    """Explanation of the problem, with names and numbers and without a row value."""
     table: str | None = None
     """`schema.table` or `table`; None for a finding about the zone."""
     file: str | None = None
@@ -25,12 +25,12 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """Severity of the finding."""
         return self.code.severity
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """Instruction that resolves the finding."""
         return self.code.remedy
 
     def to_json(self) -> dict[str, str | None]:

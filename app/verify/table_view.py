@@ -22,7 +22,7 @@ class FileColumn:
     stored: str
     """The type as Arrow names it, such as `uint32`."""
     required: bool
-    """Whether the file declares it as REQUIRED (not nullable)."""
+    """True if the file declares it as REQUIRED (not nullable)."""
 
     @property
     def is_marker(self) -> bool:
@@ -79,12 +79,12 @@ class TableView:
 
     table: PublishedTable
     entries: Mapping[str, Entry]
-    """What is at each path below the table folder and below the folders of consumed files, by path in the zone."""
+    """Entries below the table folder and below the folders of consumed files, by path in the zone."""
     files: TableFiles
     metadata: TableMetadata | None
     """None for metadata that is missing or damaged."""
     damage: str | None
-    """Why there is no metadata."""
+    """Reason why there is no metadata."""
     checked: Sequence[CheckedFile]
     """The readable files in the order in which they are applied; empty before they are read."""
     now: datetime

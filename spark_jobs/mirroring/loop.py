@@ -221,7 +221,7 @@ class MirrorLoop:
         self.calls = SparkCalls()
         self.states = TableStates(job.upkeep)
         self.waits_for: Code | None = None
-        """Why the last round could not look at the zone and the target; None if it could."""
+        """Reason why the last round could not look at the zone and the target; None if it could."""
 
     def run(self, poll_seconds: float) -> None:
         """Look at the zone every `poll_seconds`, and whenever a job ends with files left, until `stopping` is set.

@@ -26,7 +26,7 @@ NO_VERSION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class MirrorJob:
-    """Where and how tasks read and write. It travels inside the job, because the target's options have secrets."""
+    """Locations and limits of what tasks read and write. Sent in the job, because the target's options are secret."""
 
     zone: ZoneAddress
     target: MirrorTarget
@@ -44,7 +44,7 @@ class DueTable:
     version: int | None
     """The last version of its Delta table, NO_VERSION without one, None if unknown."""
     is_daily: bool = False
-    """Whether the table has its daily look for what can be vacuumed and compacted."""
+    """True if the table's daily search for files to vacuum and compact is due."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class BoundedStop:
         self.last_acts: list[Callable[[], object]] = []
         """Calls to try, for a moment, before the process is ended; they may hang or fail."""
         self.failure: str | None = None
-        """Why the process stops by itself, None for a signal."""
+        """Reason why the process stops by itself, None for a signal."""
         self._seconds = seconds
         self._ended = threading.Event()
 

@@ -100,7 +100,7 @@ log = structlog.get_logger()
 QUARANTINE_CODES: Final = frozenset(
     {Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.LEDGER_BEHIND_ZONE, Code.PAYLOAD_CORRUPT}
 )
-"""What must never happen: the table stops until an operator decides. Every other failure is retried."""
+"""Codes of failures that must never happen: the table stops until an operator decides. Other failures are retried."""
 
 
 @dataclass(frozen=True, slots=True)

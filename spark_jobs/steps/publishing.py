@@ -181,7 +181,7 @@ def _contained(failures: Failures, table_id: TableId) -> Iterator[None]:
 
 
 _QUERY_SECONDS: Final = 1.0
-"""How long the worker slot waits for Postgres before the spans are given up."""
+"""Seconds for which the worker slot waits for Postgres before the spans are given up."""
 
 
 class PublicationTrace:

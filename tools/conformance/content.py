@@ -157,7 +157,7 @@ FIRST_POSTS: Final = (
     Post(DROPPED, _notes(1)),
     Post(RECREATED.name, _notes(1)),
 )
-"""What is published before mirroring starts."""
+"""Posts before mirroring starts."""
 
 LATER_POSTS: Final = (
     Post(f"{SCHEMA}.every_type", [{"id": 2, **_TYPICAL}, {"id": 3, **_TYPICAL, "name": "third"}]),
@@ -177,4 +177,4 @@ LATER_POSTS: Final = (
     Post(RENAMED[1], _notes(2, text="changed")),
     Post(RECREATED.name, [{"id": "one", "note": 1}, {"id": "two", "note": None}]),
 )
-"""What is published while Fabric mirrors, after the tables were changed."""
+"""Posts while Fabric mirrors, after the tables were changed."""

@@ -42,14 +42,14 @@ class Plan:
     keep: bool = False
     """Leave the database when the run has ended."""
     timeout: float = 1_800.0
-    """How long Fabric may take for each round of files, in seconds."""
+    """Seconds that Fabric may take for each round of files."""
     creation_seconds: float = 120.0
-    """How long a database whose creation was not confirmed is looked for before it is deleted."""
+    """Seconds for which a database whose creation was not confirmed is looked for before it is deleted."""
     poll_seconds: float = 15.0
     environment: dict[str, str] = field(default_factory=dict)
     """More variables for the gateway."""
     tables_address: Callable[[MirroredDatabase], str] = lambda database: database.tables_address
-    """Where Fabric's Delta tables are."""
+    """Address of Fabric's Delta tables."""
 
 
 def run(plan: Plan, report: Report) -> None:

@@ -20,10 +20,10 @@ from app.staging.connection.database import Engine, translated_errors
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 CACHE_SECONDS: Final = 5.0
-"""How long a cached key is valid: a deleted or expired key or secret stops working within this time."""
+"""Seconds for which a cached key is valid: a deleted or expired key or secret stops working within this time."""
 
 MIN_RECHECK_SECONDS: Final = 1.0
-"""How often at most a key is looked up again because of a wrong secret. The secret can be new after a rotation."""
+"""Shortest time between look-ups of a key because of a wrong secret. The secret can be new after a rotation."""
 
 MAX_CACHED_KEYS: Final = 10_000
 """Beyond it the cache is cleared. It holds only keys that exist."""
@@ -63,7 +63,7 @@ class _CachedKey:
     key: StoredKey
     looked_up: float
     rechecked: float
-    """When it was last looked up because of a wrong secret."""
+    """Time at which it was last looked up because of a wrong secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ ALGORITHMS: Final = ("RS256", "ES256")
 LEEWAY_SECONDS: Final = 30
 MAX_TOKEN_CHARACTERS: Final = 16_384
 MAX_CLOSE_SECONDS: Final = 1.0
-"""How long `close` waits for a read of the issuer's keys; the daemon thread ends with the process otherwise."""
+"""Seconds for which `close` waits for a read of the issuer's keys; the daemon thread then ends with the process."""
 
 _MAX_KEY_ID_CHARACTERS: Final = 256
 

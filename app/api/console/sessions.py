@@ -1,4 +1,4 @@
-"""Who is signed in to the console: the session in the request's cookie, with the present rights of its holder.
+"""Sessions of people who are signed in to the console: the request's cookie, with the present rights of its holder.
 
 Each request looks up the session and its key again. So a session ends within the five seconds for which keys are cached
 after its key was deleted or has expired, or after the secret that signed in has: a former secret works for the overlap

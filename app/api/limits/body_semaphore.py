@@ -47,7 +47,7 @@ class ConcurrencyLimit:
 
 
 MAX_UNVERIFIED_SECONDS: Final = 15.0
-"""How long the body of a caller that has not shown a valid key can take to arrive."""
+"""Seconds for which another check waits."""
 
 MAX_UNVERIFIED_GRACE_SECONDS: Final = 3.0
 """The grace period of such a body."""

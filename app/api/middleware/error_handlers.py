@@ -45,7 +45,7 @@ _REMEDIES: Final = {
     Code.UNAUTHENTICATED: "Sign in to the console.",
     Code.FORBIDDEN: "Sign in with a key that has the right that the detail names, or ask an administrator for one.",
 }
-"""What to do in a browser, where the remedy of a code speaks of calls."""
+"""Remedies for browsers, where the remedy of a code speaks of calls."""
 
 
 def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:

@@ -281,7 +281,7 @@ class _FrameworkSend:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self.dropped: TemporarilyUnavailable | None = None
-        """Why the answer was dropped."""
+        """Reason why the answer was dropped."""
 
     async def __call__(self, message: Message) -> None:
         """Send a message of the answer."""

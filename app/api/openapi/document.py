@@ -69,12 +69,12 @@ SECURITY_SCHEMES: Final[dict[str, Any]] = {
         "`?key_id=`. The header can also be `X-Hub-Signature-256`.",
     },
 }
-"""How a caller shows a key besides sending it as a bearer token; see docs/send/webhooks.md."""
+"""Ways to show a key besides sending it as a bearer token; see docs/send/webhooks.md."""
 
 _NAME_MAPS: Final = frozenset({"properties", "schemas", "paths", "headers", "$defs"})
 _OUTSIDE_PARAMETER_SCHEMAS: Final = frozenset({"default", "description", "title"})
 _UNDESCRIBED: Final = "Successful Response"
-"""What the framework writes for an answer without a description."""
+"""Description that the framework writes for an answer without one."""
 
 _RETRIABLE: Final = frozenset({429, 503})
 

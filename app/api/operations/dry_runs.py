@@ -30,7 +30,7 @@ _QUERIES: Final[Mapping[LetterFormat, Callable[[bytes], ChangeQuery]]] = {
     LetterFormat.REPLICATE: replicate_query,
     LetterFormat.DEBEZIUM: debezium_query,
 }
-"""What reads the query of each format."""
+"""Readers of the query of each format."""
 
 
 async def try_messages(

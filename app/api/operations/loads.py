@@ -33,7 +33,7 @@ from app.staging.loads import (
 from mirrorgate.parameters import LoadMode
 
 COMPLETION_SECONDS: Final = 10.0
-"""How long one request deletes rows before it answers that it is not finished."""
+"""Seconds for which one request deletes rows before it answers that it is not finished."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ LayoutName = Annotated[
     str, Path(description="The name of the layout.", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["orders_flat"])
 ]
 LayoutWriter = Annotated[Principal, Depends(require(Right.REGISTER, every_table=True))]
-"""Who may change the meaning of messages: a layout is for the messages of all tables."""
+"""Caller who may change the meaning of messages: a layout is for the messages of all tables."""
 
 
 @router.put(

@@ -20,7 +20,7 @@ from mirrorgate.errors import TemporarilyUnavailable
 router = APIRouter(tags=["status"])
 
 ANSWER_SECONDS: Final = 8.0
-"""How long a scrape waits for Postgres: less than Prometheus waits for a scrape, 10 s."""
+"""Seconds for which a scrape waits for Postgres: less than Prometheus waits for a scrape, 10 s."""
 
 
 @router.get(

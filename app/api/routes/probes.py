@@ -21,10 +21,10 @@ from mirrorgate.errors import MirrorgateError
 router = APIRouter(tags=["status"])
 
 ANSWER_SECONDS: Final = 3.0
-"""How long a probe waits for Postgres: less than the usual timeout of a caller."""
+"""Seconds for which a probe waits for Postgres: less than the usual timeout of a caller."""
 
 CACHE_SECONDS: Final = 1.0
-"""How long an answer of `/statusz` is repeated, because anyone can ask for it."""
+"""Seconds for which an answer of `/statusz` is repeated, because anyone can ask for it."""
 
 
 @router.get("/healthz", summary="Check that this process serves")

@@ -29,7 +29,7 @@ class AuditEventModel(Model):
     """The number of the event, in the order of the audit."""
 
     happened_at: datetime
-    """When it happened; of rejected calls, when the last of them came."""
+    """Time of the event; of rejected calls, the time of the last one."""
 
     request_id: str | None
     """The id of the request, or of the first rejected call; null if no request caused the event."""
@@ -50,7 +50,7 @@ class AuditEventModel(Model):
     """The generation of the table; null if the call concerned none."""
 
     outcome: Outcome
-    """Whether the operation was done or rejected."""
+    """Outcome of the operation: done or rejected."""
 
     status: int | None
     """The HTTP status of the rejected calls; null for an operation."""
@@ -99,19 +99,19 @@ class CreateKey(Model):
     )
 
     name: KeyName | None = None
-    """What people call the key; the audit and events show it beside the id."""
+    """Name of the key for people; the audit and events show it beside the id."""
 
     rights: Annotated[list[Right], Field(min_length=1)]
-    """What the key can do."""
+    """Rights of the key."""
 
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*"]
     """The tables that the rights apply to."""
 
     expires_at: Moment | None = None
-    """When the key expires, with a UTC offset. Without it the key never expires."""
+    """Time at which the key expires, with a UTC offset. Without it the key never expires."""
 
     hmac: bool = False
-    """Whether the key also gets a signing secret, for senders that sign their bodies."""
+    """True if the key also gets a signing secret, for senders that sign their bodies."""
 
     requests_per_second: RequestRate = None
     """Requests per second that an API process accepts from the key; by default the limit of the settings."""
@@ -129,7 +129,7 @@ class UpdateKey(Model):
     model_config = ConfigDict(json_schema_extra={"examples": [{"requests_per_second": 50, "bytes_per_second": None}]})
 
     name: KeyName | None = None
-    """What people call the key."""
+    """Name of the key for people."""
 
     requests_per_second: RequestRate = None
     """Requests per second that an API process accepts from the key."""
@@ -148,28 +148,28 @@ class KeyModel(Model):
     """The id of the key, which its secret contains."""
 
     name: str | None
-    """What people call the key; null if it has no name."""
+    """Name of the key for people; null if it has none."""
 
     rights: list[Right]
-    """What the key can do."""
+    """Rights of the key."""
 
     tables: list[str]
     """The patterns of the tables that the rights apply to."""
 
     created_at: datetime
-    """When the key was created."""
+    """Time at which the key was created."""
 
     expires_at: datetime | None
-    """When the key expires; null if never."""
+    """Time at which the key expires; null if never."""
 
     last_used_at: datetime | None
-    """When the key was last used; null if it never was."""
+    """Time at which the key was last used; null if it never was."""
 
     former_secret_until: datetime | None
-    """When the secret before the last rotation expires; null if it is not valid."""
+    """Time at which the secret before the last rotation expires; null if it is not valid."""
 
     hmac: bool
-    """Whether the key has a signing secret."""
+    """True if the key has a signing secret."""
 
     requests_per_second: float | None
     """The limit of this key; null means the limit of the settings."""
@@ -199,13 +199,13 @@ class RotatedKeyModel(Model):
     """The new secret, shown only here."""
 
     rights: list[Right]
-    """What the key can do."""
+    """Rights of the key."""
 
     tables: list[str]
     """The patterns of the tables that the rights apply to."""
 
     expires_at: datetime | None
-    """When the key expires; null if never."""
+    """Time at which the key expires; null if never."""
 
     former_secret_until: datetime | None
     """Until when the former secret stays valid; null if it is not."""
@@ -218,22 +218,22 @@ class CreatedKeyModel(Model):
     """The id of the key."""
 
     name: str | None
-    """What people call the key; null without a name."""
+    """Name of the key for people; null if it has none."""
 
     key: str
     """The secret, shown only here. Send it as `Authorization: Bearer <key>`."""
 
     signing_secret: str | None
-    """What the sender signs bodies with; null unless `hmac` was asked for."""
+    """Secret with which the sender signs bodies; null unless `hmac` was asked for."""
 
     rights: list[Right]
-    """What the key can do."""
+    """Rights of the key."""
 
     tables: list[str]
     """The patterns of the tables that the rights apply to."""
 
     expires_at: datetime | None
-    """When the key expires; null if never."""
+    """Time at which the key expires; null if never."""
 
 
 class KeysModel(Model):

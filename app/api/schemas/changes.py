@@ -35,10 +35,10 @@ class ReceiptModel(Model):
     """The dense number of the batch in the generation, in commit order."""
 
     changes: int
-    """How many messages the batch contains."""
+    """Number of messages that the batch contains."""
 
     rows: int
-    """How many rows will land."""
+    """Number of rows that will land."""
 
 
 class RegisteredModel(Model):
@@ -133,7 +133,7 @@ class DryRunTableModel(Model):
     """Columns that only a key with the right `read` can see; absent if there are none."""
 
     omitted_rows: int | None = None
-    """How many more rows would land: the answer ends at 16 MiB of rows; absent if it has all of them."""
+    """Number of further rows that would land: the answer ends at 16 MiB of rows; absent if it has all of them."""
 
 
 class DryRunModel(Model):
@@ -193,10 +193,10 @@ class BatchModel(Model):
     `discarded`: the generation ended first."""
 
     changes: int | None
-    """How many messages the batch contains; null after retention has purged it."""
+    """Number of messages that the batch contains; null after retention has purged it."""
 
     rows: int | None
-    """How many rows land; null after retention has purged it."""
+    """Number of rows that land; null after retention has purged it."""
 
     file: str | None
     """The name of its file; null before it is planned, and after retention has purged it."""
@@ -209,7 +209,7 @@ class LetterErrorModel(Model):
     """The error code."""
 
     detail: str
-    """What is wrong, without row values."""
+    """Explanation of the problem, without row values."""
 
     pointer: str | None = None
     """A JSON Pointer into the message; absent if the error concerns all of it."""
@@ -241,7 +241,7 @@ class DeadLetterModel(Model):
     """The index of the message in its request, from 0."""
 
     errors: list[LetterErrorModel]
-    """What is wrong with the message."""
+    """Problems of the message."""
 
     key_id: str
     """The id of the key that sent it."""
@@ -256,13 +256,13 @@ class DeadLetterModel(Model):
     """The number that the producer gave its request; null without a producer."""
 
     received_at: datetime
-    """When the request was accepted."""
+    """Time at which the request was accepted."""
 
     state: LetterState
     """`waiting`, `replayed` or `discarded`."""
 
     settled_at: datetime | None
-    """When it was replayed or discarded; null while it waits."""
+    """Time at which it was replayed or discarded; null while it waits."""
 
     settled_by: str | None
     """The id of the key that replayed or discarded it; null while it waits."""
@@ -307,10 +307,10 @@ class ReplayedLettersModel(Model):
     """
 
     replayed: int
-    """How many messages were accepted."""
+    """Number of messages that were accepted."""
 
     rejected: int
-    """How many messages were rejected again, and stay dead letters."""
+    """Number of messages that were rejected again, and remain dead letters."""
 
     next_after: int | None
     """The `after` of the next call; null if no more dead letters wait."""
@@ -320,11 +320,11 @@ class DiscardedModel(Model):
     """The number of discarded dead letters."""
 
     discarded: int
-    """How many were discarded."""
+    """Number of messages that were discarded."""
 
 
 _PLACE: Final = r"^((/[^/\x00-\x1f]+){1,9}|[^/.\x00-\x1f][^.\x00-\x1f]*(\.[^.\x00-\x1f]+){0,8})$"
-"""What `Place.parse` accepts, and little else: the contract shows it, and the parser words what is wrong."""
+"""Locations that `Place.parse` accepts, and little else: the contract shows it, and the parser words what is wrong."""
 
 Place = Annotated[str, Field(min_length=1, max_length=1_024, json_schema_extra={"pattern": _PLACE})] | None
 _OPERATIONS: Final[dict[str, Any]] = {
@@ -386,7 +386,7 @@ class LayoutModel(Model):
     """The id that changes with the structure of the table."""
 
     transaction_last_event: Place = None
-    """Whether the change is the last one of its transaction."""
+    """Location of the mark of a transaction's last change."""
 
     schema_id: Place = None
     """The id of the metadata that describes the message."""
@@ -414,13 +414,13 @@ class StoredLayoutModel(Model):
     """The name of the layout."""
 
     layout: LayoutModel
-    """Where messages have their parts."""
+    """Locations of the parts of messages."""
 
     changed_at: datetime
-    """When it was last changed."""
+    """Time at which it was last changed."""
 
     changed_by: str | None = None
-    """Who changed it last: the id of a key, or the subject of a token. Shown to callers who may change layouts."""
+    """Author of the last change: the id of a key or the subject of a token, shown to callers who may change layouts."""
 
 
 class LayoutsModel(Model):

@@ -94,7 +94,7 @@ class ProblemItemModel(Model):
     """The error code of this message; each message can have another."""
 
     detail: str
-    """What is wrong, without row values."""
+    """Explanation of the problem, without row values."""
 
     index: int | None = None
     """The index of the message in the request, from 0."""
@@ -118,7 +118,7 @@ class ProblemModel(Model):
     """Address of the page about the code: what it means, and what to do. Compare `code`, not this address."""
 
     title: str
-    """What the code means."""
+    """Meaning of the code."""
 
     status: int
     """The HTTP status of the answer."""
@@ -127,10 +127,10 @@ class ProblemModel(Model):
     """The error code, for programs. Codes never change their meaning; new ones can be added."""
 
     detail: str
-    """What is wrong in this request, without row values."""
+    """Explanation of the problem in this request, without row values."""
 
     remedy: str
-    """What to do about it."""
+    """Instruction that resolves the problem."""
 
     request_id: str | None = None
     """The value of `X-Request-Id`, which identifies the request in the gateway's log."""
@@ -139,4 +139,4 @@ class ProblemModel(Model):
     """The wrong messages, the first 100 of them."""
 
     errors_total: int | None = None
-    """How many messages are wrong."""
+    """Number of messages with an error."""

@@ -53,7 +53,7 @@ class EventModel(Model):
     """The generation that the event concerns."""
 
     happened_at: datetime
-    """When it happened."""
+    """Time of the event."""
 
     actor: str
     """The id of a key, `oidc:<subject>` for a token, or `drain`."""
@@ -140,11 +140,11 @@ class RebuildModel(Model):
 
     generation: int = Field(description="The generation whose row images are read.")
     phase: RebuildPhase
-    """How far it is."""
+    """Phase of the rebuild."""
 
     rows_total: int | None = Field(description="Null until the row images are counted.")
     rows_done: int
-    """How many row images are read."""
+    """Number of row images that are read."""
 
     findings: list[FindingModel]
     """Rows that do not fit the plan."""
@@ -154,10 +154,10 @@ class RebuildModel(Model):
         description="How long a dry run expects the copying to take."
     )
     started_at: datetime
-    """When it was asked for."""
+    """Time at which it was asked for."""
 
     finished_at: datetime | None
-    """When it ended; null before that."""
+    """Time at which it ended; null before that."""
 
 
 _BUCKET: Final = rf"^[0-9a-f]{{1,{MAX_DIGITS}}}$"
@@ -169,7 +169,7 @@ class DigestModel(Model):
     """The rows of a bucket."""
 
     rows: Annotated[int, Field(ge=0, le=2**53)]
-    """How many there are."""
+    """Number of rows."""
 
     checksum: Checksum
     """The sum of their checksums."""
@@ -191,7 +191,7 @@ class SourceCheckModel(Model):
     )
 
     against: Literal["images", "mirror"] = "images"
-    """What to compare with: the row images of everything accepted, or the Delta table of everything mirrored."""
+    """Side to compare with: the row images of everything accepted, or the Delta table of everything mirrored."""
 
     columns: Annotated[list[str], Field(min_length=1, max_length=1_024)] | None = None
     """The columns that the checksums include. Without it, all whose type has a canonical text."""
@@ -232,14 +232,14 @@ class RowDifferencesModel(Model):
     """Rows whose values differ."""
 
     count: int
-    """How many rows differ, listed or not."""
+    """Number of rows that differ, listed or not."""
 
 
 class SourceCheckResultModel(Model):
     """The comparison of the table with its source."""
 
     equal: bool
-    """Whether nothing differs."""
+    """True if nothing differs."""
 
     generation: int
     """The generation of the table that was compared."""
@@ -251,7 +251,7 @@ class SourceCheckResultModel(Model):
     """The columns that were compared."""
 
     rows: int
-    """How many rows the gateway has, or has in the buckets of the request."""
+    """Number of rows that the gateway has, or has in the buckets of the request."""
 
     buckets: list[BucketDifferenceModel]
     """The buckets that differ."""

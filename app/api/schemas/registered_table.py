@@ -31,17 +31,17 @@ class OptionChangeModel(Model):
     """The name of the option."""
 
     before: Any
-    """Its value before."""
+    """Value before the change."""
 
     after: Any
-    """Its new value."""
+    """Value after the change."""
 
 
 class RegistrationChangesModel(Model):
     """The changes that a registration makes, or would make."""
 
     outcome: RegistrationOutcome
-    """What the registration does to the table."""
+    """Effect of the registration on the table."""
 
     key_columns: list[str]
     """The key, if the table gets one."""
@@ -57,7 +57,7 @@ class RegisteredTableModel(TableModel):
     """A table after its registration, or as a dry run would leave it."""
 
     changes: RegistrationChangesModel
-    """What the registration changes, or would change."""
+    """Changes that the registration makes, or would make."""
 
     undeclared_columns: list[str] = Field(
         description="Columns of the table that the request left out of its columns. They stay in the files, and are "

@@ -65,12 +65,12 @@ class LoadModel(Model):
     started_by: str
     """The id of the key that began the load."""
     started_at: datetime
-    """When the load began."""
+    """Time at which the load began."""
 
     expires_at: datetime
-    """When the load expires; each request with rows of it moves this time."""
+    """Time at which the load expires; each request with rows of it moves this time."""
     ended_at: datetime | None
-    """When the load ended; null while it is open."""
+    """Time at which the load ended; null while it is open."""
 
     @classmethod
     def of_session(cls, load: LoadSession, table: str) -> "LoadModel":
@@ -92,10 +92,10 @@ class MirrorReasonModel(Model):
     """An error code of https://mirrorgate.github.io/mirrorgate/reference/errors/."""
 
     detail: str | None
-    """What is wrong, and in which file; without row values."""
+    """Explanation of the problem, and the file that has it; without row values."""
 
     remedy: str | None
-    """What an operator can do."""
+    """Instruction for an operator."""
 
 
 class MirrorModel(Model):
@@ -120,10 +120,10 @@ class MirrorModel(Model):
     """The age of the oldest of them; 0 in step. It grows while no mirror runs."""
 
     reason: MirrorReasonModel | None
-    """Why the table waits or is stopped; null otherwise."""
+    """Reason why the table waits or is stopped; null otherwise."""
 
     updated_at: datetime
-    """When the mirror last reported; at least every ten seconds while it runs."""
+    """Time at which the mirror last reported; at least every ten seconds while it runs."""
 
     @classmethod
     def of_progress(cls, progress: MirrorProgress, **more: Any) -> Self:
@@ -209,7 +209,7 @@ class SourceModel(Model):
     """The part of it in which the tool had not read the change in the log, as Arcion and Debezium tell it."""
 
     measured_at: datetime | None
-    """When the change was accepted."""
+    """Time at which the change was accepted."""
 
     missing_changes: int
     """Changes that are missing by Arcion's counts of operations."""
@@ -256,12 +256,12 @@ class ProcessedModel(Model):
     """Bytes that Fabric has replicated; null if it did not say."""
 
     last_sync: datetime | None
-    """When Fabric last replicated rows; null if it did not say."""
+    """Time at which Fabric last replicated rows; null if it did not say."""
 
     queryable_at: datetime | None = Field(description="The last sync that the SQL endpoint shows; null if unknown.")
     queryable_error: str | None = Field(description="Why the last refresh of the SQL endpoint failed for the table.")
     read_at: datetime
-    """When the gateway read this."""
+    """Time at which the gateway read this."""
 
 
 class FabricModel(Model):
@@ -282,7 +282,7 @@ class WaitingLettersModel(Model):
     """Dead letters of the current generation that are neither replayed nor discarded."""
 
     waiting: int
-    """How many there are."""
+    """Number of dead letters that wait."""
 
     oldest_seconds: Seconds
     """The age of the oldest; 0 without one."""
@@ -313,7 +313,7 @@ class TroubleModel(Model):
     """An error code, or what the trouble is."""
 
     detail: str
-    """What is wrong, without row values."""
+    """Explanation of the problem, without row values."""
 
     remedy: str = Field(description="What an operator can do.")
     since: datetime | None
@@ -325,7 +325,7 @@ class RowImagesSizeModel(Model):
 
     complete: bool = Field(description="Whether no row of the table lacks one.")
     rows: int
-    """How many row images there are."""
+    """Number of row images."""
 
     exact: bool = Field(description="False if `rows` is an estimate.")
     bytes: int = Field(description="An estimate of the room that they take in Postgres.")
@@ -338,7 +338,7 @@ class BackfillModel(Model):
     """The generation whose images are filled."""
 
     state: BackfillState
-    """How far the backfill is."""
+    """State of the backfill."""
 
     rows_done: int
     """Rows that have their images."""
@@ -350,13 +350,13 @@ class BackfillModel(Model):
 
     detail: str | None = Field(description="Why it failed. While it is running: why the last attempt failed.")
     started_at: datetime
-    """When it was asked for."""
+    """Time at which it was asked for."""
 
     updated_at: datetime
-    """When it last made progress."""
+    """Time at which it last made progress."""
 
     finished_at: datetime | None
-    """When it ended; null before that."""
+    """Time at which it ended; null before that."""
 
 
 class TableModel(Model):
@@ -374,10 +374,10 @@ class TableModel(Model):
     """The generation of the table: one lifetime of its landing folder."""
 
     state: TableState
-    """Whether the table publishes, is paused or quarantined, or is about to be dropped."""
+    """State of the table: it publishes, is paused or quarantined, or is about to be dropped."""
 
     state_reason: str | None
-    """Why the table is quarantined; null otherwise."""
+    """Reason why the table is quarantined; null otherwise."""
 
     quarantined_at: datetime | None = Field(
         description="When the drain stopped the table; null unless it is quarantined."
@@ -398,22 +398,22 @@ class TableModel(Model):
     """The changes that are accepted and not published."""
 
     source: SourceModel
-    """How far the source was ahead."""
+    """Lead of the source over what it sent."""
 
     accepted: CountsModel
-    """What was accepted with 202."""
+    """Changes that were accepted with 202."""
 
     staged: CountsModel
-    """What is in the database, pending or published."""
+    """Changes in the database, pending or published."""
 
     published: PublishedModel
-    """What is in the landing zone."""
+    """Rows in the landing zone."""
 
     processed: ProcessedModel | None
-    """What Fabric reported; null if it reported nothing."""
+    """Rows that Fabric reported as processed; null if it reported nothing."""
 
     mirror: MirrorModel | None
-    """How far the Delta mirror is; null if it has not reported this generation."""
+    """Progress of the Delta mirror; null if it has not reported this generation."""
 
     load: LoadModel | None
     """The open load session, null without one."""
@@ -459,7 +459,7 @@ class WriterModel(Model):
     """Change requests that wait for the next transaction."""
 
     oldest_waiting_seconds: float | None
-    """How long the oldest of them has waited."""
+    """Seconds for which the oldest of them has waited."""
 
     last_commit_seconds: float | None
     """Seconds since the last commit of changes."""
@@ -506,7 +506,7 @@ class GatewayStatusModel(Model):
     """The fullest backlog as a share of its limit; at 1 changes are rejected."""
 
     clock_behind_seconds: float | None
-    """How many seconds the clock of this process is behind the clock of Postgres; negative if it is ahead."""
+    """Seconds by which the clock of this process is behind the clock of Postgres; negative if it is ahead."""
 
 
 def table_statuses(connection: Connection, tables: list[Table], shares: Mapping[TableLife, float]) -> list[TableModel]:

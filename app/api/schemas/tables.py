@@ -120,15 +120,15 @@ class BlockModel(Model):
     """The hash of the block."""
 
     system_time: datetime
-    """When the block was written."""
+    """Time at which the block was written."""
 
     event: dict[str, Any]
-    """What the block records; `kind` is `Seed`, `SetDataSchema` or `AddData`."""
+    """Event that the block records; `kind` is `Seed`, `SetDataSchema` or `AddData`."""
 
     columns: list[ColumnModel] | None = None
     """The columns of the files from a `SetDataSchema` on, without the row marker; null for other events."""
     changes: list[str] | None = None
-    """What a `SetDataSchema` changed, in words; null for other events."""
+    """Changes by a `SetDataSchema`, in words; null for other events."""
 
 
 class ChainModel(Model):
@@ -166,7 +166,7 @@ class FileModel(Model):
     """The last batch in the file; 0 for a seed file."""
 
     rows: int
-    """How many rows the file has."""
+    """Number of rows that the file has."""
 
     changes: int
     """Number of changes that became these rows."""
@@ -181,7 +181,7 @@ class FileModel(Model):
     """The size of the file; null before it is built."""
 
     published_at: datetime | None
-    """When it was published; null before that."""
+    """Time at which it was published; null before that."""
 
 
 class FilesModel(Model):

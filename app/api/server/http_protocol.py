@@ -30,13 +30,13 @@ from app.observability.api_metrics import REQUESTS
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 
 MAX_LINGER_SECONDS: Final = 2.0
-"""How long a rejected caller can still send before its connection is closed."""
+"""Seconds for which a rejected caller can still send before its connection is closed."""
 
 MAX_DISCARDED_BYTES: Final = 2**20
-"""How many bytes of a rejected caller are discarded before its connection is closed."""
+"""Bytes of a rejected caller that are discarded before its connection is closed."""
 
 MAX_FLUSH_SECONDS: Final = 10.0
-"""How long a caller can take to read the rest of an answer from a connection that is closed."""
+"""Seconds that a caller can take to read the rest of an answer from a connection that is closed."""
 
 
 class CallerTransport(asyncio.Transport):
@@ -134,8 +134,8 @@ _MAX_PIECE_BYTES: Final = 256 * 2**10
 """Bytes of a body that are received at once later."""
 
 MAX_HEAD_SECONDS: Final = 10.0
-"""How long a connection can wait for its first request, a request for the end of its headers, and a request that was
-answered without reading its body for the end of that."""
+"""Seconds for which a connection can wait for its first request, a request for the end of its headers, and a request
+that was answered without reading its body for the end of that."""
 
 
 class BodyPieces:
@@ -214,7 +214,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """True from the first byte of a head until it is complete."""
 
     _head_error: RejectedInput | None = None
-    """Why the head that was read last is rejected."""
+    """Reason why the head that was read last is rejected."""
 
     is_counted = False
     """True once the application reads the body of the request, whose memory then counts towards its caller."""

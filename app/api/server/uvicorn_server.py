@@ -20,10 +20,10 @@ from app.process_endings import EndReasons, RestartDelays
 log = structlog.get_logger()
 
 MAX_START_SECONDS: Final = 300.0
-"""How long an API process may be silent before it serves: on a slow disk or a busy machine, imports take minutes."""
+"""Seconds for which a starting API process may be silent: on a slow disk or a busy machine, imports last minutes."""
 
 MAX_SILENT_SECONDS: Final = 30.0
-"""How long an API process that serves may be silent."""
+"""Seconds for which an API process that serves may be silent."""
 
 _MAX_COUNTED_SECONDS: Final = 2.0
 """The most that one look adds to a silence. After a pause of the whole machine, the processes answer a bit later."""
@@ -133,7 +133,7 @@ class _ProcessWatch:
         self.serves = False
         self.silent_seconds = 0.0
         self.restart_at: float | None = None
-        """When a process that ended is replaced."""
+        """Time at which a process that ended is replaced."""
         self.delays = delays or RestartDelays()
         self._is_asked = False
         self._started_at = self._looked_at = time.monotonic()

@@ -124,9 +124,9 @@ class KafkaBridge:
         self.partitions: dict[tuple[str, int], Partition] = {}
         """The assigned partitions. Changed by the consumer's thread alone; others read a copy."""
         self.ended: dict[tuple[str, int], Counters] = {}
-        """What partitions that were revoked have counted, so that counters never decrease."""
+        """Counts of partitions that were revoked, so that counters never decrease."""
         self.trouble: MirrorgateError | None = None
-        """What the brokers last answered to the consumer; None while they answer well."""
+        """Last answer of the brokers to the consumer; None while they answer well."""
         self.last_loop = time.monotonic()
         self.watch: Watch | None = None
         self._fatal: MirrorgateError | None = None

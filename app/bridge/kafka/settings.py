@@ -75,7 +75,7 @@ class BatchSettings(Section):
     max_messages: Annotated[int, whole_number(1, 500_000)] = 20_000
     """Maximum records of a request."""
     max_age: Annotated[float, seconds(0, 3600)] = 0.5
-    """How long the first record of a request waits for others."""
+    """Time for which the first record of a request waits for others."""
     memory: Annotated[int, size(2**20, 2**40)] = 256 * 2**20
     """Bytes that all partitions buffer together, each at most two requests."""
 
@@ -84,7 +84,7 @@ class RejectedSettings(Section):
     """The location of rejected records."""
 
     folder: Path
-    """Where records that are rejected are written, with `on_reject: skip_to_file`."""
+    """Folder for records that are rejected, with `on_reject: skip_to_file`."""
 
 
 class BridgeSettings(Section):

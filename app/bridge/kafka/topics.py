@@ -122,9 +122,9 @@ class TopicRule(Section):
     key: Literal["auto", "json", "text", "none", "avro", "json_schema"] = "auto"
     """Encoding of the keys. `auto` reads JSON, and a key that is not JSON as text."""
     start: Annotated[Start, BeforeValidator(_start)] = "earliest"
-    """Where a partition without a position starts: `earliest`, `latest` or a time such as `2026-11-01T00:00:00Z`."""
+    """Start of a partition without a position: `earliest`, `latest` or a time such as `2026-11-01T00:00:00Z`."""
     on_reject: Literal["stop", "dead_letter", "skip_to_file"] = "stop"
-    """What happens to a record that the gateway rejects."""
+    """Treatment of a record that the gateway rejects."""
     tombstones: Literal["delete", "ignore"] = "delete"
     """For `rows`: `delete` the row whose key columns are the record's key, or `ignore`."""
     partitions: Annotated[int, whole_number(1, 100_000)] | None = None

@@ -66,7 +66,7 @@ class SourceSettings(Section):
     options: Mapping[str, str] = {}
     """Settings of the store."""
     content: Content = Content.AUTO
-    """How objects are read. `auto` reads a name that ends with `.csv` (before `.gz` or `.zst`) as CSV."""
+    """Form in which objects are read. `auto` reads a name that ends with `.csv` (before `.gz` or `.zst`) as CSV."""
     table: str | None = None
     """Table of all objects."""
     table_from_path: Templates = ()
@@ -92,9 +92,9 @@ class SourceSettings(Section):
     done_marker: str | None = None
     """Suffix of marker objects, instead of `settle`."""
     on_reject: Literal["stop", "dead_letter"] = "stop"
-    """What happens to a message that the gateway rejects."""
+    """Treatment of a message that the gateway rejects."""
     late: Literal["stop", "report"] = "stop"
-    """What happens when an object appears behind the position, or changes after it was read."""
+    """Treatment of an object that appears behind the position, or changes after it was read."""
 
     def model_post_init(self, _: Any) -> None:
         """Set the defaults that depend on other values."""
@@ -108,7 +108,7 @@ class SourceSettings(Section):
 
     @cached_property
     def names(self) -> FileNames:
-        """Which paths hold changes."""
+        """Names of the paths with changes."""
         return FileNames(self.only, self.ignore, self.done_marker)
 
     @classmethod

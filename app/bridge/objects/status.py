@@ -47,7 +47,7 @@ class TableStatus:
     last_object: str | None = None
     stop: Stop | None = None
     waits_for: str | None = None
-    """What the table waits for now: the gateway or the store, with the reason."""
+    """Reason of the wait: the gateway or the store, with what it said."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the status for `/readyz` and --json."""

@@ -145,7 +145,7 @@ class TableReader:
     status: TableStatus
     clock: Callable[[], float] = time.monotonic
     has_more: bool = True
-    """Whether something may be left to send that the last `work` has seen."""
+    """True if something may be left to send that the last `work` has seen."""
     _producer: Producer | None = None
     _mark: Mark | None = None
     _known: dict[str, str] = field(default_factory=dict)

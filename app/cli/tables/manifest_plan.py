@@ -55,7 +55,7 @@ class TablePlan:
 
     @property
     def action(self) -> Action:
-        """What the plan does with the table."""
+        """Action of the plan for the table."""
         if self.rejections:
             return Action.REJECTED
         if self.request is None:

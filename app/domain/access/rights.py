@@ -87,7 +87,7 @@ class Credential:
     grants: Sequence[Grant]
     limits: RateLimits = NO_LIMITS
     _principals: dict[Right, Principal | None] = field(default_factory=dict, compare=False, repr=False)
-    """What `acting_by` has returned: a cached credential serves many requests."""
+    """Results of `acting_by`: a cached credential serves many requests."""
 
     def acting_by(self, right: Right) -> Principal | None:
         """Return the caller of a call that needs this right, with its tables; None if the right is not granted."""

@@ -24,10 +24,10 @@ from mirrorgate.errors import Code, RejectedInput
 
 TOKEN_BYTES: Final = 32
 MAX_SESSION_SECONDS: Final = 12 * 3600
-"""How long a session lasts at most, however much it is used."""
+"""Seconds that a session lasts at most, even if it is used."""
 
 MAX_IDLE_SECONDS: Final = 3600
-"""How long a session lasts that is not used. An open page refreshes itself, which counts as use."""
+"""Seconds that a session lasts without use. An open page refreshes itself, which counts as use."""
 
 MAX_SESSIONS_OF_SUBJECT: Final = 50
 """Sessions of one key or person; the oldest end when there are more."""
@@ -87,7 +87,7 @@ def safe_next(text: str | None) -> str:
 
 
 ATTEMPT_SECONDS: Final = 600
-"""How long a person can take to sign in at the provider."""
+"""Seconds that a person can take to sign in at the provider."""
 
 MAX_NEXT_CHARACTERS: Final = 1000
 """Characters of the page to go to afterwards; a longer one is the start page. Browsers bound cookies to 4 kB."""

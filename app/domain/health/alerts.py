@@ -37,7 +37,7 @@ class KnownAlert:
     alert: Trouble
     since: datetime
     code_since: datetime
-    """When its present code was first seen."""
+    """Time at which its present code was first seen."""
     told_code: str | None = None
     """The code with which it was last told; None if it was never told."""
 

@@ -15,11 +15,11 @@ class ProcessFacts:
     """The facts of one API process. Ages are in seconds; None if nothing has happened or nothing waits."""
 
     database: str | None = None
-    """Why Postgres does not take changes; None if it does."""
+    """Reason why Postgres does not take changes; None if it does."""
     masks: str | None = None
-    """Why this process cannot serve tables with hashed columns."""
+    """Reason why this process cannot serve tables with hashed columns."""
     writer_failure: str | None = None
-    """Why the last transaction failed."""
+    """Reason why the last transaction failed."""
     writer_failed_seconds: float | None = None
     oldest_request_seconds: float | None = None
     """Age of the oldest request that waits for the writer."""
@@ -38,7 +38,7 @@ class GatewayFacts:
     tables: Mapping[str, int]
     """Numbers of tables by state, without dropped ones."""
     fabric: FabricFacts | None
-    """What Fabric's API says; None where no drain asks it."""
+    """Report of Fabric's API; None where no drain asks it."""
     fabric_tables: int
     """Tables that Fabric has given up, or for which it reports an error."""
     stopped_mirrors: int
@@ -80,7 +80,7 @@ class TableSummary(NamedTuple):
     staged_rows: int | None = None
     """None where only the whole status of the table counts them."""
     mirror_code: str | None = None
-    """Why the Delta mirror does not continue; None also in lists, which do not read it."""
+    """Reason why the Delta mirror does not continue; None also in lists, which do not read it."""
     mirror_state: str = ""
     mirror_file: int = 0
     """The last file that the mirror has applied."""

@@ -101,7 +101,7 @@ _RULES: Final[Mapping[Kind, tuple[Severity, str]]] = {
     Kind.DEAD_LETTERS: (_WARNING, "Rejected messages wait"),
     Kind.TABLE_PAUSED: (_WARNING, "The table is paused"),
 }
-"""How bad each trouble of a table is, and what it means."""
+"""Severity of each trouble of a table, and its title."""
 
 
 class _Part(NamedTuple):

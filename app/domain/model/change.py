@@ -21,7 +21,7 @@ Image: TypeAlias = dict[str, SourceValue]
 
 
 SourceTime: TypeAlias = str | int | None
-"""When the source made a change, as it was written: a text, or a number of seconds or smaller units since 1970."""
+"""Time at which the source made a change, as it was written: a string, or seconds or smaller units since 1970."""
 
 
 class Operation(StrEnum):
@@ -62,14 +62,14 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """JSON Pointer of the source position, if the format has one."""
     source_time: SourceTime = None
     extracted_time: SourceTime = None
-    """When the tool read the change in the log of its source."""
+    """Time at which the tool read the change in the log of its source."""
     operation_count: int | None = None
-    """How many operations Arcion has processed with this one."""
+    """Number of operations that Arcion has processed with this one."""
     transaction_id: str | None = None
     transaction_order: int | None = None
     """The number of the change in its transaction, from 1 on."""
     log_position: LogPosition | None = None
-    """Where the change is in the log of its source, if that can be compared."""
+    """Position of the change in the log of its source, if it can be compared."""
     ends_transaction: bool = True
     """False where the source said that more changes of the same transaction follow."""
 

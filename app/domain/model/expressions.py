@@ -81,7 +81,7 @@ class Expression:
     Of `case`: whether the last operand is the value without a condition. The others are conditions and their values.
     """
     at: int = 1
-    """Where it begins in the text, counted from 1."""
+    """Position of its first character in the text, counted from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ParsedExpression:
     text_uses: Sequence[str]
     """The columns of texts that it reads, one entry for each place."""
     places: Sequence[tuple[int, int, str]]
-    """Where the text names columns: the first character, the one behind the last, both from 0, and the column."""
+    """Positions of column names in the text: the first character, the one after the last, from 0, and the column."""
 
 
 _BOOLEAN: Final = ColumnType(TypeName.BOOLEAN)
@@ -521,7 +521,7 @@ _CASTS: Final[Mapping[TypeName, frozenset[TypeName]]] = {
     TypeName.JSON: frozenset({TypeName.STRING}),
     TypeName.BINARY: frozenset({TypeName.BINARY}),
 } | dict.fromkeys(_NUMBERS, _NUMBERS | {TypeName.STRING})
-"""What values of a type can become."""
+"""Types to which values of a type can be cast."""
 
 
 def _cast(op: Op) -> "_Rule":

@@ -49,14 +49,14 @@ def named(*path: str) -> Iterator[None]:
 
 
 class History(StrEnum):
-    """Whether files have the newest state of each row, or append a row for every change."""
+    """Content of the files: the newest state of each row, or a row for every change."""
 
     OFF = "off"
     APPEND_ONLY = "append_only"
 
 
 class Deletes(StrEnum):
-    """Whether a deleted row leaves the mirror, or stays in it with the audit column `deleted` true."""
+    """Treatment of a deleted row: it leaves the mirror, or remains in it with the audit column `deleted` true."""
 
     APPLY = "apply"
     FLAG = "flag"
@@ -175,7 +175,7 @@ _UNORDERED: Final[Mapping[TypeName, Collection[Comparison]]] = {
     TypeName.BINARY: _OF_NULL,
     TypeName.JSON: _OF_NULL,
 }
-"""What columns of these types can be compared by."""
+"""Ways to compare columns of these types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +316,11 @@ class Mask:
     """The masking of a column's values before they are stored."""
 
     method: MaskMethod
-    """What lands: a keyed hash, the first characters, or NULL. The hash is HMAC-SHA-256 of the text in UTF-8, as 64
+    """Value that lands: a keyed hash, the first characters, or NULL. The hash is HMAC-SHA-256 of the text in UTF-8, as 64
     hexadecimal digits. Its key is HMAC-SHA-256 of `group:<group>` under `MIRRORGATE_MASK_SECRET`; without a group, of
     `table:` and the table's number in the database."""
     characters: int | None = None
-    """How many characters `truncate` keeps."""
+    """Number of characters that `truncate` keeps."""
     group: str | None = None
     """The group in which `hash` gives equal values equal hashes; without it, only within the table. A new group needs
     the right `register` for all tables."""

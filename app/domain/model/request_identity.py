@@ -23,7 +23,7 @@ class RequestIdentity:
     fingerprint: bytes
     producer_sequence: int = 0
     position: str | None = None
-    """How far the request reaches in the producer's source; None leaves the stored position unchanged."""
+    """Position of the request in the producer's source; None leaves the stored position unchanged."""
 
     @property
     def receipt_id(self) -> tuple[str, str, int]:

@@ -135,7 +135,7 @@ class Table:
     arcion_catalog: str | None = None
     """The catalog whose messages feed this table, set by the first message with a catalog."""
     drop_plan: DropPlan | None = None
-    """What follows the drop, while the table is being dropped."""
+    """Plan for the time after the drop, while the table is being dropped."""
     rebuild_due: bool = False
     """True while a rebuild, or its dry run, reads the row images."""
     mask_fingerprint: bytes | None = None
@@ -145,7 +145,7 @@ class Table:
 
     @property
     def typed_under(self) -> tuple[Generation, SchemaVersion, int, str]:
-        """What has to be the same when a batch that was typed for this table is staged."""
+        """Facts that must be unchanged when a batch that was typed for this table is staged."""
         return self.generation, self.schema_version, self.revision, self.database_run
 
     @property

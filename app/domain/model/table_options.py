@@ -38,49 +38,49 @@ from mirrorgate.errors import Code
 
 
 class PartialUpdates(StrEnum):
-    """What happens to an update without all new values: it is rejected, or completed from the row image."""
+    """Treatment of an update without all new values: it is rejected, or completed from the row image."""
 
     REJECT = "reject"
     COMPLETE = "complete"
 
 
 class RowImages(StrEnum):
-    """Whether the gateway keeps the newest row of each key, see decision 0067."""
+    """Choice to keep the newest row of each key or not, see decision 0067."""
 
     OFF = "off"
     ON = "on"
 
 
 class IncompleteInserts(StrEnum):
-    """What happens to an insert without a nullable column: it lands NULL there, or is rejected."""
+    """Treatment of an insert without a nullable column: it lands NULL there, or is rejected."""
 
     LAND_NULL = "land_null"
     REJECT = "reject"
 
 
 class NewColumns(StrEnum):
-    """What happens to a column that the table does not have: it is rejected, or added as text."""
+    """Treatment of a column that the table does not have: it is rejected, or added as a string."""
 
     REJECT = "reject"
     ADD_AS_STRING = "add_as_string"
 
 
 class SourceOrder(StrEnum):
-    """Whether source positions decide which changes are duplicates."""
+    """Choice to drop changes whose source position the table already has, or not."""
 
     ARRIVAL = "arrival"
     ENFORCE = "enforce"
 
 
 class OperationCounting(StrEnum):
-    """Whether a jump in Arcion's counts of operations means that changes are missing."""
+    """Choice to report a jump in Arcion's counts of operations as missing changes, or not."""
 
     CHECK = "check"
     IGNORE = "ignore"
 
 
 class Reload(StrEnum):
-    """What happens to snapshot rows after other changes: they are rejected, or land as upserts."""
+    """Treatment of snapshot rows after other changes: they are rejected, or land as upserts."""
 
     REJECT = "reject"
     UPSERT = "upsert"
@@ -94,21 +94,21 @@ class InsertMarker(StrEnum):
 
 
 class InitialLoad(StrEnum):
-    """Whether files have the row marker from the start, or from the first change that is not an insert."""
+    """First file with the row marker: the first one, or that of the first change that is not an insert."""
 
     WITH_MARKER = "with_marker"
     WITHOUT_MARKER = "without_marker"
 
 
 class RowMarkers(StrEnum):
-    """Whether files have the column of row markers, or none: then each row is an upsert, by the table's metadata."""
+    """Presence of the row marker in the files. Without it, each row is an upsert, by the table's metadata."""
 
     COLUMN = "column"
     NONE = "none"
 
 
 class DeadLetters(StrEnum):
-    """Whether rejected messages can be kept while the rest of their request is accepted."""
+    """Treatment of rejected messages: their request is rejected, or they are kept while the rest of it is accepted."""
 
     REJECT = "reject"
     ACCEPT = "accept"
@@ -122,7 +122,7 @@ class BinaryEncoding(StrEnum):
 
 
 class TimestampUnit(StrEnum):
-    """What the integers of a timestamp column count since 1970, in events without a schema."""
+    """Unit of a timestamp column's integers since 1970, in events without a schema."""
 
     MILLIS = "millis"
     MICROS = "micros"
@@ -130,7 +130,7 @@ class TimestampUnit(StrEnum):
 
 
 class OutOfRange(StrEnum):
-    """What happens to a date or timestamp outside the years 1 to 9999: it is rejected, or lands as the nearest."""
+    """Treatment of a date or timestamp outside the years 1 to 9999: it is rejected, or lands as the nearest."""
 
     REJECT = "reject"
     SATURATE = "saturate"
@@ -145,9 +145,9 @@ class ColumnOverride:
     nullable: bool | None = None
     """True if the column can be NULL."""
     encoding: BinaryEncoding | None = None
-    """How strings encode the bytes of the column."""
+    """Encoding of the column's bytes in strings."""
     unit: TimestampUnit | None = None
-    """What integers of the timestamp column count since 1970, in Debezium's events without a schema."""
+    """Unit of the timestamp column's integers since 1970, in Debezium's events without a schema."""
 
     def apply(self, column: Column) -> Column:
         """Return the column with this override. Raises RejectedInput `bad_type`."""
@@ -166,36 +166,36 @@ class TableOptions:
     """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
     partial_updates: PartialUpdates = PartialUpdates.REJECT
-    """Whether an update that lacks new values is rejected (`incomplete_update`) or completed from the row image.
+    """Treatment of an update that lacks new values: rejected (`incomplete_update`) or completed from the row image.
 
     `complete` keeps a row image of each row and needs key columns.
     """
     new_columns: NewColumns = NewColumns.REJECT
-    """Whether a column that only a message has is rejected (`unknown_column`) or added with the type `string`.
+    """Treatment of a column that only a message has: rejected (`unknown_column`) or added with the type `string`.
 
     The type is never guessed. Register a column that needs another type before its first value arrives.
     """
     source_order: SourceOrder = SourceOrder.ARRIVAL
-    """Whether changes land in the order of their arrival, or each position of the source's log lands once.
+    """Changes that land: each in the order of arrival, or each position of the source's log once.
 
     Set `enforce` for Arcion, Debezium or Replicate tasks that can send again what they have sent. Positions are
     kept for each log of the source and partition, and only while the option is set. A topic with several partitions
     needs `?partition=`; without it, late changes are dropped as duplicates.
     """
     reload: Reload = Reload.REJECT
-    """Whether snapshot rows after other changes are rejected, or land with marker 4.
+    """Treatment of snapshot rows after other changes: rejected, or landed with marker 4.
 
     Set `upsert` if the source reloads a table that already has changes. Rows that the source no longer has stay; a
     load session deletes them. `upsert` needs key columns.
     """
     insert_marker: InsertMarker = InsertMarker.INSERT
-    """Whether inserts and snapshot rows land with marker 0 or with marker 4.
+    """Marker of inserts and snapshot rows: 0 or 4.
 
     Set `upsert` if the source can repeat inserts: Fabric does not check rows with marker 0 for duplicates. `upsert`
     needs key columns and `initial_load=with_marker`.
     """
     initial_load: InitialLoad = InitialLoad.WITH_MARKER
-    """Whether files have the row marker from the start, or from the first change that is not an insert.
+    """First file with the row marker: the first one, or that of the first change that is not an insert.
 
     A new table without key columns has `without_marker`. Set `without_marker` for a large first load: Fabric
     appends files without the marker directly, and looks at every row of a file that has the column. The first
@@ -203,7 +203,7 @@ class TableOptions:
     table is created or recreated; the change back to `with_marker` is final.
     """
     row_marker: RowMarkers = RowMarkers.COLUMN
-    """Whether files have the column `__rowMarker__`. With `none`, each row is an upsert by the key.
+    """Presence of the column `__rowMarker__` in the files. With `none`, each row is an upsert by the key.
 
     Set `none` for a large table whose source upserts and never deletes: Fabric can stage its files directly, also
     after the initial load. Inserts, updates, upserts and snapshot rows land as full rows. A delete, an update that
@@ -212,7 +212,7 @@ class TableOptions:
     created or recreated; a rebuild keeps it and must keep the key columns.
     """
     seed_file: bool = False
-    """Whether file 1 has the columns and no row, and is published at once. A new table has `true`.
+    """`true`: file 1 has the columns and no row, and is published immediately. A new table has `true`.
 
     Fabric waits about two weeks for the first file of a table that has metadata only, and then pauses the whole
     database. The seed file is meant to prevent that; this was not tested in a Fabric workspace. Data starts with
@@ -220,7 +220,7 @@ class TableOptions:
     before its first change. `true` on a table that has files takes effect when the table is recreated.
     """
     dead_letters: DeadLetters = DeadLetters.REJECT
-    """Whether rejected messages can be kept for repair, while the rest of their request lands.
+    """`accept`: rejected messages can be kept for repair, while the rest of their request lands.
 
     `accept` cannot be combined with `source_order=enforce` or with `masks`. A request also has to ask for it with
     `on_reject=dead_letter`.
@@ -245,18 +245,18 @@ class TableOptions:
     A local time that the zone skips is `bad_value`; one that occurs twice means the earlier moment.
     """
     binary_encoding: BinaryEncoding | None = None
-    """How strings encode bytes. `null` means hex, and rejects Debezium's strings that can be either.
+    """Encoding of bytes in strings. `null` means hex, and rejects Debezium's strings that can be either.
 
     It cannot change while the table keeps row images. `encoding` of a column in `columns` overrides it.
     """
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
-    """Whether an insert that lacks a nullable column lands NULL there, or is rejected (`incomplete_insert`).
+    """Treatment of an insert that lacks a nullable column: NULL lands there, or it is rejected (`incomplete_insert`).
 
     Set `reject` if columns of the source have a DEFAULT: an insert that does not give such a column does not have
     the value that the source filled in. With `land_null`, the row image records that the value is unknown.
     """
     out_of_range: OutOfRange = OutOfRange.REJECT
-    """Whether dates and times outside the years 1 to 9999 are rejected (`bad_value`) or land as the nearest one.
+    """Treatment of dates and times outside the years 1 to 9999: rejected (`bad_value`) or landed as the nearest one.
 
     With `saturate`, values such as `infinity`, `10000-01-01`, `0044-03-15 BC`, MySQL's `0000-00-00`, or a time that
     its zone moves out of the calendar land as `0001-01-01 00:00:00` or `9999-12-31 23:59:59.999999`. This holds for
@@ -272,7 +272,7 @@ class TableOptions:
     cannot change (`incompatible_schema`).
     """
     row_images: RowImages = RowImages.OFF
-    """Whether the gateway keeps the newest row of each key. `partial_updates=complete` keeps it too.
+    """`on`: the gateway keeps the newest row of each key. `partial_updates=complete` keeps it too.
 
     `on` needs key columns and stores one row in Postgres for each row of the table. It does not change what lands.
     When neither option asks for row images any more, they are deleted: 5,000 at once, the others by the drain
@@ -285,12 +285,12 @@ class TableOptions:
     NULL.
     """
     history: History = History.OFF
-    """Whether the files have changes of rows, or a new row for every change.
+    """Content of the files: changes of rows, or a new row for every change.
 
     `append_only` needs key columns. It is chosen when a table is created or recreated.
     """
     deletes: Deletes = Deletes.APPLY
-    """Whether a deleted row leaves the mirror, or stays and is true in the audit column `deleted`.
+    """Treatment of a deleted row: it leaves the mirror, or remains and is true in the audit column `deleted`.
 
     `flag` needs row images and `audit_columns.deleted`, and stays until the table is recreated. It cannot be
     combined with `filter`, `history=append_only` or `initial_load=without_marker`.
@@ -335,7 +335,7 @@ class TableOptions:
       second; short `year(x)`, `month(x)`, ... `date_trunc('part', x)`: the same without isodow and doy.
     """
     filter: RowFilter | None = None
-    """Which rows are mirrored; without it, all are.
+    """Condition of the rows that are mirrored; without it, all are.
 
     A filter is a comparison, or has `all` or `any` with filters, two levels deep and with at most 100 comparisons and
     values. Values are strings of the column's type; timestamps without an offset are UTC, and strings are compared by
@@ -345,7 +345,7 @@ class TableOptions:
     and `initial_load=with_marker`. To change or remove it, the key needs the right `admin`.
     """
     operation_counts: OperationCounting = OperationCounting.CHECK
-    """Whether a jump in Arcion's `operationcount` is reported as missing changes."""
+    """`check`: a jump in Arcion's `operationcount` is reported as missing changes."""
 
     @property
     def keeps_images(self) -> bool:

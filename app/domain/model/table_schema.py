@@ -57,7 +57,7 @@ _OF_DATABASES: Final = {
     "binary": "bytea blob varbinary bytes raw longblob image",
     "json": "jsonb object",
 }
-"""What to write for the types of databases and languages, by the declared type."""
+"""Types to write for those of databases and languages, by the declared type."""
 
 _DECLARED: Final = {name: name for name in _SIMPLE_TYPES} | {
     name: declared for declared, names in _OF_DATABASES.items() for name in names.split()

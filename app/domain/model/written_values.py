@@ -27,7 +27,7 @@ INFINITE_DAYS: Final = frozenset({-2_147_472_692, -622_191_235, -622_191_234, -6
 _MINUS_INFINITE_DAYS: Final = frozenset({-2_147_472_691, -625_821_273, -625_821_272, -625_821_271})
 _INFINITE_MICROSECONDS: Final = {9_223_372_036_825_200_000: INFINITY, -9_223_372_036_832_400_000: MINUS_INFINITY}
 _OVERFLOWN: Final = {2**63 - 1: INFINITY, -(2**63): MINUS_INFINITY}
-"""What an integer of 64 bits is where the timestamp does not fit it."""
+"""Integer of 64 bits that a timestamp becomes if it does not fit."""
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS: Final = 146_097

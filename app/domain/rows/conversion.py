@@ -64,7 +64,7 @@ def _reading(zone: str, binary: BinaryEncoding, saturates: bool) -> ValueReading
 
 _TRUTH_VALUES: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _HEX_PREFIX: Final = "\\x"
-"""What Postgres writes before hexadecimal digits. Base64 has no backslash, so it says what follows it."""
+"""Prefix that Postgres writes before hexadecimal digits. Base64 has no backslash, so the prefix decides."""
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _DATE: Final = re.compile(
@@ -79,7 +79,7 @@ _SENTINEL: Final = re.compile(
     rf"-(?i:infinity)|-\d{{4,}}{_DAY}{_TIME}|\d{{4,}}{_DAY}{_TIME} BC|0000-\d\d-\d\d{_TIME}",
     re.ASCII,
 )
-"""What databases and ISO 8601 write for times outside the years 1 to 9999, and MySQL for no time at all."""
+"""Texts that databases and ISO 8601 write for times outside the years 1 to 9999, and MySQL for no time at all."""
 _TIMESTAMP: Final = re.compile(
     rf"(\d{{4}}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(?: ?({_ZONE}))?)?", re.ASCII
 )
@@ -294,7 +294,7 @@ _UTC_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 class BadValues(Exception):
-    """Some values do not fit the type: their positions in the column, each with a reason without the value."""
+    """Values that do not fit the type: their positions in the column, each with a reason without the value."""
 
     def __init__(self, reasons: dict[int, str]) -> None:
         super().__init__(f"{len(reasons)} values do not fit")

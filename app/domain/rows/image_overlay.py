@@ -39,7 +39,7 @@ from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 
 Layer: TypeAlias = Mapping[bytes, bytes | None]
-"""What one batch leaves: the image of each key that it touched, None if no row of it is left in the mirror."""
+"""Result of one batch: the image of each key that it touched, None if no row of it is left in the mirror."""
 
 Filled: TypeAlias = dict[int, Sequence[SourceValue]]
 """The full values of rows that lacked columns, in order."""

@@ -44,9 +44,9 @@ class LandingRows:
     source_position: str | None = None
     """The source position of the last change that has one, verbatim."""
     progress: SourceProgress = NO_PROGRESS
-    """What the last change says of how far its source is."""
+    """Position of the source at the last change."""
     images: ImageRows | None = None
-    """What the rows mean for row images, if the table keeps them."""
+    """Meaning of the rows for row images, if the table keeps them."""
     repeated_inserts: int = 0
     """Inserts that land as upserts because their key has a row."""
     typed_bytes: int | None = field(default=None, compare=False)

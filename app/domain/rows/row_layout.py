@@ -54,7 +54,7 @@ class RowLayout(NamedTuple):
 
     marker: RowMarker
     operation: Operation
-    """What happened to this row: a changed key is a delete and an insert."""
+    """Operation on this row: a changed key is a delete and an insert."""
     image: Side
     """The image that gives the row, for error texts."""
     fill: Fill

@@ -65,7 +65,7 @@ class ChangeFacts(NamedTuple):
 
 
 class LogRun(NamedTuple):
-    """Where the changes of a request are in one log of their source, each of them with a position."""
+    """Positions of a request's changes in one log of their source."""
 
     first: LogPosition
     last: LogPosition
@@ -99,9 +99,9 @@ class ShapedChanges:
     Returns None if a change has none or they are of several logs. None if the format has no logs.
     """
     progress: SourceProgress = field(default=NO_PROGRESS, compare=False)
-    """What the last change says of how far its source is."""
+    """Position of the source at the last change."""
     typed_by: Mapping[int, TypeColumn] = field(default_factory=dict, compare=False)
-    """How columns are typed whose values are not source values, by position.
+    """Types of the columns whose values are not source values, by position.
 
     Keys are never among them, and no column is if the table keeps row images. Requests that are typed together have the
     same, and only the exact path can land them if several updates change keys.
@@ -230,7 +230,7 @@ class RowRules:
 
 
 class KeptByTable(Generic[_T]):
-    """What was worked out from the schema and options of tables, all thrown away when it is too much.
+    """Results computed from the schema and options of tables, all discarded when there are too many.
 
     Schema and options are recognized by identity, because hashing them costs more than typing a small request.
     """

@@ -26,7 +26,7 @@ _COMPARABLE: Final = frozenset({str, int, type(None)})
 """Types of which two equal values are equal once typed. True equals 1, and 1.0 equals 1.00, but not as texts."""
 
 POINTER: Final = "/after"
-"""What errors of later steps name as the image of every row; the exact path then names the right one."""
+"""Pointer of every row's image in errors of later steps; the exact path then names the right one."""
 
 
 @dataclass(slots=True)

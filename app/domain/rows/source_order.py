@@ -54,7 +54,7 @@ class Reached:
 
     position: str
     rows: frozenset[str] = frozenset()
-    """What identifies the accepted rows at this position."""
+    """Identities of the accepted rows at this position."""
     newest: datetime | None = None
     """The latest time of an accepted change, as its source gives it."""
 
@@ -74,7 +74,7 @@ class Advance(NamedTuple):
     first: str
     """The lowest position."""
     seen: Reached | None
-    """How far the log was accepted when duplicates were dropped; None on the columnar path, which drops none."""
+    """Position up to which the log was accepted when duplicates were dropped; None on the columnar path."""
     to: Reached
 
     def follows(self, present: Reached | None) -> bool:

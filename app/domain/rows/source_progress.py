@@ -54,9 +54,9 @@ class SourceProgress(NamedTuple):
     """The source's progress at the last change of a request."""
 
     committed: float | None = None
-    """When the source made the change, in seconds since 1970."""
+    """Time at which the source made the change, in seconds since 1970."""
     extraction_seconds: float | None = None
-    """How long after that the tool read it, if the tool tells."""
+    """Seconds from then until the tool read it, if the tool tells."""
     counts: OperationCounts | None = None
 
 

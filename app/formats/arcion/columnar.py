@@ -237,7 +237,6 @@ class _Cursor(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="came
     v: _Scalar = None
 
 
-
 _TEXTS: Final = msgspec.json.Decoder(list[str])
 _CURSORS: Final = msgspec.json.Decoder(list[_Cursor])
 

@@ -110,7 +110,7 @@ REMEDY: Final = (
 _ROWS: Final = MessageDecoder(dict[str, Any])
 _OF_A_MESSAGE: Final = frozenset({"tableName", "opType"})
 OPERATION_KEY: Final = b'"opType"'
-"""What a body without messages of changes does not have, unless a row has it."""
+"""Key that a body without messages of changes does not have, unless a row has it."""
 
 _AT: Final = ""
 """JSON Pointer of the row: it has no images."""

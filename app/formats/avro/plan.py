@@ -39,7 +39,7 @@ _TYPES: Final[Mapping[str, type]] = {
 _MASKS: Final = frozenset({"columnMask", "changeMask"})
 """Bytes of a Replicate message that are not a value of a column."""
 _UNREADABLE: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError, ValueError, MemoryError)
-"""What fastavro raises for bytes that are not of the schema."""
+"""Exceptions of fastavro for bytes that are not of the schema."""
 
 _MAX_TOGETHER: Final = 20_000
 """Values that are decoded by one call; they are in memory together."""

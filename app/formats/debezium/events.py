@@ -51,7 +51,7 @@ _MONGODB_DETAIL: Final = (
     "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState before it is sent"
 )
 NO_VALUE: Final = "default"
-"""What Arcion's older versions write for null: as the value of a tombstone, and as the key of a row without one."""
+"""Text that older versions of Arcion write for null: as a tombstone's value, and as the key of a row without one."""
 
 _CLOUD_DETAIL: Final = (
     "the message is a CloudEvent; let the connector write JSON instead, with "

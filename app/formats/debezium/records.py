@@ -226,12 +226,12 @@ class Record:
     is_flattened: bool = False
     is_tombstone: bool = False
     time: SourceTime = None
-    """When the source made the change."""
+    """Time at which the source made the change."""
     connector: str | None = None
     """The kind of the connector, if the event tells it."""
     log_position: LogPosition | None = None
     extracted: SourceTime = None
-    """When the connector read the change."""
+    """Time at which the connector read the change."""
     transaction_id: str | None = None
     transaction_order: int | None = None
 

@@ -44,21 +44,21 @@ _UNITS: Final = ", ".join(TimestampUnit)
 
 
 class DecimalForm(StrEnum):
-    """What the texts of decimal columns are, in events without a schema: digits, or base64 of Connect's bytes."""
+    """Form of decimal columns' strings in events without a schema: digits, or base64 of Connect's bytes."""
 
     TEXT = "text"
     BASE64 = "base64"
 
 
 class Nanoseconds(StrEnum):
-    """What happens to the digits below a microsecond of a timestamp: the event is rejected, or they are cut off."""
+    """Treatment of the digits below a microsecond of a timestamp: the event is rejected, or they are cut off."""
 
     REJECT = "reject"
     TRUNCATE = "truncate"
 
 
 class Tombstones(StrEnum):
-    """What a record with a key and without a value means: nothing, or that the row with this key was deleted."""
+    """Meaning of a record with a key and without a value: none, or that the row with this key was deleted."""
 
     IGNORE = "ignore"
     DELETE = "delete"
@@ -69,11 +69,11 @@ class DebeziumReading:
     """A request's parameters for its events."""
 
     keyed: bool | None = None
-    """Whether each element is a record `{"key": …, "value": …}`; None recognizes records by their shape."""
+    """True if each element is a record `{"key": …, "value": …}`; None recognizes records by their shape."""
     key_columns: tuple[str, ...] = ()
     """The key columns of every table of the request; empty takes them from the key of each record."""
     timestamps: tuple[tuple[str, TimestampUnit], ...] = ()
-    """What integers count, by column; `*` is every column that neither the request nor its table names."""
+    """Unit of integers, by column; `*` is every column that neither the request nor its table names."""
     decimals: DecimalForm = DecimalForm.TEXT
     tombstones: Tombstones | None = None
     """None ignores them, and rejects those that can be the only sign of a delete."""

@@ -27,13 +27,13 @@ _NO_JSON: Final = {
     rb"[,\s]*[}\]]": "JSON has no comma after the last value",
     rb"undefined": "JSON has null",
 }
-"""What programs write that is not JSON, and what to write."""
+"""Texts that programs write instead of JSON, with the JSON to write."""
 
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _ELEMENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, ValueError, RecursionError, ArithmeticError)
-"""What a decoder raises: beside its own error those for bad UTF-8, deep nesting, and exponents beyond Decimal."""
+"""Exceptions of a decoder: besides its error those for bad UTF-8, deep nesting, and exponents beyond Decimal."""
 
 
 def strip_body(body: bytes) -> tuple[bytes, int]:

@@ -44,7 +44,7 @@ from mirrorgate.errors import RejectedInput
 
 _Names: TypeAlias = frozenset[str]
 _Key: TypeAlias = tuple[Any, ...]
-"""What the shape of a change depends on: its operation, masks and external schema id, and what its images give."""
+"""Parts that decide a change's shape: its operation, masks and external schema id, and its images' members."""
 
 _Found = TypeVar("_Found")
 

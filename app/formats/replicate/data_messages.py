@@ -31,7 +31,7 @@ _CHANGE_SEQUENCE: Final = re.compile(r"\d{35}", re.ASCII)
 
 
 class DataMessage(Protocol):
-    """What identifies the table and the source version of a DT message."""
+    """Identity of the table and the source version of a DT message."""
 
     @property
     def index(self) -> int:

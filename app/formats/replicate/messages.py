@@ -72,7 +72,7 @@ class _Reader:
         self._request, self._form, self._keep_rejected = request, form, keep_rejected
         self._custom = CustomForm(form.layout) if form.layout else None
         self._address: MessageAddress | None = None
-        """What the present message says about its table, once that is known."""
+        """Address in the present message, once it is known."""
 
     def add(self, index: int, element: Mapping[str, Any] | None) -> None:
         """Read one element, or note what is wrong with it."""

@@ -334,7 +334,7 @@ class ReplicateTables:
     rejected: list[tuple[TableName, RejectedMessage]] = field(default_factory=list)
     """The messages that `route` set aside, with their tables."""
     repeated: int = 0
-    """How many metadata messages `route` ignored because they repeat an earlier version."""
+    """Number of metadata messages that `route` ignored because they repeat an earlier version."""
     _resolvers: dict[str, VersionResolver] = field(default_factory=dict)
     _tables: dict[str, Table | None] = field(default_factory=dict)
     """By folded name: the caller's tables, after the metadata messages of the request."""

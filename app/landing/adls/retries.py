@@ -30,7 +30,7 @@ _MEANINGS: Final = {
     404: Code.STORAGE_NOT_FOUND,
     429: Code.STORAGE_THROTTLED,
 }
-"""What an operator has to do about an HTTP status."""
+"""Explanations of an HTTP status for an operator."""
 
 
 class StorageRejected(StorageError):

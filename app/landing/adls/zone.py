@@ -203,7 +203,7 @@ class AdlsZone:
         self._retries = retries
         self._block_bytes = block_bytes
         self._names_attempts = True
-        """Whether new files get the attempt's name; False once the service has rejected metadata on a new file."""
+        """True if new files get the attempt's name; False once the service has rejected metadata on a new file."""
         self._unconditional: set[bool] = set()
         """For files (False) or folders (True): the service rejects the condition that a rename must not replace."""
 

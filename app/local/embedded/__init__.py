@@ -1,4 +1,4 @@
-"""What `mirrorgate up` provides on one machine: a locked data directory, a private Postgres, and a Java for Spark.
+"""Parts that only `mirrorgate up` has: a locked data directory, a private Postgres, and a Java for Spark.
 
 `PrivatePostgres` runs the programs that `postgres_programs` finds, under the account that `postgres_account` chooses,
 in a socket folder from `socket_folder`; `postgres_database` creates roles and database, and `leftover_postgres` stops

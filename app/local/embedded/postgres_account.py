@@ -35,7 +35,7 @@ only the second."""
 
 @dataclass(frozen=True, slots=True)
 class PostgresAccount:
-    """How to run a Postgres program: `prefix` precedes its command, `owner` owns its folders (None: the caller)."""
+    """Account for a Postgres program: `prefix` precedes its command, `owner` owns its folders (None: the caller)."""
 
     prefix: tuple[str, ...]
     owner: tuple[int, int] | None

@@ -26,7 +26,7 @@ _MAX_SPILL: Final = "20GB"
 _BATCH_ROWS: Final = 10_000
 
 _GONE: Final = ("FileNotFoundError", "[errno 2]")
-"""How Arrow names a missing file in the text that DuckDB passes on: of a store in Python, and of a local folder."""
+"""Texts with which Arrow names a missing file, passed on by DuckDB: of a store in Python, and of a local folder."""
 
 
 class SqlEngine:

@@ -71,7 +71,7 @@ def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> 
 
 @dataclass(frozen=True, slots=True)
 class LastUpkeep:
-    """When a table was last compacted, and when a vacuum last deleted files of it; None if its log does not say."""
+    """Times of a table's last compaction and of the last vacuum that deleted files; None if its log does not say."""
 
     compacted_at: datetime | None = None
     vacuumed_at: datetime | None = None

@@ -106,12 +106,12 @@ class StoredKey:
     last_used_at: datetime | None
     """Written at most once a minute by each API process."""
     former_secret_until: datetime | None
-    """When the last former secret stops working; None if only the newest secret is accepted."""
+    """Time at which the last former secret stops working; None if only the newest secret is accepted."""
     limits: RateLimits = NO_LIMITS
     signing_salt: bytes | None = None
-    """What the signing secret is derived from; None if the key has none, or has expired."""
+    """Salt from which the signing secret is derived; None if the key has none, or has expired."""
     name: str | None = None
-    """What people call the key."""
+    """Name of the key for people."""
 
     @property
     def credential(self) -> Credential:

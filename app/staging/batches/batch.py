@@ -15,7 +15,7 @@ from app.domain.rows.source_order import Advance
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
-"""What all batches of one staged block share."""
+"""Key that all batches of one staged block share."""
 
 BatchKey: TypeAlias = tuple[TableId, Generation, BatchSequence]
 """The identity of one staged batch, or of the block that begins with it."""
@@ -47,7 +47,7 @@ class Batch:
     table: Table
     rows: LandingRows
     advances: Sequence[Advance] = ()
-    """How the batch moves the last accepted positions of its source (`source_order=enforce`)."""
+    """Moves of the last accepted positions of its source (`source_order=enforce`)."""
     found_by: SchemaIdTables | None = None
     """The schema id by which this process remembered the table; the sequence lock checks it."""
 

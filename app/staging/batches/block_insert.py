@@ -45,7 +45,7 @@ SELECT_STAGED_AT = sa.text("""
 """Read when a block was staged."""
 
 MAX_SECONDS: Final = 3.0
-"""How long to ask while the transaction is still in progress or the database does not answer."""
+"""Seconds for which to retry while the transaction is still in progress or the database does not answer."""
 
 _PAUSE_SECONDS: Final = 0.1
 """The pause between two attempts; the database may be starting."""
@@ -211,7 +211,7 @@ class NewBlock:
     source_position: str | None = None
     """The source tool's order mark of the last change that has one."""
     progress: SourceProgress = NO_PROGRESS
-    """What the last change says of how far its source is."""
+    """Position of the source at the last change."""
     counted: Counted = NOT_COUNTED
     """The counts of operations with this block."""
     advanced: Mapping[str, Reached] = field(default_factory=dict)

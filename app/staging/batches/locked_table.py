@@ -60,7 +60,7 @@ class LockedTable:
     counted: Counted = NOT_COUNTED
     """The counts of operations with what this transaction adds."""
     image_places: Mapping[bytes, str] = field(default_factory=dict)
-    """Where the row images of the overlay are stored, by row key."""
+    """Location of the row images of the overlay, by row key."""
 
     def check(self, batch: Batch, admitted: LandingRows) -> tuple[LandingRows, Layer]:
         """Return the admitted rows of a batch as they will land, and the row images that they leave.

@@ -72,7 +72,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     """A connection that closes itself and raises psycopg.OperationalError when an answer takes too long."""
 
     silence_seconds: float = 30.0
-    """How long one answer may take outside `answer_within`."""
+    """Seconds that one answer may take outside `answer_within`."""
 
     @classmethod
     def open(cls, *arguments: Any, silence_seconds: float, **parameters: Any) -> Self:
@@ -233,13 +233,13 @@ Connection = sa.Connection
 """Names for callers outside staging, which hold a database or pass on an open transaction."""
 
 SILENCE_SECONDS: Final = 30.0
-"""How long a connection waits for one answer by default."""
+"""Seconds for which a connection waits for one answer by default."""
 
 _LOCK_MILLISECONDS: Final = 2_000
-"""How long a statement waits for a lock: Postgres's `lock_timeout`."""
+"""Milliseconds for which a statement waits for a lock: Postgres's `lock_timeout`."""
 
 _TRANSACTION_MILLISECONDS: Final = 30_000
-"""How long a transaction may be idle before Postgres ends it."""
+"""Milliseconds for which a transaction may be idle before Postgres ends it."""
 
 _PING_SECONDS: Final = 3.0
 """The pool replaces a connection that does not answer a ping within this time."""

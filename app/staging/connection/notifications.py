@@ -33,10 +33,10 @@ _MIN_SECONDS_BETWEEN: Final = 0.05
 """The shortest time between two notifications of one process."""
 
 _SILENCE_SECONDS: Final = 5.0
-"""How long these connections wait for one answer."""
+"""Seconds for which these connections wait for one answer."""
 
 _SECONDS_BETWEEN_LINES: Final = 60.0
-"""How often a listener says that it cannot listen; it tries once a second."""
+"""Seconds between lines of a listener that cannot listen; it retries once a second."""
 
 PING_AFTER: Final = 10.0
 """Seconds without a notification after which the listener pings its connection."""

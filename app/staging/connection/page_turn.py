@@ -14,7 +14,7 @@ _BEYOND_ALL: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Which page is wanted: entries before an id, after an id, or the newest ones."""
+    """Page of a list: entries before an id, after an id, or the newest ones."""
 
     before: int | None = None
     after: int | None = None

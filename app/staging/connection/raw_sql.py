@@ -80,7 +80,7 @@ A firewall or proxy may have dropped it silently; the work would then use up its
 """
 
 PING_SECONDS: Final = 2.0
-"""How long the answer to a ping may take."""
+"""Seconds that the answer to a ping may take."""
 
 
 class PersistentConnection:

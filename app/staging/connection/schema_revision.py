@@ -35,13 +35,13 @@ _ROUNDS: Final = 5
 """A busy pooler may by chance give a session the same server process again, but hardly so often in a row."""
 
 _PROBE_SECONDS: Final = 10.0
-"""How long the probe may wait for answers; a pooler without a free server process does not answer."""
+"""Seconds for which the probe may wait for answers; a pooler without a free server process does not answer."""
 
 _REJECTED_PARAMETER: Final = "unsupported startup parameter"
-"""What PgBouncer says if it does not let the settings of a session pass."""
+"""Message of PgBouncer if it does not let the settings of a session pass."""
 
 _NO_TRANSACTIONS: Final = "statement pooling mode"
-"""What PgBouncer says of a transaction in statement mode."""
+"""Message of PgBouncer about a transaction in statement mode."""
 
 
 def require_own_sessions(engine: sa.Engine) -> None:
@@ -114,10 +114,10 @@ SELECT_OLDEST_PROGRAM = sa.text("SELECT oldest_program FROM mirrorgate.installat
 """Read the revision of the oldest program that the database's schema is compatible with."""
 
 _LOCK_MILLISECONDS: Final = 500
-"""How long a migration waits for a lock before it starts again; requests queue behind it meanwhile."""
+"""Milliseconds for which a migration waits for a lock before it starts over; requests queue behind it meanwhile."""
 
 _STATEMENT_SECONDS: Final = 3_600.0
-"""How long one statement of a migration may take; it may rewrite a table."""
+"""Seconds that one statement of a migration may take; it may rewrite a table."""
 
 _MAX_PAUSE_SECONDS: Final = 2.0
 """The longest pause between two attempts."""

@@ -58,7 +58,7 @@ _SERVER_SETTINGS: Final = (
     "server_version_num",
 )
 _NOTIFICATION_SECONDS: Final = 0.5
-"""How long a notification may take to arrive."""
+"""Seconds that a notification may take to arrive."""
 
 
 def database_facts(engine: sa.Engine) -> DatabaseFacts:

@@ -45,7 +45,7 @@ SELECT_TOTAL = sa.text("""
 """Estimate the number of all row images, and read the room that they take."""
 
 ROW_BYTES: Final = 150
-"""What Postgres adds to the bytes of an image and its key: headers, index, and room for updates in place."""
+"""Bytes that Postgres adds to an image and its key: headers, index, and room for updates in place."""
 
 
 @dataclass(frozen=True, slots=True)

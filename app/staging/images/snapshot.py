@@ -25,7 +25,7 @@ class ImageSnapshot(NamedTuple):
     table: Table
     sequence: BatchSequence
     images: Iterator[list[bytes]]
-    """Some images at a time, in the order of their keys."""
+    """Images of the snapshot, some at a time, in the order of their keys."""
 
 
 @contextmanager

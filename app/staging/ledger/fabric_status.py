@@ -238,7 +238,7 @@ class FabricStatus:
     queryable_at: datetime | None
     """The last synchronization that queries of the SQL endpoint show, None if that is unknown."""
     queryable_error: str | None
-    """Why the last refresh of the SQL endpoint does not show the newest version."""
+    """Reason why the last refresh of the SQL endpoint does not show the newest version."""
 
     @property
     def fault(self) -> str | None:
@@ -306,7 +306,7 @@ class Unrefreshed:
     name: TableName
     synced_at: datetime
     error: str | None
-    """Why the refresh before failed."""
+    """Reason why the refresh before failed."""
 
 
 def unrefreshed_tables(connection: sa.Connection) -> list[Unrefreshed]:

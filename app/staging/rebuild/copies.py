@@ -92,7 +92,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CopySource:
-    """Whose row images are copied, and the snapshot that is read."""
+    """Table whose row images are copied, and the snapshot that is read."""
 
     table_id: TableId
     generation: Generation

@@ -165,7 +165,7 @@ class Rebuild:
 
     @property
     def fingerprint(self) -> str:
-        """What tells the plan, for the columns and options that it was made for, from every other plan."""
+        """Hash that distinguishes the plan, for the columns and options that it was made for, from every other plan."""
         facts = [self.generation, self.revision, self.schema_version, self.plan.to_json()]
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

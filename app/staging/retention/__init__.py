@@ -1,4 +1,4 @@
-"""What Postgres forgets, and when: payloads by whole partitions, everything else in small transactions.
+"""Retention in Postgres: payloads are deleted by whole partitions, everything else in small transactions.
 
 `rounds` decides what is due and does it, one process at a time. `payload_partitions` opens, empties, detaches and drops
 the partitions of the payloads. `history_purge` deletes the facts that have lost their payloads, old files of the ledger

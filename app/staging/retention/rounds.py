@@ -219,7 +219,7 @@ def purge_dropped(connection: sa.Connection, *, limit: int) -> int:
 log = structlog.get_logger()
 
 _TRACE_SECONDS: Final = 86_400.0
-"""How long the trace of a block waits for a drain that is stopped."""
+"""Seconds for which the trace of a block waits for a drain that is stopped."""
 
 PARTITIONS_PER_PERIOD: Final = 7
 """Partitions opened by age in `keep_seconds`: a payload is kept at most one such part longer than it must be."""
@@ -243,7 +243,7 @@ class RetentionLimits:
     quiet_seconds: float = 60.0
     """A partition closed so recently is left alone: a transaction that began before can still write into it."""
     detach_seconds: float = 30.0
-    """How long the detaching of a partition waits for older transactions."""
+    """Seconds for which the detaching of a partition waits for older transactions."""
     chunk_rows: int = 5_000
     """Rows that one transaction deletes at most."""
     chunk_bytes: int = 64 * 2**20

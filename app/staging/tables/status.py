@@ -86,7 +86,7 @@ class TableCounts:
     oldest_letter_seconds: float
     oldest_letter_at: datetime | None
     quarantined_at: datetime | None
-    """When the table was quarantined, None unless it is."""
+    """Time at which the table was quarantined, None unless it is."""
     source_lag_seconds: float | None
     """From the commit in the source to the acceptance of the last change; None without recent changes."""
     missing_changes: int
@@ -94,9 +94,9 @@ class TableCounts:
     extraction_lag_seconds: float | None
     """The part of the lag in which the tool had not read the change, if it tells."""
     source_lag_at: datetime | None
-    """When the last change was accepted that tells the time of its source."""
+    """Time at which the last change was accepted that tells the time of its source."""
     published_at: datetime | None
-    """When the last file became visible, None before the first one."""
+    """Time at which the last file became visible, None before the first one."""
 
     @property
     def pending_batches(self) -> int:

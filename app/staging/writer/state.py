@@ -32,7 +32,7 @@ class WriterState:
     """Since Postgres last answered the staging thread, a COMMIT or a query."""
     last_failure_seconds: float | None
     failure: str | None
-    """Why the last transaction failed; None once a later one has been committed."""
+    """Reason why the last transaction failed; None once a later one has been committed."""
 
 
 class WriterRecord:

@@ -218,7 +218,7 @@ MAX_FILES_PER_SECOND: Final = 0.8
 PACE_FILES: Final = 200
 """Files in a row whose pace is measured: a short burst is not a fault."""
 COPIED_SECONDS: Final = 60
-"""If all files of a table are from one minute, the times are more likely those of a copy of the zone."""
+"""Span of modification times below which they are more likely those of a copy of the zone."""
 TINY_FILES: Final = 500
 TINY_BYTES: Final = 256 * 2**10
 BARE_ROWS: Final = 100_000

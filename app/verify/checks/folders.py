@@ -21,7 +21,7 @@ from app.verify.table_view import TableView
 KEPT_HIDDEN: Final = timedelta(days=7)
 """Age at which a hidden file is no longer one that somebody is writing."""
 EMPTY_AT_MOST: Final = timedelta(days=14)
-"""How long mirroring accepts a table without data."""
+"""Time for which mirroring accepts a table without data."""
 
 _DATA_NAME: Final = re.compile(r".+\.(?:parquet|csv)", re.IGNORECASE | re.DOTALL)
 

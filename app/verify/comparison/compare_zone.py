@@ -20,7 +20,7 @@ from app.verify.rows.duckdb_session import temporary_connection
 from mirrorgate.errors import Code, Misconfigured
 
 DEFAULT_SCHEMA: Final = "dbo"
-"""Where Fabric puts a table of a zone without schema folders."""
+"""Schema in which Fabric puts a table of a zone without schema folders."""
 
 _CODES: Final = {
     Kind.MISSING: FindingCode.AGAINST_MISSING_ROW,

@@ -76,7 +76,7 @@ class FoldedTable:
     """The kind of value of each column, by its name in lower case."""
     keys: tuple[str, ...]
     stopped: str | None
-    """Why later files were not applied; None if all were."""
+    """Reason why later files were not applied; None if all were."""
 
     def place(self, position: int) -> tuple[DataFile, int]:
         """Return the file and the row number, from 1, of a position."""

@@ -152,7 +152,7 @@ class RowCheck:
         self._sequence = _Sequence(self._metadata.is_ordered_by_time)
         self._reported: Counter[FindingCode] = Counter()
         self._late: list[Finding] = []
-        """What `finish` found, which it repeats when it is called again."""
+        """Result of `finish`, which it repeats when it is called again."""
 
     def add_file(self, file: CheckedFile) -> Iterator[Finding]:
         """Read the rows of a file. Yield what is found, which can be about an earlier file."""
@@ -220,9 +220,9 @@ class _Sequence:
         self._next: dict[str, int] = {}
         """The number that follows in each partition; there is one in a table without partitions."""
         self.is_broken = False
-        """Whether changes are missing, so that later files cannot be compared with earlier ones."""
+        """True if changes are missing, so that later files cannot be compared with earlier ones."""
         self.from_the_start = True
-        """Whether the first file is the table's first: without it, no row is known to be missing."""
+        """True if the first file is the table's first: without it, no row is known to be missing."""
 
     def add(self, file: DataFile) -> bool:
         """Return whether the changes of a file can be compared with those of the files before."""

@@ -19,7 +19,7 @@ UNFINISHED_NAMES: Final = (".*", "_*", "*~", "*.tmp", "*.temp", "*.part", "*.par
 _TOKEN: Final = re.compile(r"\{(?P<name>[^{}]*)\}|(?P<any>\*)|(?P<literal>[^{}*]+)|(?P<bad>.)", re.DOTALL)
 _PLACEHOLDER: Final = re.compile(r"[a-z][a-z0-9_]*")
 _VALUES: Final = {"mode": "snapshot|realtime", "op": "upsert|insert|delete"}
-"""What a placeholder that becomes a parameter of the request can be."""
+"""Values that a placeholder which becomes a parameter of the request can have."""
 _ANY_DEPTH: Final = ("**", "…", "...")
 _EXAMPLE: Final = "Give a template such as '{schema}/{table}/…' or 'exports/{table}_*.csv'."
 

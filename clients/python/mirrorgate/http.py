@@ -19,7 +19,7 @@ ADMIN_KEY_FILE: Final = "admin.key"
 
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
 ANSWER_SECONDS: Final = 60.0
-"""How long a call waits for the next bytes of its answer."""
+"""Seconds for which a call waits for the next bytes of its answer."""
 _NOT_ALL_OK: Final = 503
 """The status of `/statusz` while something needs attention; the answer says what it is."""
 

@@ -123,7 +123,7 @@ def columns_of_triplets(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class Stage(StrEnum):
-    """How far accepted rows are on their way to queries; `stages.wait_until` defines each."""
+    """Stage of accepted rows on their way to queries; `stages.wait_until` defines each."""
 
     PUBLISHED = "published"
     PROCESSED = "processed"
@@ -131,4 +131,4 @@ class Stage(StrEnum):
 
 
 WAIT_SECONDS: Final = 600.0
-"""How long a wait for a stage lasts by default."""
+"""Seconds that a wait for a stage lasts by default."""

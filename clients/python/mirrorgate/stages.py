@@ -36,7 +36,7 @@ _REFRESH_REMEDY: Final = (
 
 
 class NotReached(TemporarilyUnavailable):
-    """What was accepted has not reached the stage in time, or the gateway has not answered."""
+    """Error for rows that have not reached the stage in time, or for a gateway that has not answered."""
 
     exit_status: Final = 3
     """Exit status of the command: another try can succeed."""
@@ -44,7 +44,7 @@ class NotReached(TemporarilyUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why nothing moves, and what to do about it."""
+    """Reason why nothing moves, and the remedy."""
 
     detail: str
     remedy: str
@@ -104,14 +104,14 @@ def wait_until(
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """What has to happen: the stage for the batches of a generation through a sequence."""
+    """Goal of a wait: the stage for the batches of a generation through a sequence."""
 
     table: str
     generation: int
     sequence: int
     stage: Stage
     published_at: datetime | None = None
-    """When the newest file was published, as first known after the last of the batches was; None before that."""
+    """Time of the newest file's publication, as first known after the last of the batches was; None before that."""
 
     @classmethod
     def of(cls, status: Status, stage: Stage) -> "_Goal":

@@ -71,8 +71,8 @@ class IdentityHeaders(Parameters):
     producer_position: Annotated[
         str | None, Field(alias="Mirrorgate-Producer-Position", min_length=1, max_length=256, pattern=_POSITION)
     ] = None
-    """How far the request reaches in the producer's source, in the producer's own words: visible ASCII characters, with
-    blanks only between them. It is stored with the data."""
+    """Position of the request in the producer's source, in the producer's words: visible ASCII characters, with blanks
+    only between them. It is stored with the data."""
 
     load: Annotated[UUID | None, Field(alias="Mirrorgate-Load")] = None
     """The id of the load session that the rows belong to."""

@@ -140,7 +140,7 @@ class DebeziumParameters(PartitionParameters):
     """Parameters of Debezium's events."""
 
     keyed: bool | None = None
-    """Whether every element is a Kafka record `{"key": …, "value": …}`. By default an element with exactly these two
+    """True if every element is a Kafka record `{"key": …, "value": …}`. By default an element with exactly these two
     keys is one."""
     key_columns: str | None = None
     """The key columns, separated by commas, instead of those in the records' keys."""
@@ -151,14 +151,14 @@ class DebeziumParameters(PartitionParameters):
     decimals: DecimalForm = DecimalForm.TEXT
     """Events without a schema: whether strings of decimal columns are digits or Connect's base64."""
     tombstones: Tombstones | None = None
-    """Whether a record without a value deletes the row of its key. By default such records are ignored, and rejected
-    among flattened rows without `__deleted` and alone in a request with `table`."""
+    """Meaning of a record without a value: `delete` deletes the row of its key. By default such records are ignored,
+    and rejected among flattened rows without `__deleted` and alone in a request with `table`."""
     unavailable: str | None = None
     """Further placeholders of values that the connector could not read, separated by commas: its property
     `unavailable.value.placeholder`."""
 
     nanoseconds: Nanoseconds = Nanoseconds.REJECT
-    """Whether timestamps with digits below a microsecond are rejected, or lose these digits."""
+    """Treatment of timestamps with digits below a microsecond: the event is rejected, or they lose these digits."""
 
     @property
     def reading(self) -> DebeziumReading:
@@ -189,15 +189,15 @@ class ReplicateParameters(PartitionParameters):
     """Parameters of Replicate's messages."""
 
     keyed: bool | None = None
-    """Whether every element is `{"key": …, "value": …}`, a message with the key of its Kafka record. By default such
+    """True if every element is `{"key": …, "value": …}`, a message with the key of its Kafka record. By default such
     elements are recognized."""
     layout: Annotated[str | None, Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$")] = None
     """The name of the layout that says where messages of a custom format have their parts."""
     schema_id: Annotated[str | None, Field(min_length=1, max_length=255)] = None
     """Avro: the schema id of a record without an envelope, whose metadata message had its `dataSchema`."""
     table_from: Annotated[str | None, Field(min_length=1, max_length=1_024)] = None
-    """Where each message names its table: `data.<column>`, which is data only if the table has the column, or a JSON
-    Pointer into the message."""
+    """Location of the table's name in messages: `data.<column>`, which is data only if the table has the column, or a
+    JSON Pointer into the message."""
 
 
 _REPLICATE_NAMES: Final = frozenset(ReplicateParameters.model_fields)

@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     """The content of a question's page, and the plan of a rebuild, whose fingerprint the form sends back."""
 
     consequences: Sequence[str]
-    """What happens, in the order in which it happens."""
+    """Consequences in the order in which they happen."""
     plan: PlanFields | None = None
     fingerprint: str = ""
 
@@ -51,7 +51,7 @@ class Question:
     asks_generation: bool = True
     asks_reason: bool = False
     is_repeated: bool = True
-    """Whether an error is shown above the question; otherwise on the page of the table."""
+    """True if an error is shown above the question; otherwise it is shown on the page of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,17 @@ class Act:
     done: str
     """The title of the notice after it."""
     then: str
-    """What happens now that it is done."""
+    """Sentence about what follows now that it is done."""
     call: Callable[[Submission], object]
     """Returns False if there was nothing to do."""
     states: frozenset[TableState] = frozenset()
     """The states in which the page of the table has a button for it."""
     fits: Callable[[Table, Backfill | None], bool] = lambda table, backfill: True
-    """Whether the table in such a state and its last backfill of row images leave something to do."""
+    """True if the table in such a state and its last backfill of row images leave something to do."""
     question: Question | None = None
     right: Right = Right.ADMIN
     path: str = ""
-    """Where the question and the form are, below the page of the table; empty for the name."""
+    """Path of the page with the question and the form, below the page of the table; empty for the name."""
 
     @property
     def address(self) -> str:

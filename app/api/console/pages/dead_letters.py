@@ -60,7 +60,7 @@ class SeenLetter:
     letter: StoredLetter
     table: NamedTable
     administers: bool
-    """Whether the user may read, replay and discard the letters of the table."""
+    """True if the user may read, replay and discard the letters of the table."""
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ RIGHTS: Final[Mapping[Right, str]] = {
 """The rights with what they allow."""
 
 OVERLAPS: Final = ((0, "none"), (3_600, "1 hour"), (86_400, "1 day"), (7 * 86_400, "7 days"), (30 * 86_400, "30 days"))
-"""How long the present secret can stay valid after a rotation, in seconds and in words."""
+"""Seconds for which the present secret can remain valid after a rotation, and the same in words."""
 
 _NEW: Final = {"name": "", "tables": "*", "expires": "", "requests_per_second": "", "bytes_per_second": ""}
 """The text fields of a new key as the form begins; an empty limit means that of the settings."""
@@ -49,7 +49,7 @@ _PROBLEMS: Final = {
     "requests_per_second": "Requests per second must be a number from 0.001 to 1,000,000.",
     "bytes_per_second": "Bytes per second must be a whole number above 0.",
 }
-"""What to say of a field that the model rejects."""
+"""Texts about fields that the model rejects."""
 
 _CHANGED: Final = Notice("good", "The key is changed.", "Its limits apply within five seconds.")
 

@@ -29,9 +29,9 @@ class LastRebuild(NamedTuple):
     rebuild: Rebuild
     text: str
     plan: PlanFields | None
-    """What changes; None for a plan that ended with its generation."""
+    """Changes of the plan; None for a plan that ended with its generation."""
     can_begin: bool
-    """Whether the user may have the checked plan carried out."""
+    """True if the user may have the checked plan carried out."""
 
 
 @router.get(PATH + "/rebuild")

@@ -90,7 +90,7 @@ class Landed(NamedTuple):
     number: int
     grid: Grid
     is_linked: bool
-    """Whether the user may read the table, so that its name leads to its page."""
+    """True if the user may read the table, so that its name leads to its page."""
 
 
 @router.get(PATH)

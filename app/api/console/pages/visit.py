@@ -40,7 +40,7 @@ class SeenTable:
     table: Table
     head: TableHead
     may_send: bool
-    """Whether the user has the right `ingest` for the table."""
+    """True if the user has the right `ingest` for the table."""
 
 
 @dataclass(frozen=True, slots=True)

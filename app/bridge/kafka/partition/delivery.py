@@ -88,7 +88,7 @@ class Delivery:
     skips: Collection[int] = ()
     """Offsets that the operator leaves out."""
     rejected_folder: Path | None = None
-    """Where rejected records are kept; None if they stop the partition."""
+    """Folder of rejected records; None if they stop the partition."""
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:

@@ -101,7 +101,7 @@ class State:
     remedy: str | None = None
     offset: int | None = None
     pointer: str | None = None
-    """Where in the record at `offset`, as a JSON Pointer."""
+    """JSON Pointer of the problem in the record at `offset`."""
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Partition:
     shared: SharedResources
     state: State = field(default_factory=State)
     own_counters: Counters = field(default_factory=Counters)
-    """What the partition counts itself, beside its delivery."""
+    """Counts of the partition, besides those of its delivery."""
     last_offset: int | None = None
     """The last durable offset."""
     log_end: int | None = None

@@ -246,7 +246,7 @@ class EventPart(NamedTuple):
 
 
 class EventBody(NamedTuple):
-    """What a body has for each table, how many elements it has, and how many of them are tombstones."""
+    """Content of a body for each table, the number of its elements, and how many of them are tombstones."""
 
     parts: Sequence[EventPart]
     messages: int
@@ -263,7 +263,7 @@ class _Changes(NamedTuple):
     before: Sequence[_Image]
     after: Sequence[_Image]
     sources: Sequence[Raw]
-    """What has the position and the time: the blocks `source`, or the rows."""
+    """Objects with the position and the time: the blocks `source`, or the rows."""
     events: Sequence[_Event | None]
     """The envelopes; None for rows."""
 

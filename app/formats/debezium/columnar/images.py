@@ -69,7 +69,7 @@ _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
 """Of the years 1 to 9999."""
 _INFINITE: Final = (-(2**63), 2**63 - 1)
-"""What nanoseconds are for a time that they do not reach."""
+"""Value of nanoseconds for a time that they do not reach."""
 _MAX_DIGITS: Final = 19
 """Of an integer of 64 bits."""
 _MAX_SCALE: Final = 6

@@ -105,7 +105,7 @@ def tables_of(written: Sequence[Raw]) -> Sequence[SourceName | None]:
 
 
 SourceMembers: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""What an event says of its source: the members that make the position, and those that have the time."""
+"""Members of an event about its source: those that make the position, and those that have the time."""
 
 ReadMembers: TypeAlias = Callable[[Sequence[Raw]], Sequence[SourceMembers]]
 """Reads what events say of their source from their blocks, or from flattened rows. Raises NotColumnar."""
@@ -169,7 +169,7 @@ def run_in_log(written: Sequence[Raw], content: bytes, read: ReadMembers) -> Log
 
 
 class _LogBlock(msgspec.Struct, gc=False):
-    """What blocks of the connectors for Postgres and MySQL have of the log; `tables_of` has checked all members."""
+    """Facts about the log in blocks of the connectors for Postgres and MySQL; `tables_of` has checked all members."""
 
     ts_ns: _Scalar = None
     ts_us: _Scalar = None
@@ -278,7 +278,7 @@ _SCHEMA: Final = b'"schema":'
 _PAYLOAD: Final = b'"payload":'
 _BLANKS: Final = b" \t\r\n"
 _NUMBER: Final = b"7" * 17
-"""What numbers of schemas begin with, two digits before their end: 0.15 µs to count in an event, other digits 0.28."""
+"""First digits of numbers in schemas, two before their end: 0.15 µs to count in an event, other digits 0.28."""
 
 _FIRST: Final = int(_NUMBER + b"00")
 _MAX_SCHEMAS: Final = 64
@@ -294,7 +294,7 @@ class CutBody(NamedTuple):
     content: bytes
     schemas: Sequence[ConnectField]
     cuts: int
-    """How many schemas were replaced."""
+    """Number of schemas that were replaced."""
 
     def schema_of(self, number: int | None) -> ConnectField | None:
         """Return the schema that was replaced by a number, None for None. Raises NotColumnar for another number."""

@@ -91,7 +91,7 @@ _COLUMN: Final = "data."
 
 
 class TableFrom(NamedTuple):
-    """Where messages name their table: in a column of the row, or at a place of the message."""
+    """Location of the table's name in messages: a column of the row, or a place of the message."""
 
     written: str
     column: str | None
@@ -376,7 +376,7 @@ class MessageForm:
     """The form of a request's messages, by its parameters."""
 
     keyed: bool | None = None
-    """Whether elements are `{"key": …, "value": …}`; None: recognize them."""
+    """True if elements are `{"key": …, "value": …}`; None: recognize them."""
     layout: Layout | None = None
     """The layout of data messages; None for the forms that Replicate writes by default."""
     table_from: TableFrom | None = None

@@ -221,7 +221,7 @@ _WRAPPERS: Final = ("message", "payload", "key", "keyData", "data")
 """Keys of an object around the key columns, from the outside inwards."""
 
 _BESIDE: Final = frozenset({"magic", "type", "headers", "messageSchemaId", "messageSchema", "schema", "schemaId"})
-"""What can be beside the key columns in a wrapper."""
+"""Keys that can be beside the key columns in a wrapper."""
 
 
 def with_key(change: Change, key: Any, key_at: str, key_columns: Sequence[str]) -> Change:

@@ -123,7 +123,7 @@ class NumberedFiles(NumberedRequests):
     def __init__(self, numbers: NumberedRequests) -> None:
         super().__init__(numbers.name, numbers.sequence, numbers.position)
         self.mark = stored_mark(numbers.name, numbers.sequence, numbers.position)
-        """How far the files are durable."""
+        """Position up to which the files are durable."""
         self._file = Found("", 0, "", 0)
         self._reached: Mark | None = None
 

@@ -65,7 +65,7 @@ class Sender:
     """Returns the position of a request by its chunk, the hash of the file before the chunk's end, and whether it is
     the last one of the file. With it, the same command continues by itself where it ended."""
     progress: Progress = field(default_factory=Progress)
-    """What was sent so far; up to date at any time."""
+    """Messages and bytes that were sent so far; up to date at any time."""
 
     def send(
         self,

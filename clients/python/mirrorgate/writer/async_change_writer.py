@@ -109,7 +109,7 @@ class AsyncChangeWriter(Generic[Row]):
 
     @property
     def unsent(self) -> int:
-        """How many rows were written and are not known to be durable; rows that were handed over do not count."""
+        """Number of rows that were written and are not known to be durable; rows that were handed over do not count."""
         return 0 if self._writer is None else self._writer.unsent
 
     async def write(self, row: Row, *, op: str | None = None, handle: Any = None, position: str | None = None) -> None:

@@ -186,7 +186,7 @@ class ChangeWriter(Generic[Row]):
 
     @property
     def unsent(self) -> int:
-        """How many rows were written and are not known to be durable; rows that were handed over do not count."""
+        """Number of rows that were written and are not known to be durable; rows that were handed over do not count."""
         return self._core.written - self._core.settled
 
     def write(self, row: Row, *, op: str | None = None, handle: Any = None, position: str | None = None) -> None:

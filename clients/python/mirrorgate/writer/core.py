@@ -55,11 +55,11 @@ class RejectedRow:
     """A row that the gateway rejected, and the first reason."""
 
     handle: Any
-    """What was given to `write` with the row; by default `number`."""
+    """Handle that was given to `write` with the row; by default `number`."""
     number: int
-    """How many rows were written before it."""
+    """Number of rows that were written before this one."""
     index: int
-    """Its index in the request."""
+    """Index of the row in the request."""
     code: str
     detail: str
     remedy: str
