@@ -150,10 +150,10 @@ def _texts(width: int) -> Any:
 class RebuildPhase(StrEnum):
     """The phase of a rebuild, or of its dry run.
 
-    `checking` and `checked` belong to a dry run, which reads all row images. `copying`: a drain copies them into the next
-    generation, and changes are published and added to the copies. `replacing`: the old folder is deleted, and changes are
-    accepted by the new schema, behind the copied rows. `done`: the rows are published from file 1 on. `failed`: a row
-    does not fit, or columns or options changed; nothing else has changed.
+    `checking` and `checked` belong to a dry run, which reads all row images. `copying`: a drain copies them into the
+    next generation, and changes are published and added to the copies. `replacing`: the old folder is deleted, and
+    changes are accepted by the new schema, behind the copied rows. `done`: the rows are published from file 1 on.
+    `failed`: a row does not fit, or columns or options changed; nothing else has changed.
     """
 
     CHECKING = "checking"

@@ -68,9 +68,9 @@ def get_table_chain(
 ) -> ChainModel:
     """Return blocks in order of their sequence number.
 
-    The chain begins with a `Seed`, and has a `SetDataSchema` for each schema version (Open Data Fabric's event, with the
-    Arrow schema of the files) and an `AddData` for each file, with rows, batches, digests and the last source position.
-    A block has the SHA-256 of the previous one over canonical JSON (RFC 8785).
+    The chain begins with a `Seed`, and has a `SetDataSchema` for each schema version (Open Data Fabric's event, with
+    the Arrow schema of the files) and an `AddData` for each file, with rows, batches, digests and the last source
+    position. A block has the SHA-256 of the previous one over canonical JSON (RFC 8785).
     """
     with translated_errors(), gateway.engine.begin() as connection:
         found = visible_table(connection, table, principal)

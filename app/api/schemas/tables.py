@@ -59,9 +59,9 @@ class RegisterTable(Model):
     """The columns in file order."""
 
     arrow_schema: Annotated[bytes | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
-    """The columns as an Arrow schema: the raw flatbuffer, or the IPC message of `schema.serialize()` in PyArrow. A column
-    gets the narrowest type that holds all values of its Arrow type; `uint64` and decimals of more than 38 digits have
-    none (`bad_type`)."""
+    """The columns as an Arrow schema: the raw flatbuffer, or the IPC message of `schema.serialize()` in PyArrow. A
+    column gets the narrowest type that holds all values of its Arrow type; `uint64` and decimals of more than 38 digits
+    have none (`bad_type`)."""
 
     key_columns: list[str] = []
     """The key columns in key order. A table without keys accepts only inserts."""

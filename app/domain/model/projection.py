@@ -316,9 +316,9 @@ class Mask:
     """The masking of a column's values before they are stored."""
 
     method: MaskMethod
-    """Value that lands: a keyed hash, the first characters, or NULL. The hash is HMAC-SHA-256 of the text in UTF-8, as 64
-    hexadecimal digits. Its key is HMAC-SHA-256 of `group:<group>` under `MIRRORGATE_MASK_SECRET`; without a group, of
-    `table:` and the table's number in the database."""
+    """Value that lands: a keyed hash, the first characters, or NULL. The hash is HMAC-SHA-256 of the text in UTF-8, as
+    64 hexadecimal digits. Its key is HMAC-SHA-256 of `group:<group>` under `MIRRORGATE_MASK_SECRET`; without a group,
+    of `table:` and the table's number in the database."""
     characters: int | None = None
     """Number of characters that `truncate` keeps."""
     group: str | None = None

@@ -23,14 +23,14 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
 async def check_table_source(
     table: TablePath, wanted: SourceCheckModel, gateway: GatewayDep, principal: Reader
 ) -> Response:
-    """Return where the rows differ. Nothing is changed.
+    r"""Return where the rows differ. Nothing is changed.
 
     First send the count and checksum of every bucket (`buckets`), then the rows of those that differ (`rows`): the
     answer has the keys that are `missing` in the gateway, `surplus` or `changed`. `mirrorgate tables check` runs all of
     it, and prints the SQL for the source with `--show-sql`. Changes that were accepted after the source was read differ
     too, so repeat the check before you act on a difference.
 
-    A row is the text of its columns joined by U+001F; NULL is `\\N`. Integers and dates are as in JSON, decimals have
+    A row is the text of its columns joined by U+001F; NULL is `\N`. Integers and dates are as in JSON, decimals have
     all digits of their scale, timestamps are `YYYY-MM-DD HH:MM:SS.ffffff` in UTC (those without a zone as they are),
     booleans `1` or `0`, bytes hexadecimal capitals. Texts are not normalized. The bucket is the first digits of the MD5
     of the key's text. The checksum is the first 8 digits of the MD5 of the row's text as a number, summed by bucket.
