@@ -15,10 +15,8 @@ from mirrorgate.chunking.avro_messages import split_replicate
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.file_content import Cutter, Mark, StreamCutter
-from mirrorgate.file_paths import name_of
+from mirrorgate.file_paths import plain_name
 from mirrorgate.source import Source, SourceFormat
-
-_PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")
 
 
 class ObjectFormat(StrEnum):
@@ -115,11 +113,3 @@ def reading_of(
         return Reading(source_format.value, StreamReader(ParquetCutter(), CONTENT_TYPE), given)
     split = split_replicate if source_format is ObjectFormat.REPLICATE else split_json
     return Reading(source_format.value, StreamReader(StreamCutter(split)), given)
-
-
-def plain_name(key: str) -> str:
-    """Return the last segment of a key in small letters, without the suffix of a compressed file."""
-    name = name_of(key).lower()
-    for suffix in _PACKED:
-        name = name.removesuffix(suffix)
-    return name

@@ -18,13 +18,14 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from app.bridge.objects.formats import Piece, plain_name
+from app.bridge.objects.formats import Piece
 from app.formats.csv import read_records
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.csv_records import split_csv
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.file_content import Mark, check_unchanged, decompress, digest_of
+from mirrorgate.file_paths import plain_name
 from mirrorgate.parameters import CsvLayout, CsvMode
 
 _HEADER: Final = "header__"

@@ -16,6 +16,7 @@ from mirrorgate.errors import Code, Misconfigured
 UNFINISHED_NAMES: Final = (".*", "_*", "*~", "*.tmp", "*.temp", "*.part", "*.partial", "*.inprogress", "*.crdownload")
 """Name patterns that many tools use for files they are still writing, and for files without changes."""
 
+_PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")
 _TOKEN: Final = re.compile(r"\{(?P<name>[^{}]*)\}|(?P<any>\*)|(?P<literal>[^{}*]+)|(?P<bad>.)", re.DOTALL)
 _PLACEHOLDER: Final = re.compile(r"[a-z][a-z0-9_]*")
 _VALUES: Final = {"mode": "snapshot|realtime", "op": "upsert|insert|delete"}
@@ -47,6 +48,14 @@ def sort_key(order: FileOrder, path: str, modified: int) -> tuple[int, str]:
 def name_of(path: str) -> str:
     """Return the last segment of a path."""
     return path.rpartition("/")[2]
+
+
+def plain_name(path: str) -> str:
+    """Return the last segment of a path in small letters, without the suffix of a compressed file."""
+    name = name_of(path).lower()
+    for suffix in _PACKED:
+        name = name.removesuffix(suffix)
+    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,28 @@
 """The content of a file of changes, how to cut it, and the parameters that read it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
 
 from mirrorgate.arrow_rows import CONTENT_TYPE, Columns, ParquetCutter
 from mirrorgate.chunking.avro_messages import is_avro, split_replicate
 from mirrorgate.chunking.chunks import Splitter
 from mirrorgate.chunking.csv_records import split_csv
 from mirrorgate.chunking.json_messages import split_json
+from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.file_content import Cutter, StreamCutter
+from mirrorgate.file_paths import plain_name
 from mirrorgate.parameters import CsvLayout, CsvMode
 
 if TYPE_CHECKING:
     from mirrorgate.http import GatewayClient
+
+
+_MAX_SHOWN: Final = 10
 
 
 class SourceFormat(StrEnum):
@@ -55,6 +62,32 @@ class SourceFormat(StrEnum):
         if self.is_rows:
             return "rows"
         return self.value if self in {SourceFormat.REPLICATE, SourceFormat.DEBEZIUM} else "arcion"
+
+
+_ENDINGS: Final = {
+    ".csv": SourceFormat.ROWS_CSV,
+    ".json": SourceFormat.ROWS,
+    ".jsonl": SourceFormat.ROWS,
+    ".ndjson": SourceFormat.ROWS,
+    ".parquet": SourceFormat.PARQUET,
+}
+
+
+def ending_of(path: str) -> str:
+    """Return the ending of a path, such as `.csv` for `orders.csv.gz`; empty if it has none."""
+    return PurePosixPath(plain_name(path)).suffix
+
+
+def format_of(paths: Iterable[str]) -> SourceFormat:
+    """Return the format that the endings of files say. Raises RejectedInput if they say none, or several."""
+    endings = Counter(map(ending_of, paths))
+    formats = {_ENDINGS.get(ending) for ending in endings}
+    if len(formats) == 1 and (found := formats.pop()) is not None:
+        return found
+    listed = ", ".join(f"{ending or 'no ending'} ({count:,})" for ending, count in sorted(endings.items())[:_MAX_SHOWN])
+    detail = f"the endings of the files do not say one format: {listed or 'there is no file'}"
+    remedy = f"Give --format, or only files that end with one of {', '.join(_ENDINGS)}."
+    raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
 
 
 def content_type_of(body: bytes) -> str:

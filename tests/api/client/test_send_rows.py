@@ -1,5 +1,6 @@
 """`mirrorgate send` with files that say their columns: Parquet registers its table and lands once."""
 
+import gzip
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.support.http.faulty_proxy import Fault, faulty_proxy
 
 pytestmark = pytest.mark.usefixtures("gateway")
 ROWS = [{"id": number, "name": f"n{number}", "total": Decimal("1.25")} for number in range(5)]
-PARQUET = ("--format", "parquet", "--table", "t", "--key-columns", "id")
+PARQUET = ("--table", "t", "--key-columns", "id")
 
 
 def write_parquet(path: Path, rows: list[dict[str, Any]], **options: Any) -> None:
@@ -147,3 +148,39 @@ def test_a_rejected_row_of_parquet_stops_its_table_and_names_object_row_and_colu
     bridge.run()
     stopped = bridge.events("table_stopped")[-2:]
     assert "source_position_lost" in {line["code"] for line in stopped}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "b.CSV.gz", "c.ndjson", "d.jsonl.gz", "e.json", "f.parquet"])
+def test_the_ending_of_a_file_says_its_format(
+    terminal: Terminal, gateway: Gateway, api_engine: sa.Engine, tmp_path: Path, name: str
+) -> None:
+    gateway.register("t", {"id": "int64", "name": "string"}, ["id"])
+    contents = {"csv": b"id,name\n1,a\n", "json": b'[{"id": 1, "name": "a"}]', "jso": b'{"id": 1, "name": "a"}\n'}
+    content = next((text for part, text in contents.items() if part in name.lower()), contents["jso"])
+    file = tmp_path / name
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"id": [1], "name": ["a"]}), file)
+    else:
+        file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    sent = terminal.run("send", tmp_path, "--table", "t")
+    assert sent.status == 0, sent.errors
+    assert staged(api_engine, "t") == [(1, "a")]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a.csv", "b.csv", "c.txt"], ".csv (2), .txt (1)"),
+        (["a.csv", "b.parquet"], ".csv (1), .parquet (1)"),
+        (["a"], "no ending (1)"),
+        ([], "there is no file"),
+    ],
+)
+def test_files_whose_endings_say_no_format_are_rejected_with_the_endings(
+    terminal: Terminal, tmp_path: Path, names: list[str], said: str
+) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(b"id\n1\n")
+    ended = terminal.run("send", tmp_path, "--table", "t")
+    assert ended.status != 0
+    assert said in ended.errors

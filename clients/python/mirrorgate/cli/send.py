@@ -21,7 +21,7 @@ from mirrorgate.cli.options import AsJson, Connection, named_values, with_connec
 from mirrorgate.errors import MirrorgateError
 from mirrorgate.parameters import CsvMode, LoadMode, RowOperation
 from mirrorgate.process_memory import keep_freed_memory
-from mirrorgate.source import Source, SourceFormat
+from mirrorgate.source import Source, SourceFormat, format_of
 from mirrorgate.text import amount
 
 if TYPE_CHECKING:
@@ -177,13 +177,14 @@ def send(
     ],
     *,
     source_format: Annotated[
-        SourceFormat,
+        SourceFormat | None,
         typer.Option(
             "--format",
-            help="Format of the file. csv: Arcion CSV; rows: plain rows in JSON; rows-csv: those in CSV with a header; "
-            "parquet: those in Parquet, which needs the extra `mirrorgate[dataframes]`.",
+            help="Format of the files. csv: Arcion CSV; rows: plain rows in JSON; rows-csv: those in CSV with a "
+            "header; parquet: those in Parquet, which needs the extra `mirrorgate[dataframes]`. Default: plain rows, "
+            "by the ending: .json, .ndjson, .jsonl, .csv or .parquet.",
         ),
-    ],
+    ] = None,
     table: Annotated[str | None, typer.Option(help="Table of all messages. Required for csv and rows.")] = None,
     operation: Annotated[
         RowOperation | None, typer.Option("--op", help="rows: operation of rows without `__op__`. Default: upsert.")
@@ -281,10 +282,16 @@ def send(
 
     For example:
 
-        mirrorgate send orders.ndjson --format rows --table shop.orders
+        mirrorgate send orders.ndjson --table shop.orders
         mirrorgate send changes/ --format arcion --producer nightly-load
-        mirrorgate send orders.parquet --format parquet --table shop.orders --key-columns id
+        mirrorgate send orders.parquet --table shop.orders --key-columns id
     """
+    from mirrorgate.send.job import SendJob, given_files
+
+    paths = [readable(file) for file in files]
+    sources = given_files(paths)
+    is_of_ending = source_format is None
+    source_format = source_format or format_of(source.found.key for source in sources)
     given = other_parameters(others or ()) | parameters(
         source_format,
         override="true" if override else None,
@@ -299,9 +306,10 @@ def send(
         quote=quote,
         escape=escape,
     )
+    if is_of_ending and table is None:
+        raise typer.BadParameter("rows require --table; messages of a tool require --format")
     Usage(source_format, files, table, mode, producer, load, from_message).check()
     from mirrorgate.chunking.chunks import Limits
-    from mirrorgate.send.job import SendJob
     from mirrorgate.send.progress import ProgressDisplay
 
     keep_freed_memory()
@@ -312,14 +320,13 @@ def send(
     end: MirrorgateError | KeyboardInterrupt | None = None
     try:
         with client, job.display.running():
-            paths = [readable(file) for file in files]
             if load is not None:
-                job.load(client, paths, load.value)
+                job.load(client, sources, load.value)
             else:
-                job.send(client, paths, from_message, producer)
+                job.send(client, sources, from_message, producer)
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
-    _report(job, end, as_json=as_json, of_files=len(files) > 1 or files[0].is_dir())
+    _report(job, end, as_json=as_json, of_files=len(sources) != 1 or sources[0].folder is not None)
 
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:

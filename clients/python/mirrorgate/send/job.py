@@ -162,13 +162,11 @@ class SendJob:
     """The load session of the run."""
     registration: TableRegistration | None = None
 
-    def send(self, client: GatewayClient, paths: Sequence[Path], skip: int, producer: str | None = None) -> None:
-        """Send files and the files of folders, the first one without its first `skip` messages.
+    def send(self, client: GatewayClient, files: Sequence[GivenFile], skip: int, producer: str | None = None) -> None:
+        """Send files, the first one without its first `skip` messages.
 
-        With a producer, only what is not durable yet. Raises SendFailed, RejectedInput, Misconfigured, or
-        TemporarilyUnavailable for a folder that cannot be read.
+        With a producer, only what is not durable yet. Raises SendFailed, RejectedInput and Misconfigured.
         """
-        files = given_files(paths)
         sender = self._sender(client)
         if producer is not None:
             with self._gateway_errors():
@@ -190,13 +188,12 @@ class SendJob:
             if len(files) > 1:
                 self.display.print(f"{file.path}: sent completely, {self.progress.next_message:,} messages")
 
-    def load(self, client: GatewayClient, paths: Sequence[Path], mode: Mode) -> None:
+    def load(self, client: GatewayClient, files: Sequence[GivenFile], mode: Mode) -> None:
         """Send files as a load session of the source's table, and complete it. Raises SendFailed or RejectedInput.
 
         A load whose rows are rejected is aborted, because the corrected file needs a new load.
         """
         assert self.source.table is not None
-        files = given_files(paths)
         sender = self._sender(client, keeps_images=True)
         if self.registration is not None and files and not files[0].is_stream:
             with opened(files[0]) as stream:  # a load needs its table
