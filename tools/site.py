@@ -26,6 +26,11 @@ SOURCE: Final = "https://github.com/mirrorgate/mirrorgate"
 BRANCH: Final = "main"
 """The revision to which links out of docs/ lead; `make release` gives the tag of the version instead."""
 
+ASSETS: Final = REPOSITORY / "tools" / "assets"
+MERMAID: Final = "mermaid.tiny.js"
+
+_BUNDLE: Final = re.compile(r'<script src="([./]*assets/)javascripts/bundle')
+_DIAGRAM: Final = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)((?:#[^)\s]*)?)(?=[)\s])")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d+\.) +")
 _UNSEARCHED: Final = (
@@ -42,6 +47,7 @@ def build(site: Path = BUILT, revision: str = BRANCH) -> None:
     prepare(revision)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
     subprocess.run(command, cwd=REPOSITORY, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=True)
+    add_mermaid(site)
     add_markdown(site)
 
 
@@ -49,6 +55,9 @@ def prepare(revision: str = BRANCH) -> None:
     """Copy the pages and pictures to build/docs, each page as Python-Markdown needs it."""
     shutil.rmtree(PREPARED, ignore_errors=True)
     shutil.copytree(DOCS, PREPARED)
+    for name in (MERMAID, "site.css"):
+        (PREPARED / "assets").mkdir(exist_ok=True)
+        shutil.copyfile(ASSETS / name, PREPARED / "assets" / name)
     for name, text in generated_pages().items():
         (PREPARED / name).parent.mkdir(parents=True, exist_ok=True)
         (PREPARED / name).write_text(text, encoding="utf-8")
@@ -98,6 +107,18 @@ def lines_of(text: str) -> Iterator[tuple[str, bool]]:
         yield line, bool(fence) or mark == "```"
         if mark == "```":
             fence = "" if fence else mark
+
+
+def add_mermaid(site: Path) -> None:
+    """Add Mermaid to pages with a diagram. Otherwise the theme loads it from unpkg.com in the reader's browser.
+
+    Each diagram gets a box of site.css around it, because the theme replaces the diagram's element.
+    """
+    for path in site.rglob("*.html"):
+        text, count = _DIAGRAM.subn(r'<div class="diagram">\g<0></div>', path.read_text(encoding="utf-8"))
+        if count:
+            own = rf'<script src="\1{MERMAID}"></script>\g<0>'
+            path.write_text(_BUNDLE.sub(own, text), encoding="utf-8")
 
 
 def add_markdown(site: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tools import site
 from tools.reference import BEGIN, END
-from tools.site import BRANCH, DOCS, address_of, configured, sections, with_addresses, with_lists
+from tools.site import BRANCH, DOCS, MERMAID, address_of, configured, sections, with_addresses, with_lists
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,16 @@ def test_the_site_builds_without_a_warning_and_has_the_markdown_of_each_page(bui
     listed = re.findall(r"\((\S+)index\.md\)", (built / "llms.txt").read_text())
     assert listed == [address_of(name) for _, pages in sections(configured()["nav"]) for _, name in pages]
     assert all((built / address.removeprefix(configured()["site_url"]) / "index.md").exists() for address in listed)
+
+
+def test_a_page_with_a_diagram_gets_mermaid_from_the_site(built: Path) -> None:
+    pages = {path: path.read_text() for path in built.rglob("*.html")}
+    drawn = {path for path, text in pages.items() if '<pre class="mermaid">' in text}
+    assert len(drawn) >= 5
+    for path, text in pages.items():
+        scripts = [(path.parent / source).resolve() for source in re.findall(r'<script src="(\.[^"]+)"', text)]
+        assert all(script.exists() for script in scripts), path
+        assert (MERMAID in {script.name for script in scripts}) == (path in drawn), path
 
 
 def test_every_page_is_in_the_navigation_or_in_the_list_of_another_page() -> None:
