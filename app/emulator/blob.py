@@ -119,7 +119,7 @@ def _blob_entry(path: str, node: Node) -> str:
     return (
         f"<Blob><Name>{escape(path)}</Name><Properties><Creation-Time>{changed}</Creation-Time>"
         f"<Last-Modified>{changed}</Last-Modified><Etag>{node.etag}</Etag>"
-        f"<Content-Length>{len(node.content)}</Content-Length><Content-Type>application/octet-stream</Content-Type>"
+        f"<Content-Length>{node.size}</Content-Length><Content-Type>application/octet-stream</Content-Type>"
         "<BlobType>BlockBlob</BlobType><AccessTier>Hot</AccessTier><LeaseStatus>unlocked</LeaseStatus>"
         "<LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted></Properties>"
         f"{folder}</Blob>"

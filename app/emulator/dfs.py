@@ -192,7 +192,7 @@ def _entry(path: str, node: Node) -> dict[str, str]:
     entry = {"isDirectory": "true"} if node.folder else {}
     return entry | {
         "name": path,
-        "contentLength": str(len(node.content)),
+        "contentLength": str(node.size),
         "etag": node.etag,
         "lastModified": format_datetime(node.changed, usegmt=True),
         "creationTime": "133000000000000000",

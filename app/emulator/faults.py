@@ -54,7 +54,7 @@ class Switches:
     heeds_etags: bool = True
     """False: renames and deletes are carried out whatever ETag they name."""
     files_hold_files: bool = False
-    """True: something can be created below a plain file."""
+    """True: a plain file becomes a folder when something is created below it."""
     folder_rename: bool = True
     """False: renaming a folder is rejected."""
     user_metadata: str = "kept"

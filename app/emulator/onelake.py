@@ -110,6 +110,8 @@ class OneLake:
             return service.answer(request)
         except Rejected as rejected:
             return error_response(request, rejected)
+        except FileNotFoundError:  # the replicator has moved it
+            return error_response(request, Rejected(404, "PathNotFound", "The specified path does not exist."))
 
     def file(self, path: str) -> bytes:
         """Content of a file below the landing zone, past all faults."""
@@ -151,4 +153,5 @@ def served(endpoint: OneLake, trust: Trust) -> Iterator[OneLake]:
     finally:
         endpoint.closing.set()
         endpoint.server.stop()
+        endpoint.tree.close()
     assert not endpoint.server.failures, endpoint.server.failures

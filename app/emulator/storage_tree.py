@@ -1,11 +1,26 @@
-"""The files and folders of one OneLake workspace, in memory, with the rules of a hierarchical namespace."""
+"""The files and folders of one OneLake workspace, in a local folder, with the rules of a hierarchical namespace.
+
+Other code may read, write and delete in the folder: the replicator does. A change of a file appears in one step.
+Leases, metadata, ETags and appended data that is not flushed are in memory, and a new process begins without them.
+"""
 
 import itertools
+import os
+import shutil
+import stat
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 from uuid import uuid4
+
+MAX_NAME_BYTES: Final = 255
+"""Of a local file system."""
 
 
 class Rejected(Exception):
@@ -27,30 +42,82 @@ class Node:
     etag: str
     metadata: dict[str, str]
     changed: datetime
-    content: bytes = b""
+    place: Path
+    size: int = 0
+    stamp: tuple[int, ...] = ()
+    """Tells whether other code has replaced it."""
     pending: dict[int, bytes] = field(default_factory=dict)
     """Appended and not yet flushed, by position."""
     lease: str | None = None
     identity: str = field(default_factory=lambda: uuid4().hex)
 
+    @property
+    def content(self) -> bytes:
+        """The bytes of a file. Raise FileNotFoundError if it has gone."""
+        return b"" if self.folder else self.place.read_bytes()
+
+    def read(self, first: int, end: int) -> bytes:
+        """Return a part of a file. Raise FileNotFoundError if it has gone."""
+        with self.place.open("rb") as file:
+            file.seek(first)
+            return file.read(end - first)
+
 
 class Tree:
     """Paths to nodes below one workspace. Every method is one atomic step; `on_change` runs inside it."""
 
-    def __init__(self, managed: list[str]) -> None:
-        """Create the tree; `managed` are the item and its first level, which only Fabric creates."""
+    def __init__(self, managed: list[str], folder: Path | None = None) -> None:
+        """Open the tree in a folder, or in a temporary one, which `close` removes.
+
+        `managed` are the item and its first level, which only Fabric creates.
+        """
         self.lock = threading.RLock()
-        self._etags = itertools.count(0x8DC0000000000)
+        self._is_temporary = folder is None
+        self._folder = Path(tempfile.mkdtemp(prefix="mirrorgate-emulator-")) if folder is None else folder
+        self.root = self._folder / "onelake"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._etags = itertools.count(time.time_ns())
         self._nodes: dict[str, Node] = {}
-        self._managed = frozenset(managed)
+        self._managed: set[str] = set()
         self.on_change: Callable[[], None] = lambda: None
-        for path in managed:
-            self._nodes[path] = self._new(folder=True)
+        self.manage(managed)
+
+    def close(self) -> None:
+        """Remove a temporary folder."""
+        if self._is_temporary:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def manage(self, paths: list[str]) -> None:
+        """Create folders that only Fabric changes."""
+        with self.lock:
+            self._managed |= {*paths}
+            for path in paths:
+                self._at(path).mkdir(parents=True, exist_ok=True)
+
+    def remove_item(self, item: str) -> None:
+        """Remove an item with all its folders."""
+        with self.lock:
+            self._managed = {path for path in self._managed if path.partition("/")[0] != item}
+            self._forget(item)
+            shutil.rmtree(self._at(item), ignore_errors=True)
 
     def get(self, path: str) -> Node | None:
         """Return the node at a path."""
         with self.lock:
-            return self._nodes.get(path)
+            place = self._at(path)
+            try:
+                state = place.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                self._nodes.pop(path, None)
+                return None
+            is_folder = stat.S_ISDIR(state.st_mode)
+            stamp = (state.st_ino,) if is_folder else (state.st_ino, state.st_mtime_ns, state.st_size)
+            node = self._nodes.get(path)
+            if node is None or node.folder != is_folder or node.stamp != stamp:
+                changed = datetime.fromtimestamp(state.st_mtime, UTC)
+                node = self._nodes[path] = Node(is_folder, self._next_etag(), {}, changed, place, stamp=stamp)
+            node.size = 0 if is_folder else state.st_size
+            return node
 
     def find(self, path: str) -> Node:
         """Return the node at a path. Raises Rejected PathNotFound."""
@@ -61,10 +128,18 @@ class Tree:
 
     def below(self, folder: str, *, recursive: bool) -> list[tuple[str, Node]]:
         """Return the entries of a folder by path, in the order of a listing."""
-        start = f"{folder}/" if folder else ""
         with self.lock:
-            inside = [(path, node) for path, node in self._nodes.items() if path.startswith(start)]
-        return sorted(entry for entry in inside if recursive or "/" not in entry[0][len(start) :])
+            return sorted(self._entries(folder, recursive=recursive), key=lambda entry: entry[0])
+
+    def _entries(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, Node]]:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for name in os.listdir(self._at(folder)):  # noqa: PTH208  # names, not paths
+                path = f"{folder}/{name}" if folder else name
+                node = self.get(path)
+                if node is not None:
+                    yield path, node
+                    if recursive and node.folder:
+                        yield from self._entries(path, recursive=True)
 
     def create(
         self,
@@ -79,9 +154,8 @@ class Tree:
         """Create an empty file or folder with its parents; without `new_only`, empty a file and keep a folder."""
         with self.lock:
             self._reject_managed(path)
-            there = self._nodes.get(path)
-            if not below_files:
-                self._require_parents(path)
+            self._require_parents(path, may_be_files=below_files)
+            there = self.get(path)
             if there is not None:
                 if new_only:
                     raise Rejected(409, "PathAlreadyExists", "The specified path already exists.")
@@ -92,9 +166,14 @@ class Tree:
                     return there
             elif etag is not None:
                 raise Rejected(412, "ConditionNotMet")
-            for parent in _parents(path):
-                self._nodes.setdefault(parent, self._new(folder=True))
-            node = self._nodes[path] = self._new(folder=folder, metadata=metadata)
+            place = self._at(path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if folder:
+                place.mkdir()
+                node = self._taken_over(path)
+            else:
+                node = self._write(path, b"")
+            node.metadata = metadata
             self.on_change()
             return node
 
@@ -103,7 +182,7 @@ class Tree:
         with self.lock:
             node = self._file(path)
             self._check(node, None, lease)
-            if position < len(node.content):
+            if position < node.size:
                 raise Rejected(400, "InvalidQueryParameterValue", "position lies within what is flushed")
             node.pending[position] = data
 
@@ -112,15 +191,15 @@ class Tree:
         with self.lock:
             node = self._file(path)
             self._check(node, etag, lease)
-            content, length = [node.content], len(node.content)
+            added, length = [], node.size
             while length < position and length in node.pending:
-                content.append(node.pending[length])
+                added.append(node.pending[length])
                 length += len(node.pending[length])
             if length != position:
                 raise Rejected(400, "InvalidFlushPosition", "The uploaded data is not contiguous up to this position.")
-            node.content = b"".join(content)
-            node.pending = {at: data for at, data in node.pending.items() if retain and at >= position}
-            self._touch(node)
+            left = {at: data for at, data in node.pending.items() if retain and at >= position}
+            node = self._write(path, b"".join([node.content, *added]), node)
+            node.pending = left
             self.on_change()
             return node
 
@@ -132,7 +211,7 @@ class Tree:
                 node = self.create(path, folder=False, new_only=new_only, metadata=metadata, etag=None)
             finally:
                 self.on_change = watcher
-            node.content = content
+            node = self._write(path, content, node)
             self.on_change()
             return node
 
@@ -143,12 +222,12 @@ class Tree:
         with self.lock:
             self._reject_managed(source)
             self._reject_managed(target)
-            node, there = self._nodes.get(source), self._nodes.get(target)
+            node, there = self.get(source), self.get(target)
             if node is None:
                 raise Rejected(404, "SourcePathNotFound", "The source path for a rename operation does not exist.")
             if source_etag is not None and node.etag != source_etag:
                 raise Rejected(412, "SourceConditionNotMet")
-            parent = self._nodes.get(target.rpartition("/")[0])
+            parent = self.get(target.rpartition("/")[0])
             if "/" in target and (parent is None or not parent.folder):
                 raise Rejected(404, "RenameDestinationParentPathNotFound")
             if there is not None and not replace:
@@ -161,9 +240,12 @@ class Tree:
                 if there.folder and self.below(target, recursive=False):
                     raise Rejected(409, "DestinationPathNotEmpty")
             self._check(node, None, lease)
-            for path, moved in [(source, node), *self.below(source, recursive=True)]:
-                self._nodes[target + path[len(source) :]] = self._nodes.pop(path)
-                if not keeps_etag:
+            inside = self.below(source, recursive=True)
+            if node is not there:
+                self._forget(target)
+                self._move(source, target)
+            if not keeps_etag:
+                for moved in [node, *(below for _, below in inside)]:
                     self._touch(moved)
             self.on_change()
             return node
@@ -174,32 +256,73 @@ class Tree:
             self._reject_managed(path)
             node = self.find(path)
             self._check(node, etag, lease)
-            inside = self.below(path, recursive=True)
-            if inside and not recursive:
+            if not recursive and self.below(path, recursive=False):
                 raise Rejected(409, "DirectoryNotEmpty")
-            for gone in [path, *(below for below, _ in inside)]:
-                del self._nodes[gone]
+            if node.folder:
+                shutil.rmtree(node.place)
+            else:
+                node.place.unlink()
+            self._forget(path)
             self.on_change()
 
     def move_inside(self, source: str, target: str) -> None:
         """Move a path as the service itself does (mirroring cleaning up): without conditions or notifications."""
         with self.lock:
-            for parent in _parents(target):
-                self._nodes.setdefault(parent, self._new(folder=True))
-            self._nodes[target] = self._nodes.pop(source)
+            self._at(target).parent.mkdir(parents=True, exist_ok=True)
+            self._move(source, target)
 
     def remove_inside(self, path: str) -> None:
         """Remove one file as the service itself does."""
         with self.lock:
-            del self._nodes[path]
+            self._at(path).unlink()
+            self._forget(path)
 
     def write_inside(self, path: str, content: bytes) -> None:
         """Write a file as the service itself does, such as Files/Monitoring."""
         with self.lock:
-            for parent in _parents(path):
-                self._nodes.setdefault(parent, self._new(folder=True))
-            self._nodes[path] = self._new(folder=False)
-            self._nodes[path].content = content
+            self._at(path).parent.mkdir(parents=True, exist_ok=True)
+            self._write(path, content)
+
+    def _write(self, path: str, content: bytes, kept: Node | None = None) -> Node:
+        """Write a whole file in one step. `kept`: the node that gets this content, instead of a new one."""
+        new = self._folder / f"incoming-{uuid4().hex}"
+        new.write_bytes(content)
+        new.replace(self._at(path))
+        return self._taken_over(path, kept)
+
+    def _taken_over(self, path: str, kept: Node | None = None) -> Node:
+        """Return the node of a path that was just written."""
+        self._nodes.pop(path, None)
+        node = self.get(path)
+        assert node is not None
+        if kept is None:
+            node.changed = datetime.now(UTC)
+            return node
+        kept.stamp, kept.size = node.stamp, node.size
+        self._nodes[path] = kept
+        self._touch(kept)
+        return kept
+
+    def _move(self, source: str, target: str) -> None:
+        self._at(source).replace(self._at(target))
+        for path in [path for path in self._nodes if path == source or path.startswith(f"{source}/")]:
+            node = self._nodes.pop(path)
+            moved = target + path[len(source) :]
+            node.place = self._at(moved)
+            self._nodes[moved] = node
+
+    def _forget(self, path: str) -> None:
+        for gone in [known for known in self._nodes if known == path or known.startswith(f"{path}/")]:
+            del self._nodes[gone]
+
+    def _at(self, path: str) -> Path:
+        """Return the place of a path. Raise Rejected for one that no folder can have."""
+        parts = path.split("/") if path else []
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            raise Rejected(400, "InvalidUri", "The path has an empty or a relative element.")
+        if any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in parts):
+            raise Rejected(400, "InvalidUri", f"A name is longer than {MAX_NAME_BYTES} bytes.")
+        return self.root.joinpath(*parts)
 
     def _file(self, path: str) -> Node:
         node = self.find(path)
@@ -213,20 +336,21 @@ class Tree:
         if etag is not None and etag != node.etag:
             raise Rejected(412, "ConditionNotMet")
 
-    def _require_parents(self, path: str) -> None:
+    def _require_parents(self, path: str, *, may_be_files: bool) -> None:
         parents = list(_parents(path))
-        if any((node := self._nodes.get(parent)) is not None and not node.folder for parent in parents):
-            raise Rejected(409, "PathConflict", "An element of the path exists and is not a directory.")
-        if self._managed and (not parents or parents[0] not in self._nodes):
+        for parent in parents:
+            node = self.get(parent)
+            if node is not None and not node.folder:
+                if not may_be_files:
+                    raise Rejected(409, "PathConflict", "An element of the path exists and is not a directory.")
+                node.place.unlink()
+        if self._managed and (not parents or parents[0] not in self._managed):
             raise Rejected(404, "PathNotFound", "The item does not exist.")
 
     def _reject_managed(self, path: str) -> None:
         """Reject a change of the item and its first level, which belong to Fabric."""
         if self._managed and path.count("/") < 2:
             raise Rejected(403, "AuthorizationPermissionMismatch", "Managed folders cannot be changed.")
-
-    def _new(self, *, folder: bool, metadata: dict[str, str] | None = None) -> Node:
-        return Node(folder, self._next_etag(), metadata or {}, datetime.now(UTC))
 
     def _touch(self, node: Node) -> None:
         node.etag, node.changed = self._next_etag(), datetime.now(UTC)

@@ -113,7 +113,7 @@ def read_response(request: Request, node: Node) -> Response:
     wanted = request.etag("if-match")
     if wanted is not None and wanted != node.etag:
         raise Rejected(412, "ConditionNotMet")
-    headers, size = content_headers(request, node), len(node.content)
+    headers, size = content_headers(request, node), node.size
     if request.method == "HEAD":
         return Response(200, headers | {"Content-Length": str(size)})
     asked = request.headers.get("x-ms-range") or request.headers.get("range")
@@ -123,5 +123,5 @@ def read_response(request: Request, node: Node) -> Response:
     if not first.isdecimal() or int(first) >= size:
         raise Rejected(416, "InvalidRange", headers={"Content-Range": f"bytes */{size}"})
     end = min(int(last) + 1 if last else size, size)
-    part = node.content[int(first) : end]
+    part = node.read(int(first), end)
     return Response(206, headers | {"Content-Range": f"bytes {first}-{end - 1}/{size}"}, part)
