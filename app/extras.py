@@ -25,6 +25,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "embedded": (*_API, "pyspark"),
     "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
     "rows": (*_SERVER, "deltalake"),
+    "emulator": (*_SERVER, "deltalake", "duckdb", "trustme"),
     "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
     "objects": ("obstore", "prometheus_client"),
     "onelake": ("azure.identity", "azure.storage.filedatalake"),

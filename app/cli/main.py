@@ -116,6 +116,7 @@ def add_commands(root: typer.Typer) -> None:
     root.command("up", rich_help_panel=_TO_RUN)(processes.up)
     root.command("api", rich_help_panel=_TO_RUN)(processes.api)
     root.command("drain", rich_help_panel=_TO_RUN)(processes.drain)
+    root.command("emulator", rich_help_panel=_TO_RUN)(processes.emulator)
     root.command("migrate", rich_help_panel=_TO_RUN)(processes.migrate)
     root.command("settings", rich_help_panel=_TO_RUN)(processes.list_settings)
     root.command("doctor", rich_help_panel=_TO_RUN)(doctor)

@@ -1,8 +1,11 @@
-"""Commands that run the gateway or a part of it (`up`, `api`, `drain`), `migrate`, and `settings`."""
+"""Commands that run the gateway or a part of it (`up`, `api`, `drain`), `emulator`, `migrate`, and `settings`."""
 
 import os
+import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,10 +14,10 @@ from typing import Annotated, Any, ParamSpec
 import typer
 
 from app.extras import require_extras
-from mirrorgate.cli.console import ERRORS, say
+from mirrorgate.cli.console import ERRORS, encoded, say
 from mirrorgate.cli.exit_status import CANNOT_START, INTERRUPTED
-from mirrorgate.cli.options import DEFAULT_DATA_DIR
-from mirrorgate.errors import Misconfigured
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, named_values
+from mirrorgate.errors import Code, Misconfigured
 
 DataDir = Annotated[Path, typer.Option(help="Folder for the Postgres data, keys and logs of this gateway.")]
 Host = Annotated[
@@ -155,6 +158,77 @@ def drain(
     environment = {**os.environ, "JAVA_HOME": str(find_java(data_dir, os.environ))}
     command = [sys.executable, "-m", "spark_jobs.drain", *(["--once"] if once else [])]
     os.execve(command[0], command, environment)
+
+
+@_is_program
+def emulator(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps databases and files for the next start. Default: a temporary one, removed.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks a free one.")] = 8490,
+    faults: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fault",
+            metavar="NAME=VALUE",
+            help="What goes wrong from the start: throttle=0.1, lost_answer=0.05, expired_token=100, "
+            "paused_capacity=true, slow_replication=30. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    retention_days: Annotated[float, typer.Option(min=0, help="Days until applied files are deleted.")] = 7.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run Fabric open mirroring on this machine: OneLake, REST API, Delta tables, SQL. Requires the extra `emulator`.
+
+    Prints its addresses, a token, and the variables with which a program for Fabric runs against it unchanged; with
+    --json as one line. Ctrl-C stops it. One port answers everything, with TLS or plain HTTP, and is a proxy for
+    Fabric's hosts. docs/operate/emulator.md says where it differs from Fabric.
+
+    For example:
+
+        mirrorgate emulator --directory /tmp/fabric --fault throttle=0.1
+    """
+    require_extras("emulator", "emulator")
+    from pydantic import ValidationError
+
+    from app.emulator.emulator import running
+    from app.emulator.faults import FaultRates
+
+    try:
+        rates = FaultRates.model_validate(named_values("--fault", faults or []))
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"--fault {where}: {wrong['msg']}",
+            remedy=f"The faults are {', '.join(FaultRates.model_fields)}. A share is a number from 0 to 1.",
+        ) from error
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # of all threads that start from here
+    with running(directory, port=port, rates=rates, retention_seconds=retention_days * 86_400) as started:
+        found = started.addresses
+        if as_json:
+            sys.stdout.write(f"{encoded(asdict(found))}\n")
+        else:
+            kept = "kept" if directory else "removed at the end"
+            say(f"OneLake       {found.onelake}")
+            say(f"Fabric REST   {found.fabric}")
+            say(f"SQL           {found.sql}")
+            say(f"token         {found.token}")
+            say(f"landing zone  {found.landing_zone}")
+            say(f"certificate   {found.certificate}")
+            say(f"files         {found.directory} ({kept})\n")
+            for name, value in found.environment.items():
+                sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
+            say("\nready. Paste these lines into the shell of a publisher. Ctrl-C stops the emulator.")
+        sys.stdout.flush()
+        signal.sigwait(ends)
 
 
 @_is_program

@@ -144,7 +144,7 @@ class Dfs:
     def _list(self, request: Request) -> Response:
         if request.query.get("recursive") not in ("true", "false"):
             raise Rejected(400, "MissingRequiredQueryParameter", "recursive")
-        _, _, folder = self._aliases.split(request.query.get("directory", "").strip("/"))
+        _, folder = self._aliases.split(request.query.get("directory", "").strip("/"))
         if folder:
             self._tree.find(folder)
         entries = self._entries(folder, recursive=request.query["recursive"] == "true")
@@ -164,27 +164,30 @@ class Dfs:
 
 
 class Aliases:
-    """The GUIDs and the names of the workspace and the item; one address must use one kind for both."""
+    """The GUIDs and the names of the workspace and its items; one address must use one kind for both."""
 
-    def __init__(self, workspace: tuple[str, str], item: tuple[str, str]) -> None:
+    def __init__(self, workspace: tuple[str, str]) -> None:
+        """Begin without items."""
         self._workspace = workspace
-        self._item = item
+        self.items: dict[str, str] = {}
+        """Names by GUID."""
 
     def path(self, workspace: str, path: str) -> str:
         """Return the path with the item's GUID. Raises Rejected for another workspace or a mix of GUID and name."""
         if workspace not in self._workspace:
             raise Rejected(404, "FilesystemNotFound", "The specified filesystem does not exist.")
-        item, slash, rest = self.split(path)
-        if item and self._item.index(item) != self._workspace.index(workspace):
+        item, found = self.split(path)
+        if item and (item in self.items) != (workspace == self._workspace[0]):
             raise Rejected(400, "InvalidUri", "GUIDs and names cannot be mixed")
-        return f"{self._item[0]}{slash}{rest[len(self._item[0]) + 1 :]}" if item else rest
+        return found
 
-    def split(self, path: str) -> tuple[str, str, str]:
-        """Return the item as written (empty if unknown), a slash if one follows, and the path with its GUID."""
+    def split(self, path: str) -> tuple[str, str]:
+        """Return the item as written (empty if unknown), and the path with its GUID."""
         head, slash, rest = path.partition("/")
-        if head in self._item and head:
-            return head, slash, f"{self._item[0]}{slash}{rest}"
-        return "", "", path
+        for identity, name in self.items.items():
+            if head in (identity, name):
+                return head, f"{identity}{slash}{rest}"
+        return "", path
 
 
 def _entry(path: str, node: Node) -> dict[str, str]:

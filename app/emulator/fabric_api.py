@@ -7,13 +7,16 @@ import base64
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
-AUDIENCE: Final = "https://api.fabric.microsoft.com"
+from app.emulator.faults import Effect, Faults
+
+HOST: Final = "api.fabric.microsoft.com"
+AUDIENCE: Final = f"https://{HOST}"
 STORAGE_AUDIENCE: Final = "https://storage.azure.com"
 WORKSPACE_ID: Final = "6f1b1a52-0d7c-4a39-8f0e-3b5f6a1c9d01"
 CAPACITY_ID: Final = "56bac802-080d-4f73-8a42-1b406eb1fcac"
@@ -80,6 +83,12 @@ class Database:
         payload = next(part["payload"] for part in self.parts if part["path"] == "mirroring.json")
         return dict(json.loads(base64.b64decode(payload)))
 
+    @property
+    def default_schema(self) -> str | None:
+        """The schema of tables whose folder is in none, if the definition has one."""
+        found = self.mirroring["properties"].get("target", {}).get("typeProperties", {}).get("defaultSchema")
+        return None if found is None else str(found)
+
 
 def table(name: str, status: str = "Replicating", *, rows: int = 6, schema: str = "dbo", **more: Any) -> dict[str, Any]:
     """Return one entry of getTablesMirroringStatus."""
@@ -97,7 +106,7 @@ def sync(name: str, status: str = "Success", **more: Any) -> dict[str, Any]:
     """Return one entry of refreshMetadata, which names a table without its schema."""
     times = {"startDateTime": "2026-11-22T05:08:00.2708973Z", "endDateTime": "2026-11-22T05:08:04.9651741Z"}
     last = {"lastSuccessfulSyncDateTime": times["endDateTime"]} if status == "Success" else {}
-    return {"tableName": name, "status": status, **times, **last, **more}
+    return {"tableName": name, "status": status, **times, **last} | more
 
 
 @dataclass
@@ -112,6 +121,13 @@ class FabricService:
     slow_operations: int = 0
     """Polls that getDefinition and create take as long-running operations; 0: answered at once."""
     operation_error: dict[str, Any] | None = None
+    faults: Faults = field(default_factory=Faults)
+    fixed_token: str | None = None
+    """A token for both audiences."""
+    on_change: Callable[[], object] = lambda: None
+    """Called after a database was created, changed or deleted."""
+    remembers: bool = True
+    """Whether `seen` gets each request."""
     onelake_host: str = "onelake.dfs.fabric.microsoft.com"
     next_ids: list[str] = field(default_factory=list)
     """Ids of the databases that are created next."""
@@ -160,7 +176,8 @@ class FabricService:
         """Answer one request, its path without the host."""
         with self._lock:
             try:
-                self.seen.append((method, path))
+                if self.remembers:
+                    self.seen.append((method, path))
                 self._authorize(headers)
                 segments = path.strip("/").split("/")
                 if segments[:1] != ["v1"]:
@@ -171,13 +188,28 @@ class FabricService:
                         return instead
                     self._route(method, segments[1:], query, headers, body)
                     return instead
-                return self._route(method, segments[1:], query, headers, body)
+                return self._meet(method, segments[1:], query, headers, body)
             except Rejection as rejected:
                 return rejected.answer
 
+    def _meet(
+        self, method: str, path: list[str], query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Answer:
+        """Answer a request, or meet a fault of `faults`."""
+        fault = self.faults.next("head" if method == "GET" else "put", "/".join(path))
+        if fault is not None and fault.effect is Effect.ANSWER:
+            raise Rejection(429, "RequestBlocked", "The request is blocked.", Retry_After=fault.retry_after or "1")
+        answer = self._route(method, path, query, headers, body)
+        if method != "GET":
+            self.on_change()
+        return answer if fault is None else replace(answer, lost=True)
+
     def _authorize(self, headers: Mapping[str, str]) -> None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme != "Bearer" or self.tokens.get(token) != AUDIENCE:
+        is_valid = token and (token == self.fixed_token or self.tokens.get(token) == AUDIENCE)
+        if scheme != "Bearer" or not is_valid or self.faults.has_expired(token, self.storage_tokens):
+            if token != self.fixed_token:
+                self.tokens.pop(token, None)
             challenge = 'Bearer realm="", authorization_uri="https://login.microsoftonline.com/common/oauth2/authorize"'
             raise Rejection(401, "InvalidToken", "Access token is invalid", WWW_Authenticate=challenge)
 
@@ -229,7 +261,9 @@ class FabricService:
             raise Rejection(400, "InvalidInput", "The request is invalid.")
         database.refreshed.append(request)
         names = [one["sourceTableName"] for one in database.tables]
-        return self._long(Answer(200, {"value": database.synced or [sync(name) for name in names]}))
+        now = datetime.now(UTC).isoformat()
+        times = {"startDateTime": now, "endDateTime": now, "lastSuccessfulSyncDateTime": now}
+        return self._long(Answer(200, {"value": database.synced or [sync(name, **times) for name in names]}))
 
     def _update(self, database: Database, body: bytes) -> Answer:
         parts = json.loads(body).get("definition", {}).get("parts", [])
@@ -275,9 +309,10 @@ class FabricService:
                 return Answer(200)
             case "POST", ["getMirroringStatus"]:
                 error = {"error": database.error} if database.error else {}
-                return Answer(200, {"status": database.polled(), **error})
+                status = "Paused" if self.faults.is_paused else database.polled()
+                return Answer(200, {"status": status, **error})
             case "POST", ["getTablesMirroringStatus"]:
-                if not database.status.startswith("Running"):
+                if not database.status.startswith("Running") or self.faults.is_paused:
                     raise Rejection(400, "InvalidRequest", "Mirroring is not running.")
                 path = ["workspaces", WORKSPACE_ID, "mirroredDatabases", database.id, *call]
                 return self._page("data", database.tables, query, path)
@@ -359,10 +394,14 @@ class FabricService:
         return {"id": WORKSPACE_ID, "displayName": self.workspace_name, "type": "Workspace", **capacity}
 
     def _capacity(self) -> dict[str, Any]:
-        return {"id": CAPACITY_ID, "displayName": "F4 Capacity", "sku": "F4", "state": self.capacity_state}
+        return {
+            "id": CAPACITY_ID,
+            "displayName": "F4 Capacity",
+            "sku": "F4",
+            "state": "Inactive" if self.faults.is_paused else self.capacity_state,
+        }
 
     def _item(self, database: Database) -> dict[str, Any]:
-        target = database.mirroring["properties"].get("target", {}).get("typeProperties", {})
         properties: dict[str, Any] = {
             "oneLakeTablesPath": f"https://{self.onelake_host}/{WORKSPACE_ID}/{database.id}/Tables",
             "sqlEndpointProperties": {
@@ -371,8 +410,8 @@ class FabricService:
                 "provisioningStatus": "InProgress" if database.status == "Initializing" else "Success",
             },
         }
-        if "defaultSchema" in target:
-            properties["defaultSchema"] = target["defaultSchema"]
+        if database.default_schema is not None:
+            properties["defaultSchema"] = database.default_schema
         named = {"id": database.id, "type": "MirroredDatabase", "displayName": database.name, "description": ""}
         return {**named, "workspaceId": WORKSPACE_ID, "properties": properties}
 

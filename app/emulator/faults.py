@@ -1,9 +1,16 @@
-"""Faults of the endpoint: one-time faults of single requests, and differences between services."""
+"""Faults: of single requests, once; of a share of all requests, until they are set otherwise; and of a whole service.
 
+`Switches` has differences between services.
+"""
+
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
 
 OPERATIONS = ("create", "create_folder", "append", "flush", "rename", "delete", "list", "head", "read", "lease", "put")
 
@@ -76,6 +83,29 @@ class Switches:
     """An entry of one page is repeated on the next."""
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FaultRates(BaseModel):
+    """What goes wrong until it is set otherwise: `mirrorgate emulator --fault NAME=VALUE`, `PUT /_emulator/faults`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    throttle: Share = 0.0
+    """Share of requests that are answered with 429 and Retry-After."""
+    lost_answer: Share = 0.0
+    """Share of requests that are carried out, and whose connection ends instead of the answer."""
+    expired_token: Annotated[int, Field(ge=0)] = 0
+    """Requests after which a token is answered with 401. 0: never. The token that is printed is valid again then."""
+    paused_capacity: bool = False
+    """OneLake answers 404, the database is *Paused*, and no file is applied."""
+    slow_replication: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds between two looks of the replicator at the landing zones."""
+
+
+_READS: Final = frozenset({"list", "head", "read"})
+
+
 @dataclass
 class Faults:
     """Faults waiting for the requests they are meant for, each used once, in the order planned.
@@ -86,6 +116,11 @@ class Faults:
     first_of_each: Fault | None = None
     spared: frozenset[str] = frozenset()
     """Operations that `first_of_each` leaves alone."""
+    rates: FaultRates = field(default_factory=FaultRates)
+    lasting_tokens: frozenset[str] = frozenset()
+    """Tokens that are valid again after the request that met their end."""
+    _uses: dict[str, int] = field(default_factory=dict)
+    """Requests of each token."""
     _met: set[tuple[str, str]] = field(default_factory=set)
 
     _waiting: dict[str, list[Fault]] = field(default_factory=dict)
@@ -106,9 +141,34 @@ class Faults:
             waiting = self._waiting.get(operation)
             fault = waiting.pop(0) if waiting else self._first(operation, path)
             if fault is None or fault.status == 0:
-                return None
+                return self._by_chance(operation)
             self.used.append((operation, fault))
             return fault
+
+    def _by_chance(self, operation: str) -> Fault | None:
+        if self.rates.throttle and random.random() < self.rates.throttle:
+            return Fault(Effect.ANSWER, 429, "TooManyRequests", "1")
+        if operation not in _READS and self.rates.lost_answer and random.random() < self.rates.lost_answer:
+            return Fault(Effect.RESET_AFTER)
+        return None
+
+    @property
+    def is_paused(self) -> bool:
+        """True if the capacity is paused."""
+        return self.rates.paused_capacity
+
+    def has_expired(self, token: str, valid: set[str]) -> bool:
+        """Count a request of a token. Return whether it meets the token's end, which takes it out of `valid`."""
+        if not self.rates.expired_token:
+            return False
+        with self._lock:
+            self._uses[token] = self._uses.get(token, 0) + 1
+            if self._uses[token] <= self.rates.expired_token:
+                return False
+            self._uses[token] = 0
+            if token not in self.lasting_tokens:
+                valid.discard(token)
+            return True
 
     def _first(self, operation: str, path: str) -> Fault | None:
         if self.first_of_each is None or operation in self.spared or (operation, path) in self._met:

@@ -1,8 +1,7 @@
-"""The whole endpoint: its addresses, its authentication, and the routing of requests."""
+"""OneLake's storage services: their addresses, authentication, and the routing of requests."""
 
 import ssl
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import trustme
 
 from app.emulator.blob import Blob
 from app.emulator.dfs import Aliases, Dfs
+from app.emulator.fabric_api import HOST as API_HOST
 from app.emulator.faults import Faults, Switches
 from app.emulator.server import Server
 from app.emulator.storage_tree import Rejected, Tree
@@ -28,28 +28,52 @@ ACCOUNT_HOSTS = {"dfs": "account.dfs.core.windows.net", "blob": "account.blob.co
 
 @dataclass
 class OneLake:
-    """One workspace with one mirrored database, served over TLS on 127.0.0.1; requests are told apart by Host.
+    """One workspace with mirrored databases, served over TLS on 127.0.0.1.
 
-    `address` is where it listens; clients ask for the hosts of production there. `account` makes it a plain
-    storage account with one container instead.
+    `address` is where it listens; clients ask for the hosts of production there. For a client that asks for an IP
+    address, the form of a request tells the services apart. `account` makes it a plain storage account with one
+    container instead.
     """
 
     account: bool = False
+    workspace: tuple[str, str] = WORKSPACE
+    """Id and name."""
+    item: tuple[str, str] = ITEM
+    """The first database: id and name."""
+    folder: Path | None = None
+    """Where the files are. None: a temporary folder."""
     switches: Switches = field(default_factory=Switches)
     faults: Faults = field(default_factory=Faults)
     tokens: set[str] = field(default_factory=lambda: {TOKEN})
     seen: list[Request] = field(default_factory=list)
-    """Every request that was let in, in the order of arrival."""
+    """Every request that was let in, in the order of arrival, with `remembers`."""
+    remembers: bool = True
 
     def __post_init__(self) -> None:
-        self.workspace = ("container", "container") if self.account else WORKSPACE
-        self.item = ("", "") if self.account else ITEM
-        self.tree = Tree([] if self.account else [ITEM[0], f"{ITEM[0]}/Files", f"{ITEM[0]}/Tables"])
-        self.aliases = Aliases(self.workspace, self.item)
+        if self.account:
+            self.workspace, self.item = ("container", "container"), ("", "")
+        self.tree = Tree(self.folder)
+        self.aliases = Aliases(self.workspace)
+        if not self.account:
+            self.add_item(*self.item)
         self.dfs = Dfs(self.tree, self.switches, self.aliases)
         self.blob = Blob(self.tree)
-        self.closing = threading.Event()
         self.server = Server(self)
+
+    def add_item(self, identity: str, name: str) -> None:
+        """Create the folders of an item that only Fabric creates."""
+        self.aliases.items[identity] = name
+        self.tree.manage([identity, f"{identity}/Files", f"{identity}/Tables"])
+
+    def remove_item(self, identity: str) -> None:
+        """Remove an item with all its files."""
+        self.aliases.items.pop(identity, None)
+        self.tree.remove_item(identity)
+
+    def note(self, request: Request) -> None:
+        """Remember a request that was let in."""
+        if self.remembers:
+            self.seen.append(request)
 
     @property
     def hosts(self) -> dict[str, str]:
@@ -59,7 +83,7 @@ class OneLake:
     @property
     def landing_zone(self) -> str:
         """The zone's path below the workspace."""
-        return "landing/zone" if self.account else LANDING_ZONE
+        return "landing/zone" if self.account else f"{self.item[0]}/Files/LandingZone"
 
     @property
     def url(self) -> str:
@@ -69,20 +93,19 @@ class OneLake:
     @property
     def address(self) -> str:
         """Where it listens."""
-        return f"https://127.0.0.1:{self.server.port}"
+        return self.server.address
 
-    def route(self, method: str, target: str, headers: Mapping[str, str], body: bytes, service: str | None) -> Request:
-        """Return the request that arrived. Raises Rejected for an unknown host or workspace."""
+    def route(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
+        """Return the request that arrived. Raises Rejected for an unknown workspace."""
         raw_path, _, raw_query = target.partition("?")
         query = dict(parse_qsl(raw_query, keep_blank_values=True))
         host = headers.get("host", "").split(":")[0]
         account = self.hosts["dfs"].partition(".")[0]
+        service = _service(method, query, headers)
         for name, known in self.hosts.items():
             if host in (known, f"{account}.{name}.localhost"):
                 service = name
         workspace, _, path = raw_path.strip("/").partition("/")
-        if service is None:
-            raise Rejected(400, "InvalidUri", f"no service has the host {host}")
         path = self.aliases.path(unquote(workspace), unquote(path).strip("/")) if workspace else ""
         return Request(service, method, path, query, headers, body)
 
@@ -91,7 +114,9 @@ class OneLake:
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         if self.switches.account_keys and scheme == "SharedKey":
             return None
-        if scheme != "Bearer" or credential not in self.tokens:
+        if self.faults.is_paused:
+            return Rejected(404, "FilesystemNotFound", "The specified filesystem does not exist.")
+        if scheme != "Bearer" or credential not in self.tokens or self.faults.has_expired(credential, self.tokens):
             challenge = "Bearer authorization_uri=https://login.microsoftonline.com/t/oauth2/authorize "
             challenge += "resource_id=https://storage.azure.com"
             headers = {"WWW-Authenticate": challenge} if self.switches.challenge else {}
@@ -123,23 +148,35 @@ class OneLake:
         return [path[len(start) + 1 :] for path, _ in self.tree.below(start, recursive=False)]
 
 
+def _service(method: str, query: Mapping[str, str], headers: Mapping[str, str]) -> str:
+    """Return the service that the Azure SDK means by a request, whatever host it names."""
+    if "comp" in query or "restype" in query or "x-ms-blob-type" in headers:
+        return "blob"
+    is_read = method in ("GET", "HEAD") and not {"resource", "action"} & query.keys()
+    return "blob" if is_read else "dfs"
+
+
 @dataclass(frozen=True)
 class Trust:
-    """A certificate authority of the tests: the server's side, and the file that clients trust."""
+    """A certificate authority of this process: the server's side, and the file that clients trust."""
 
     server: ssl.SSLContext
     authority_file: Path
 
 
 @contextmanager
-def certificates() -> Iterator[Trust]:
-    """Create an authority, and a certificate for 127.0.0.1 and the production hosts."""
+def certificates(folder: Path | None = None) -> Iterator[Trust]:
+    """Create an authority, and a certificate for 127.0.0.1 and the production hosts.
+
+    The authority's file is in the folder, or in a temporary one until the block ends.
+    """
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
     names = ["127.0.0.1", "localhost", "*.dfs.localhost", "*.blob.localhost", *HOSTS.values(), *ACCOUNT_HOSTS.values()]
+    names.append(API_HOST)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*names, key_type=trustme.KeyType.ECDSA).configure_cert(context)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "authority.pem"
+    with tempfile.TemporaryDirectory() as temporary:
+        file = (folder or Path(temporary)) / "authority.pem"
         authority.cert_pem.write_to_path(str(file))
         yield Trust(context, file)
 
@@ -151,7 +188,6 @@ def served(endpoint: OneLake, trust: Trust) -> Iterator[OneLake]:
     try:
         yield endpoint
     finally:
-        endpoint.closing.set()
         endpoint.server.stop()
         endpoint.tree.close()
     assert not endpoint.server.failures, endpoint.server.failures

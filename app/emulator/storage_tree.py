@@ -66,11 +66,8 @@ class Node:
 class Tree:
     """Paths to nodes below one workspace. Every method is one atomic step; `on_change` runs inside it."""
 
-    def __init__(self, managed: list[str], folder: Path | None = None) -> None:
-        """Open the tree in a folder, or in a temporary one, which `close` removes.
-
-        `managed` are the item and its first level, which only Fabric creates.
-        """
+    def __init__(self, folder: Path | None = None) -> None:
+        """Open the tree in a folder, or in a temporary one, which `close` removes."""
         self.lock = threading.RLock()
         self._is_temporary = folder is None
         self._folder = Path(tempfile.mkdtemp(prefix="mirrorgate-emulator-")) if folder is None else folder
@@ -80,7 +77,6 @@ class Tree:
         self._nodes: dict[str, Node] = {}
         self._managed: set[str] = set()
         self.on_change: Callable[[], None] = lambda: None
-        self.manage(managed)
 
     def close(self) -> None:
         """Remove a temporary folder."""
@@ -88,7 +84,7 @@ class Tree:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def manage(self, paths: list[str]) -> None:
-        """Create folders that only Fabric changes."""
+        """Create an item and its first level, which only Fabric changes."""
         with self.lock:
             self._managed |= {*paths}
             for path in paths:

@@ -64,7 +64,7 @@ def test_opendal_writes_reads_renames_and_lists(account: OneLake) -> None:
     async def use() -> list[str]:
         store = opendal.AsyncOperator(
             "azdls",
-            endpoint=f"https://127.0.0.1:{account.server.port_of('dfs')}",
+            endpoint=f"https://127.0.0.1:{account.server.port}",
             filesystem="container",
             root=f"/{account.landing_zone}",
             account_name="account",
