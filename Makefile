@@ -137,8 +137,8 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 		--extra rows --output-file requirements/api-rows.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra mirror \
 		--extra onelake --extra otel --output-file requirements/drain.lock
-	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra kafka --extra mirror \
-		--extra objects --extra onelake --extra otel --output-file requirements/run.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra emulator --extra kafka \
+		--extra mirror --extra objects --extra onelake --extra otel --output-file requirements/run.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra kafka --extra objects \
 		--output-file requirements/bridge.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock

@@ -21,6 +21,7 @@ from app.bridge.settings_file import Section
 from app.domain.fabric import STATES
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.emulator.faults import FaultRates
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
@@ -78,6 +79,14 @@ def findings_tables() -> str:
         lines += [f"| `{code}` | {code.severity} | {code.meaning} | {code.remedy} |" for code in codes]
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
+
+
+def faults_table() -> str:
+    """Return the faults of the emulator as a Markdown table."""
+    lines = ["| fault | without it | effect |", "|---|---|---|"]
+    for name, field in FaultRates.model_fields.items():
+        lines.append(f"| `{name}` | `{json.dumps(field.default)}` | {' '.join((field.description or '').split())} |")
+    return "\n".join(lines) + "\n"
 
 
 GUIDES: Final = {
@@ -287,6 +296,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "reference" / "object-bridge.md": bridge_tables(ObjectsSettings),
         DOCS / "reference" / "options.md": options_tables(),
         DOCS / "reference" / "verify-findings.md": findings_tables(),
+        DOCS / "operate/emulator.md": faults_table(),
         DOCS / "reference/limits.md": limits_tables(),
         DOCS / "reference/types.md": types_tables(),
         **{DOCS / f"reference/{name}.md": parameters_table(name) for name in FORMATS},

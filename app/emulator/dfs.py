@@ -145,6 +145,7 @@ class Dfs:
         if request.query.get("recursive") not in ("true", "false"):
             raise Rejected(400, "MissingRequiredQueryParameter", "recursive")
         _, folder = self._aliases.split(request.query.get("directory", "").strip("/"))
+        folder = folder or request.path  # OneLake lists a folder of the path too: pyfabric 0.1.15 relies on it
         if folder:
             self._tree.find(folder)
         entries = self._entries(folder, recursive=request.query["recursive"] == "true")

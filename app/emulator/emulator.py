@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import ValidationError
 
-from app.emulator.fabric_api import Answer, Database, FabricService
+from app.emulator.fabric_api import Answer, Database, FabricService, definition_part
 from app.emulator.faults import FaultRates, Faults
 from app.emulator.onelake import OneLake, Trust, certificates
 from app.emulator.replicator import RETENTION_SECONDS, Replicator
@@ -148,7 +148,7 @@ class Emulator:
         self.service.on_change = self._keep
         self._keep()
         self.replicator = Replicator(self.onelake, self.service, retention_seconds=retention_seconds)
-        self._folder, self._trust = folder, trust
+        self.trust, self._folder = trust, folder
 
     @property
     def addresses(self) -> Addresses:
@@ -170,15 +170,17 @@ class Emulator:
             workspace=WORKSPACE[0],
             database=item[0],
             landing_zone=self.onelake.url,
-            certificate=str(self._trust.authority_file),
+            certificate=str(self.trust.authority_file),
             directory=str(self._folder),
-            environment=proxied | identity_environment(address, self._trust.authority_file) | own,
+            environment=proxied | identity_environment(address, self.trust.authority_file) | own,
         )
 
     def _read_databases(self) -> None:
         if not self._kept.exists():
+            target = {"type": "MountedRelationalDatabase", "typeProperties": {"format": "Delta"}}
+            properties = {"source": {"type": "GenericMirror", "typeProperties": {}}, "target": target}
             self.service.next_ids.append(_DATABASE_ID)
-            self.service.add(DATABASE)
+            self.service.add(DATABASE, parts=[definition_part({"properties": properties})])
             return
         for stored in json.loads(self._kept.read_bytes()):
             self.service.databases[stored["id"]] = Database(**stored)

@@ -163,7 +163,7 @@ class FabricService:
 
     def add(self, name: str, status: str = "Running", *, parts: list[dict[str, str]] | None = None) -> Database:
         """Add a mirrored database."""
-        database = Database(name, parts or [_part({"properties": {"source": {"type": "GenericMirror"}}})])
+        database = Database(name, parts or [definition_part({"properties": {"source": {"type": "GenericMirror"}}})])
         if self.next_ids:
             database.id = self.next_ids.pop(0)
         database.status = status
@@ -420,6 +420,7 @@ class FabricService:
         return (path.rpartition("/")[2] for _, path in self.seen)
 
 
-def _part(content: dict[str, Any]) -> dict[str, str]:
+def definition_part(content: dict[str, Any]) -> dict[str, str]:
+    """Return `mirroring.json` with this content, as a part of a definition."""
     payload = base64.b64encode(json.dumps(content).encode()).decode()
     return {"path": "mirroring.json", "payload": payload, "payloadType": "InlineBase64"}

@@ -122,9 +122,9 @@ class OneLake:
             headers = {"WWW-Authenticate": challenge} if self.switches.challenge else {}
             return Rejected(401, "InvalidAuthenticationInfo", "Authentication failed.", headers)
         version = request.headers.get("x-ms-version")
-        if version is None:
+        if version is None and request.service == "blob":  # the DFS service's reference calls it optional
             return Rejected(400, "MissingRequiredHeader", "x-ms-version")
-        if version > self.switches.newest_version:
+        if version is not None and version > self.switches.newest_version:
             return Rejected(400, "InvalidHeaderValue", "x-ms-version")
         return None
 

@@ -14,7 +14,7 @@ __all__ = ["new_onelake", "trust"]
 
 
 def options(store: OneLake, token: str = TOKEN) -> dict[str, str]:
-    return {"endpoint": f"https://127.0.0.1:{store.server.port_of('blob')}", "bearer_token": token}
+    return {"endpoint": f"https://127.0.0.1:{store.server.port}", "bearer_token": token}
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,12 @@ SUITES: Final = {
     "tests/client": ("clients/python/",),
     "tests/conformance": ("app/fabric/", "app/landing/", "tools/conformance/"),
     "tests/deployment": ("Dockerfile", "app/settings/", "compose", "deploy/", "docker/", "requirements/", "tools/"),
+    "tests/emulator": (
+        "app/emulator/",
+        "app/mirror/",
+        "clients/python/mirrorgate/testing.py",
+        "docs/operate/emulator.md",
+    ),
     "tests/fuzz": ("app/formats/", "app/ingest/"),
     "tests/memory": GATEWAY_CODE,
     "tests/mirror": MIRROR_CODE,
