@@ -22,6 +22,7 @@ from app.domain.fabric import STATES
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.emulator.faults import FaultRates
+from app.emulator.rules import DIFFERENCES, RULES
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
@@ -81,11 +82,15 @@ def findings_tables() -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def faults_table() -> str:
-    """Return the faults of the emulator as a Markdown table."""
-    lines = ["| fault | without it | effect |", "|---|---|---|"]
+def emulator_tables() -> str:
+    """Return the faults of the emulator, its rules with their sources, and its differences, as Markdown."""
+    lines = ["## List of faults", "", "| fault | without it | effect |", "|---|---|---|"]
     for name, field in FaultRates.model_fields.items():
         lines.append(f"| `{name}` | `{json.dumps(field.default)}` | {' '.join((field.description or '').split())} |")
+    lines += ["", "## Rules and their sources", "", "| rule | source |", "|---|---|"]
+    lines += [f"| {rule} | {source} |" for rule, source in RULES.items()]
+    lines += ["", "## Where it differs from Fabric", "", "| subject | emulator | Fabric |", "|---|---|---|"]
+    lines += [f"| {subject} | {ours} | {fabrics} |" for subject, (ours, fabrics) in DIFFERENCES.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -296,7 +301,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "reference" / "object-bridge.md": bridge_tables(ObjectsSettings),
         DOCS / "reference" / "options.md": options_tables(),
         DOCS / "reference" / "verify-findings.md": findings_tables(),
-        DOCS / "operate/emulator.md": faults_table(),
+        DOCS / "operate/emulator.md": emulator_tables(),
         DOCS / "reference/limits.md": limits_tables(),
         DOCS / "reference/types.md": types_tables(),
         **{DOCS / f"reference/{name}.md": parameters_table(name) for name in FORMATS},

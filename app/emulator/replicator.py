@@ -1,10 +1,8 @@
 """The replicator: applies landing files to Delta tables by Fabric's rules, and cleans up behind itself.
 
-`app.mirror` folds the files; its rules are those of Fabric. This module adds what Fabric does around it, by Microsoft
-Learn, "Open mirroring landing zone requirements and formats" and "Monitor Fabric mirrored database replication":
-processed files go to `_ProcessedFiles` and later to `_FilesReadyToDelete`, the last one stays, and a file is deleted
-after 7 days; tables without a schema are in the database's default schema; a table disappears with its landing folder;
-a start after a stop begins anew; `Files/Monitoring/tables.json` and the REST API show the state of each table.
+`app.mirror` folds the files. This module adds what Fabric does around it: applied files move away, tables without a
+schema are in the default schema, tables disappear with their folders, and the REST API and `tables.json` show states.
+`app.emulator.rules` has the sources.
 
 A process that dies anywhere loses nothing: the Delta tables know their last file (decision 0037).
 """

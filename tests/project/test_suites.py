@@ -21,7 +21,10 @@ def test_every_suite_has_tests_and_code() -> None:
     [
         (["app/bridge/log.py"], {"tests/api/objects", "tests/bridge"}),
         (["app/verify/codes.py"], {"tests/verify"}),
-        (["app/mirror/target.py"], {"tests/mirror", "tests/spark/mirror", "tests/spark/processes/mirror"}),
+        (
+            ["app/mirror/target.py"],
+            {"tests/emulator", "tests/mirror", "tests/spark/mirror", "tests/spark/processes/mirror"},
+        ),
         (["tests/sdk/toolchains.py"], {"tests/sdk"}),
         (["README.md", "app/cli/main.py"], set()),
         (["pyproject.toml"], set(SUITES)),
