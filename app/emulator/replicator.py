@@ -11,6 +11,7 @@ import json
 import shutil
 import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ RETENTION_SECONDS: Final = 7 * 86_400.0
 _PROCESSED, _READY_TO_DELETE = CONSUMED_FOLDERS
 _MAX_COMMITS: Final = 16
 """Of one table in a row, so that other tables have their turn."""
+_MONITORING_SECONDS: Final = 1.0
+"""Between two writes of `tables.json`."""
 _FABRIC_CODES: Final = {
     Code.LANDING_METADATA_UNREADABLE: "InvalidMetadata",
     Code.SCHEMA_MERGE_FAILURE: "SchemaMergeFailure",
@@ -64,6 +67,7 @@ class Replicator:
         self._limits = MirrorLimits(replace_old=True)
         self._progress: dict[tuple[str, PublishedTable], _Progress] = {}
         self._starts: dict[str, int] = {}
+        self._monitored_at: dict[str, float] = {}
 
     def run_once(self) -> None:
         """Look at each database once. A file that vanishes meanwhile is looked for again the next time."""
@@ -89,8 +93,10 @@ class Replicator:
             except (OSError, MirrorgateError) as error:  # for example, its publisher has deleted the folder
                 log.warning("emulator_table_failed", table=str(table), detail=str(error))
         states = [status for table in tables if (status := self._progress[database.id, table].status)]
-        if states != database.tables:
-            database.tables = states
+        database.tables = states
+        now = time.monotonic()
+        if states and now - self._monitored_at.get(database.id, -_MONITORING_SECONDS) >= _MONITORING_SECONDS:
+            self._monitored_at[database.id] = now
             content = json.dumps({"tables": [_monitored(state) for state in states]}).encode()
             self._onelake.tree.write_inside(f"{database.id}/Files/Monitoring/tables.json", content)
 
@@ -166,7 +172,8 @@ def _state(table: PublishedTable, report: TableReport, progress: _Progress) -> d
         error = {"error": {"errorCode": code, "message": report.detail}}
     metrics: dict[str, Any] = {"processedBytes": progress.bytes, "processedRows": progress.rows}
     if report.committed_at is not None:
-        metrics |= {"lastSyncDateTime": report.committed_at.isoformat(), "lastSyncLatencyInSeconds": 0}
+        synced = datetime.now(UTC) if report.state is MirrorState.IN_STEP else report.committed_at
+        metrics |= {"lastSyncDateTime": synced.isoformat(), "lastSyncLatencyInSeconds": 0}
     named = {"sourceObjectType": "Table", "sourceSchemaName": table.schema, "sourceTableName": table.name}
     return {**named, "status": status, "metrics": metrics, **error}
 

@@ -30,6 +30,7 @@ RULES: Final = {
 DIFFERENCES: Final = {
     "SQL": ("DuckDB over HTTP; always the newest rows", "T-SQL over TDS; new rows show after a metadata sync"),
     "Timing": ("looks at the landing zones every 0.2 s", "not documented"),
+    "Last synchronization of a table": ("each look with nothing left to apply", "not documented"),
     "Limits": ("none of capacity, tables or bytes a day", "1,000 tables, 1 TB a day, throttling by the capacity"),
     "`_FilesReadyToDelete`": ("after half of the retention", "time not documented"),
     "Tables ordered by time, or in partitions": ("applied files stay", "applied files move"),

@@ -45,8 +45,13 @@ def test_the_states_of_tables_are_in_the_api_and_beside_the_landing_zone(publish
     wait_until(lambda: publisher.states().get("orders", {}).get("status") == "Replicating", within=30, what="a state")
     assert publisher.states()["orders"]["metrics"]["processedRows"] == 2
     monitoring = f"{publisher.emulator.addresses.database}/Files/Monitoring/tables.json"
-    (entry,) = json.loads(publisher.store.get_file_client(monitoring).download_file().readall())["tables"]
-    assert (entry["sourceTableName"], entry["status"], entry["processedRowCount"]) == ("orders", "Replicating", 2)
+    file = publisher.store.get_file_client(monitoring)
+
+    def monitored() -> tuple[str, str, int]:
+        (entry,) = json.loads(file.download_file().readall())["tables"]
+        return entry["sourceTableName"], entry["status"], entry["processedRowCount"]
+
+    wait_until(lambda: monitored() == ("orders", "Replicating", 2), within=30, what="tables.json has the state")
 
 
 def test_a_table_that_cannot_be_applied_fails_alone_with_fabrics_word(publisher: Publisher) -> None:
