@@ -27,6 +27,7 @@ from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
 from mirrorgate.errors import Kind
+from mirrorgate.errors.codes import KEPT
 from mirrorgate.errors.codes import SUBJECTS as ERRORS
 from mirrorgate.errors.site import page_of_code
 from tools.format_tables import parameters_table, types_tables
@@ -218,7 +219,6 @@ def _written_default(field: FieldInfo) -> str:
 
 RUNBOOKS: Final = {
     "TableQuarantined": "quarantined.md",
-    "TableFailing": "faults.md#a-table-is-failing",
     "LagOld": "../operate/sizing.md",
     "BacklogNearlyFull": "too-many-requests.md#backlog_full",
     "BacklogFull": "too-many-requests.md#backlog_full",
@@ -233,13 +233,12 @@ RUNBOOKS: Final = {
     "NoDrain": "faults.md#no-drain-is-running",
     "DrainWaiting": "faults.md#the-landing-zone-is-unreachable",
     "DrainStuck": "faults.md#a-drain-ends-with-spark_failed",
-    "StorageFailing": "faults.md#onelake-rejects-or-throttles",
     "MaintenanceFailing": "faults.md#retention-does-not-free-space",
+    "StorageFailing": "../reference/errors.md#publication",
+    "MirrorStopped": "../reference/errors.md#the-delta-mirror",
     "FabricPaused": "../operate/fabric-database.md#a-paused-capacity",
     "FabricDatabaseFailed": "../operate/fabric-database.md#stop-and-start",
     "FabricTableFailed": "../operate/fabric-database.md#a-failed-table",
-    "MirrorStopped": "faults.md#the-delta-mirror-waits-or-stopped",
-    "MirrorNotLooking": "faults.md#the-delta-mirror-waits-or-stopped",
     "BridgePartitionStopped": "../send/kafka.md",
     "BridgeTableStopped": "../send/object-storage.md",
 }
@@ -276,6 +275,18 @@ def _without_template(summary: str) -> str:
     return re.sub(r"{{ \$(?:labels\.)?(\w+)[^}]* }}", r"*\1*", optional)
 
 
+def kept_messages_table() -> str:
+    """Return the codes of messages that can become dead letters as a Markdown table."""
+    lines = ["| code | meaning |", "|---|---|"]
+    lines += [
+        f"| [`{code}`]({page_of_code(code)}) | {code.meaning} |"
+        for codes in ERRORS.values()
+        for code in codes
+        if code in KEPT
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def fabric_states_table() -> str:
     """Return the states of a mirrored database as a Markdown table."""
     lines = ["| state | meaning | what to do |", "|---|---|---|"]
@@ -308,6 +319,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "contribute/seeds.md": seeds_tables(),
         DOCS / "operate/fabric-database.md": fabric_states_table(),
         DOCS / "troubleshoot/alerts.md": alerts_sections(),
+        DOCS / "troubleshoot/rejected.md": kept_messages_table(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}
 

@@ -51,6 +51,7 @@ DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
         "reference/options.md",
         "operate/fabric-database.md",
         "troubleshoot/alerts.md",
+        "troubleshoot/rejected.md",
     ],
 )
 def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
