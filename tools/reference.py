@@ -10,6 +10,7 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
+import typer
 import yaml
 from pydantic.fields import FieldInfo
 
@@ -26,6 +27,7 @@ from app.emulator.rules import DIFFERENCES, RULES
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
+from mirrorgate.cli.main import app
 from mirrorgate.errors import Kind
 from mirrorgate.errors.codes import KEPT
 from mirrorgate.errors.codes import SUBJECTS as ERRORS
@@ -287,6 +289,32 @@ def kept_messages_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+OPERATIONS: Final = [
+    "pause",
+    "resume",
+    "flush",
+    "drop",
+    "recreate",
+    "rename",
+    "rebuild",
+    "repair",
+    "release",
+    "backfill-images",
+]
+"""Commands of `mirrorgate tables` that act on a table's present generation."""
+
+
+def operations_table() -> str:
+    """Return what each operation on a table does, in the words of its help, as a Markdown table."""
+    commands: Any = typer.main.get_command(app)
+    tables = commands.commands["tables"].commands
+    lines = ["| `mirrorgate tables …` | effect |", "|---|---|"]
+    for name in OPERATIONS:
+        first, *_ = tables[name].help.split("\n\n")
+        lines.append(f"| `{name}` | {' '.join(first.split())} |")
+    return "\n".join(lines) + "\n"
+
+
 def fabric_states_table() -> str:
     """Return the states of a mirrored database as a Markdown table."""
     lines = ["| state | meaning | what to do |", "|---|---|---|"]
@@ -318,6 +346,7 @@ def render_documents() -> dict[Path, str]:
         **{DOCS / f"reference/{name}.md": parameters_table(name) for name in FORMATS},
         DOCS / "contribute/seeds.md": seeds_tables(),
         DOCS / "operate/fabric-database.md": fabric_states_table(),
+        DOCS / "operate/table-operations.md": operations_table(),
         DOCS / "troubleshoot/alerts.md": alerts_sections(),
         DOCS / "troubleshoot/rejected.md": kept_messages_table(),
     }

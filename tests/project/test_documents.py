@@ -50,6 +50,7 @@ DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
         "contribute/seeds.md",
         "reference/options.md",
         "operate/fabric-database.md",
+        "operate/table-operations.md",
         "troubleshoot/alerts.md",
         "troubleshoot/rejected.md",
     ],
