@@ -1,6 +1,7 @@
 """The tutorial "Arcion on S3" runs as it is printed, and prints what it shows."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,10 @@ def test_files_of_arcion_on_s3_land_as_the_tutorial_prints_it(
     page = (REPOSITORY / "docs/tutorials/arcion-on-s3.md").read_text()
     page = page.replace("http://127.0.0.1:8480", api_address).replace("http://127.0.0.1:5000", s3_service[1])
     page = page.replace("/lake", "/tutorial")
+    files = tmp_path / "examples/arcion-on-s3"
+    shutil.copytree(REPOSITORY / "examples/arcion-on-s3", files)
+    settings = (files / "objects.yaml").read_text().replace("http://127.0.0.1:5000", s3_service[1])
+    (files / "objects.yaml").write_text(settings.replace("/lake/", "/tutorial/"))
     (tmp_path / ".mirrorgate").mkdir()
     (tmp_path / ".mirrorgate/admin.key").write_text(ADMIN_KEY)
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
