@@ -20,7 +20,6 @@ KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
 NAMES = [
     "send/http.md",
     "send/dry-run.md",
-    "send/initial-load.md",
     "reference/arcion.md",
     "reference/arcion-csv.md",
     "reference/replicate.md",

@@ -23,7 +23,8 @@ from tools.reference import DOCS, errors_tables, render_documents
 from tools.seeds import read_documents
 from tools.site_reference import generated_pages
 
-PAGES = [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
+EXAMPLE_PAGES = [REPOSITORY / "examples" / name / "README.md" for name in (".", "arcion-on-s3", "generated-clients")]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *EXAMPLE_PAGES, *sorted(DOCS.rglob("*.md"))]
 _EXAMPLES = [
     str(path.relative_to(REPOSITORY))
     for pattern in ("curl/*.sh", "python/*.py", "typescript/*.mts")
@@ -225,17 +226,23 @@ def test_the_changelog_has_a_section_and_a_link_for_each_version() -> None:
 
 _RUN = """
     send/python send/dataframes send/retry-safely troubleshoot/rejected get-started/fabric send/webhooks
-    tutorials/arcion-on-s3 send/http send/dry-run send/initial-load reference/arcion reference/arcion-csv
+    send/http send/dry-run reference/arcion reference/arcion-csv
     reference/replicate reference/replicate-layouts reference/source-order reference/debezium
     reference/debezium-values reference/rows reference/arrow send/debezium tutorials/postgres-to-fabric
     tutorials/sql-server-to-fabric tutorials/nightly-csv
 """
 FOLLOWED = {
     "start": ["README.md", "docs/get-started/try-it-locally.md"],
-    "examples": ["examples/README.md", "examples/tables.yaml", "examples/orders.ndjson", *_EXAMPLES],
+    "examples": [
+        "examples/README.md",
+        "examples/arcion-on-s3/README.md",
+        "examples/tables.yaml",
+        "examples/orders.ndjson",
+        *_EXAMPLES,
+    ],
     **{name: [f"docs/{name}.md"] for name in _RUN.split()},
-    "send/generated-clients": [
-        "docs/send/generated-clients.md",
+    "generated-clients": [
+        "examples/generated-clients/README.md",
         "examples/generated-clients/orders.py",
         "examples/generated-clients/orders.mts",
     ],

@@ -1,4 +1,4 @@
-"""The packages of docs/send/generated-clients.md, whose programs `tests/sdk/test_pages_in_order.py` runs."""
+"""The packages of examples/generated-clients/README.md, whose programs `tests/sdk/test_pages_in_order.py` runs."""
 
 import json
 import re

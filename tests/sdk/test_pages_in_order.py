@@ -69,7 +69,7 @@ def follow_the_examples(reader: Reader, compiler: Path | None) -> None:
 
 
 def follow_the_generated_clients(reader: Reader, compiler: Path | None) -> None:
-    page = reader.page("docs/send/generated-clients.md")
+    page = reader.page("examples/generated-clients/README.md")
     (shown,) = blocks(page, "text")
     set_up = commands(page, "export ")
     folder = reader.checkout / "build" / "clients"
@@ -99,7 +99,7 @@ def only(found: list[Any]) -> Any:
 def follow_the_client_library(reader: Reader) -> None:
     page = reader.page("docs/send/python.md")
     reader.run(commands(page, "export "), commands(page, "curl"))
-    assert run_programs(reader, page) == 4
+    assert run_programs(reader, page) == 3
     assert run_programs(reader, reader.page("docs/send/dataframes.md")) == 1
 
 

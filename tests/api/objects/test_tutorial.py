@@ -1,4 +1,4 @@
-"""The tutorial "Arcion on S3" runs as it is printed, and prints what it shows."""
+"""The example "Arcion on S3" runs as it is printed, and prints what it shows."""
 
 import os
 import shutil
@@ -14,10 +14,10 @@ from tests.support.documents import blocks_with_output
 from tests.support.processes import REPOSITORY
 
 
-def test_files_of_arcion_on_s3_land_as_the_tutorial_prints_it(
+def test_files_of_arcion_on_s3_land_as_the_example_prints_it(
     gateway: Gateway, api_address: str, api_engine: sa.Engine, s3_service: tuple[int, str], tmp_path: Path
 ) -> None:
-    page = (REPOSITORY / "docs/tutorials/arcion-on-s3.md").read_text()
+    page = (REPOSITORY / "examples/arcion-on-s3/README.md").read_text()
     page = page.replace("http://127.0.0.1:8480", api_address).replace("http://127.0.0.1:5000", s3_service[1])
     page = page.replace("/lake", "/tutorial")
     files = tmp_path / "examples/arcion-on-s3"
