@@ -43,8 +43,8 @@ class Columns(Protocol):
     def definition(self, key: Sequence[str]) -> Mapping[str, Any]:
         """Return the fields of the request that registers a table with the columns that have a type."""
 
-    def addition(self, names: Collection[str]) -> Mapping[str, str]:
-        """Return the parameters of requests that add some of them to a table."""
+    def addition(self, names: Collection[str], key: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the parameters of requests that add some of them to a table, whose key columns have these types."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,14 @@ class ArrowColumns:
         declared = pa.schema([field.with_nullable(False) if field.name in key else field for field in fields])
         return {"arrow_schema": base64.b64encode(declared.serialize().to_pybytes()).decode()}
 
-    def addition(self, names: Collection[str]) -> Mapping[str, str]:
+    def addition(self, names: Collection[str], key: Mapping[str, str]) -> Mapping[str, str]:
         """Return the parameters of requests that add columns, whose types the stream says."""
         return {"register": "true"}
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column as the parameters `columns` and `key_columns` have it."""
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 def plain_schema(schema: "pa.Schema") -> "pa.Schema":

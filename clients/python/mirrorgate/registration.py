@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mirrorgate.arrow_rows import Columns
+from mirrorgate.arrow_rows import Columns, quoted
 from mirrorgate.errors import Code
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.producer import Patience
@@ -40,8 +40,10 @@ class TableRegistration:
             self.patience.call(lambda: self.client.put(path, wanted))
             self.parameters = {}
             return columns.untyped
-        lacking = {*columns.names} - {column["name"] for column in known["columns"]}
-        added = lacking.difference(columns.untyped)
-        key = {"key_columns": ",".join(known["key_columns"])}
-        self.parameters = {**columns.addition(added), **key} if added else {}
+        types = {column["name"]: column["type"] for column in known["columns"]}
+        lacking = {*columns.names}.difference(types)
+        added = lacking.difference(columns.untyped) if lacking else lacking
+        key = {name: types[name] for name in known["key_columns"]}
+        key_columns = {"key_columns": ",".join(map(quoted, key))}
+        self.parameters = {**columns.addition(added, key), **key_columns} if added else {}
         return lacking - added

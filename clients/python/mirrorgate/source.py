@@ -40,6 +40,8 @@ class SourceFormat(StrEnum):
     """Plain rows in CSV with a header."""
     PARQUET = "parquet"
     """Plain rows in Parquet."""
+    EXCEL = "xlsx"
+    """Plain rows in a sheet of Excel."""
 
     @property
     def is_csv(self) -> bool:
@@ -49,12 +51,12 @@ class SourceFormat(StrEnum):
     @property
     def is_rows(self) -> bool:
         """True if files contain plain rows."""
-        return self in {SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.PARQUET}
+        return self in {SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.PARQUET, SourceFormat.EXCEL}
 
     @property
     def registers(self) -> bool:
         """True if files say the types of their columns, with which a new table is registered."""
-        return self is SourceFormat.PARQUET
+        return self in {SourceFormat.PARQUET, SourceFormat.EXCEL}
 
     @property
     def endpoint(self) -> str:
@@ -70,6 +72,7 @@ _ENDINGS: Final = {
     ".jsonl": SourceFormat.ROWS,
     ".ndjson": SourceFormat.ROWS,
     ".parquet": SourceFormat.PARQUET,
+    ".xlsx": SourceFormat.EXCEL,
 }
 
 
@@ -105,6 +108,13 @@ class Source:
     """The other request parameters, such as those that describe a CSV layout."""
     key_columns: Sequence[str] = ()
     """The key columns of a table that the files register by the types of their columns."""
+    sheet: str | None = None
+    """The sheet of Excel files, None for the first one."""
+
+    @property
+    def registers(self) -> bool:
+        """True if files register their table: they say the types of their columns, and the request declares none."""
+        return self.format.registers and "columns" not in self.parameters
 
     def cutter(self, on_columns: Callable[[Columns], Collection[str]] = lambda _: ()) -> Cutter:
         """Return what cuts a file.
@@ -113,6 +123,10 @@ class Source:
         """
         if self.format is SourceFormat.PARQUET:
             return ParquetCutter(on_columns)
+        if self.format is SourceFormat.EXCEL:
+            from mirrorgate.excel import ExcelCutter
+
+            return ExcelCutter(self.sheet, on_columns)
         return StreamCutter(self._split)
 
     @property

@@ -1,10 +1,13 @@
-"""`mirrorgate send` with files that say their columns: Parquet registers its table and lands once."""
+"""`mirrorgate send` with files of rows: each lands once, and types register its table."""
 
+import datetime as dt
 import gzip
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -184,3 +187,51 @@ def test_files_whose_endings_say_no_format_are_rejected_with_the_endings(
     ended = terminal.run("send", tmp_path, "--table", "t")
     assert ended.status != 0
     assert said in ended.errors
+
+
+def write_sheet(path: Path, *rows: Sequence[Any]) -> None:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.worksheets[0].append(row)
+    book.save(path)
+
+
+def test_a_sheet_registers_its_table_and_later_ones_add_columns(
+    terminal: Terminal, gateway: Gateway, tmp_path: Path
+) -> None:
+    day = dt.datetime(2026, 11, 1, 10)
+    write_sheet(tmp_path / "1.xlsx", ["id", "na,me", "none"], [1, "a", None])
+    write_sheet(tmp_path / "2.xlsx", ["id", "na,me", 'to"tal', "at"], [2, "b", 2.5, day], [], [3, None, 1, None])
+    sent = terminal.run("send", tmp_path, "--table", "t", "--key-columns", "id", "--producer", "p")
+    assert sent.status == 0, sent.errors
+    columns = gateway.get("/v1/tables/t/schema").json()["columns"]
+    types = {column["name"]: column["type"] for column in columns}
+    assert types == {"id": "int64", "na,me": "string", 'to"tal': "float64", "at": "timestamp"}
+    assert "accepted: 3 changes in 2 requests, 2 files sent completely" in sent.output
+
+
+def test_numbers_and_days_of_a_sheet_fit_the_columns_of_a_table_and_a_wrong_one_names_its_cell(
+    terminal: Terminal, gateway: Gateway, api_engine: sa.Engine, tmp_path: Path
+) -> None:
+    gateway.register("t", {"id": "int64", "total": "decimal(12,2)", "day": "date", "code": "string"}, ["id"])
+    rows = [[1, 10.1, dt.datetime(2026, 11, 1), 12], [2, 3, None, "A7"]]
+    write_sheet(tmp_path / "a.xlsx", ["id", "total", "day", "code"], *rows)
+    sent = terminal.run("send", tmp_path / "a.xlsx", "--table", "t")
+    assert sent.status == 0, sent.errors
+    assert staged(api_engine, "t") == [
+        (1, Decimal("10.10"), dt.date(2026, 11, 1), "12"),
+        (2, Decimal("3.00"), None, "A7"),
+    ]
+    write_sheet(tmp_path / "a.xlsx", ["id", "total", "day", "code"], *rows, [], [3, "much", None, ""])
+    wrong = terminal.run("send", tmp_path / "a.xlsx", "--table", "t")
+    assert "Sheet!B5" in wrong.errors
+    assert "much" not in wrong.errors
+
+
+def test_columns_declare_the_types_of_a_sheet(terminal: Terminal, gateway: Gateway, tmp_path: Path) -> None:
+    write_sheet(tmp_path / "a.xlsx", ["id", "total"], [1, 2])
+    declared = ("--columns", "id:int32,total:decimal(9,2)", "--key-columns", "id", "--sheet", "Sheet")
+    sent = terminal.run("send", tmp_path / "a.xlsx", "--table", "t", *declared)
+    assert sent.status == 0, sent.errors
+    columns = gateway.get("/v1/tables/t/schema").json()["columns"]
+    assert [column["type"] for column in columns] == ["int32", "decimal(9,2)"]

@@ -95,7 +95,7 @@ _FORMATS_OF: Final[Mapping[str, Sequence[SourceFormat]]] = {
     "override": (SourceFormat.ARCION,),
     "op": _ROWS,
     "mode": (SourceFormat.CSV, SourceFormat.ARCION),
-    "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV),
+    "columns": (SourceFormat.CSV, SourceFormat.ROWS, SourceFormat.ROWS_CSV, SourceFormat.EXCEL),
     "key_columns": (*_ROWS, SourceFormat.DEBEZIUM),
     "layout": (SourceFormat.REPLICATE,),
     "table_from": (SourceFormat.REPLICATE,),
@@ -181,8 +181,8 @@ def send(
         typer.Option(
             "--format",
             help="Format of the files. csv: Arcion CSV; rows: plain rows in JSON; rows-csv: those in CSV with a "
-            "header; parquet: those in Parquet, which needs the extra `mirrorgate[dataframes]`. Default: plain rows, "
-            "by the ending: .json, .ndjson, .jsonl, .csv or .parquet.",
+            "header; parquet, xlsx: those in Parquet or Excel, which need the extras `mirrorgate[dataframes]` or "
+            "`mirrorgate[excel]`. Default: plain rows, by the ending: .json, .ndjson, .jsonl, .csv, .parquet or .xlsx.",
         ),
     ] = None,
     table: Annotated[str | None, typer.Option(help="Table of all messages. Required for csv and rows.")] = None,
@@ -207,10 +207,11 @@ def send(
         str | None,
         typer.Option(
             "--key-columns",
-            help="rows: comma-separated key columns of the table in --columns. parquet: those of a new table. "
+            help="rows: comma-separated key columns of the table in --columns. parquet, xlsx: those of a new table. "
             "debezium: those of every table.",
         ),
     ] = None,
+    sheet: Annotated[str | None, typer.Option(help="xlsx: name of the sheet. Default: the first one.")] = None,
     layout: Annotated[
         str | None,
         typer.Option(help="replicate: the stored layout of messages of a custom format (`mirrorgate layouts`)."),
@@ -306,6 +307,8 @@ def send(
         quote=quote,
         escape=escape,
     )
+    if sheet is not None and source_format is not SourceFormat.EXCEL:
+        raise typer.BadParameter("--sheet is for --format xlsx")
     if is_of_ending and table is None:
         raise typer.BadParameter("rows require --table; messages of a tool require --format")
     Usage(source_format, files, table, mode, producer, load, from_message).check()
@@ -313,8 +316,9 @@ def send(
     from mirrorgate.send.progress import ProgressDisplay
 
     keep_freed_memory()
-    key = given.pop("key_columns", "").split(",") if source_format.registers and key_columns else ()
-    source = Source(source_format, table, given, key)
+    is_registered = source_format.registers and columns is None
+    key = given.pop("key_columns", "").split(",") if is_registered and key_columns else ()
+    source = Source(source_format, table, given, key, sheet)
     job = SendJob(source, Limits(max_bytes, batch), give_up_after, ProgressDisplay(ERRORS))
     client = connection.client()
     end: MirrorgateError | KeyboardInterrupt | None = None

@@ -222,7 +222,7 @@ class SendJob:
 
     def _sender(self, client: GatewayClient, *, keeps_images: bool = False) -> Sender:
         display = self.display
-        if self.source.format.registers:
+        if self.source.registers:
             self.registration = TableRegistration(
                 client, str(self.source.table), self.source.key_columns, self._patience, keeps_images
             )
@@ -237,7 +237,8 @@ class SendJob:
         )
 
     def _prepare(self, columns: Columns) -> Collection[str]:
-        assert self.registration is not None
+        if self.registration is None:
+            return ()
         with self._gateway_errors():
             return self.registration.prepare(columns)
 
