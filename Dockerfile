@@ -54,7 +54,14 @@ RUN mkdir -p /usr/share/man/man1 \
     && jlink --output /opt/java --compress=2 --strip-debug --no-header-files --no-man-pages --add-modules \
         java.desktop,java.management,java.naming,java.net.http,java.scripting,java.security.jgss,java.security.sasl,java.sql,jdk.crypto.cryptoki,jdk.crypto.ec,jdk.incubator.vector,jdk.management,jdk.net,jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs
 
-FROM ${PYTHON_IMAGE} AS runtime
+# What containers need of the base image, which is 60 MB smaller without pip and translations.
+FROM ${PYTHON_IMAGE} AS base
+RUN useradd --uid 10001 --create-home --home-dir /var/lib/mirrorgate --shell /usr/sbin/nologin mirrorgate \
+    && rm -rf /usr/share/locale /usr/share/doc /usr/share/man /usr/share/python-wheels /usr/lib/python3/dist-packages \
+        /usr/local/lib/python3*/site-packages /usr/local/lib/python3*/ensurepip /usr/local/lib/python3*/idlelib \
+        /usr/local/lib/python3*/test /usr/local/bin/pip* /usr/local/bin/idle* /usr/bin/pip*
+
+FROM scratch AS runtime
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Mirrorgate" \
@@ -64,9 +71,10 @@ LABEL org.opencontainers.image.title="Mirrorgate" \
       org.opencontainers.image.documentation="https://github.com/mirrorgate/mirrorgate/tree/main/docs" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-ENV PATH=/opt/mirrorgate/bin:$PATH \
+ENV PATH=/opt/mirrorgate/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin \
+    LANG=C.UTF-8 \
     PYTHONUNBUFFERED=1
-RUN useradd --uid 10001 --create-home --home-dir /var/lib/mirrorgate --shell /usr/sbin/nologin mirrorgate
+COPY --from=base / /
 WORKDIR /var/lib/mirrorgate
 
 FROM runtime AS api

@@ -28,9 +28,9 @@ def main() -> int:
         except StepFailed as failed:
             print(f"error: stage {target}: {failed}", file=sys.stderr)
             return 1
-        *own, base = root.layers
-        sizes = " + ".join(f"{megabytes(layer)} MB {layer.name}" for layer in reversed(own))
-        print(f"{target}: {sizes}, on {megabytes(base)} MB of Debian with Python; {monotonic() - began:.0f} s")
+        layers = {layer.name: megabytes(layer) for layer in reversed(root.layers)}
+        parts = " + ".join(f"{size} MB {name}" for name, size in layers.items() if size)
+        print(f"{target}: {sum(layers.values())} MB = {parts}; {monotonic() - began:.0f} s")
     return 0
 
 

@@ -55,9 +55,16 @@ class Images:
         self.stages = stages
         self.built: dict[str, Root] = {}
 
-    def base(self) -> Root:
-        """Return Debian bookworm with its Python, instead of the official Python image; debootstrap makes it once."""
-        base = self.folder / "base"
+    def base(self, image: str) -> Root:
+        """Return Debian bookworm with its Python, instead of the official Python image; debootstrap makes it once.
+
+        The root of `scratch` is empty.
+        """
+        if image == "scratch":
+            empty = self.folder / image
+            empty.mkdir(parents=True, exist_ok=True)
+            return Root((empty,))
+        base = self.folder / "debian"
         if not (base / "complete").exists():
             shutil.rmtree(base, ignore_errors=True)
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +84,7 @@ class Images:
         if name in self.built:
             return self.built[name]
         stage = self.stages[name]
-        parent = self.build(stage.base) if stage.base in self.stages else self.base()
+        parent = self.build(stage.base) if stage.base in self.stages else self.base(stage.base)
         upper, work = self.folder / "layers" / name, self.folder / "work" / name
         root = Root((upper, *parent.layers))
         stamp = self.folder / f"{name}.inputs"
