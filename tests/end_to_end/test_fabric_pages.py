@@ -65,8 +65,9 @@ def test_the_tutorial_of_fabric_from_init_to_delete(fabric: Fabric, onelake: One
     (tmp_path / ".mirrorgate" / "postgres").mkdir(parents=True)  # a quick start in the same folder
     said = run(tmp_path, init)
     assert up.strip() == said.splitlines()[-1] == printed.splitlines()[-1]
-    without_secret = [line for line in printed.splitlines() if not line.startswith("AZURE_CLIENT_SECRET")]
-    assert said.splitlines() == without_secret
+    assert [line for line in said.splitlines() if line in printed.splitlines()] == [
+        line for line in printed.splitlines() if line != "…"
+    ]
     (database,) = fabric.service.databases.values()
     database.polls = 0
     data_dir = tmp_path / ".mirrorgate-fabric"
