@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from app.bridge.objects.store import open_store
 from benchmarks.bench import Bench
 from benchmarks.loads.bridges import Prepared, measure_bridge
 from benchmarks.loads.messages import arcion_insert, column_names
 from benchmarks.loads.workloads import COLUMNS, FIRST_KEY, find_workload
 from benchmarks.reports.figure import Figure
+from mirrorgate.object_store import open_store
 
 TABLES: Final = 8
 PER_OBJECT: Final = 2_000

@@ -16,12 +16,12 @@ from typing import Final
 from app.bridge.log import BridgeLog
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import BridgeStatus, TableStatus
-from app.bridge.objects.store import ObjectStore, without_folders
 from app.bridge.objects.table import TableListing, TableReader
 from mirrorgate.errors import MirrorgateError, TemporarilyUnavailable
 from mirrorgate.file_paths import PathTemplate, TablePath, first_match
 from mirrorgate.folder import Found
 from mirrorgate.http import GatewayClient
+from mirrorgate.object_store import ObjectStore, without_folders
 from mirrorgate.producer import Patience, durable_number
 
 MAX_LISTED: Final = 10_000

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator
 
 from app.bridge.objects.formats import Content, ObjectFormat
-from app.bridge.objects.store import shows_growing_objects
 from app.bridge.settings_file import (
     GatewaySettings,
     HealthSettings,
@@ -27,6 +26,7 @@ from app.bridge.settings_file import (
 )
 from mirrorgate.errors import Misconfigured
 from mirrorgate.file_paths import FileNames, FileOrder, PathTemplate
+from mirrorgate.object_store import shows_growing_objects
 
 DEFAULT_SETTLE_SECONDS: Final = 5.0
 _OWN_PARAMETERS: Final = {

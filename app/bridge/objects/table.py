@@ -22,13 +22,13 @@ from app.bridge.objects.formats import ObjectFormat, Piece, Reading, reading_of
 from app.bridge.objects.replicate_files import ReplicateFilesReader, metadata_key
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
 from app.bridge.objects.status import Stop, TableStatus
-from app.bridge.objects.store import ObjectStore, read_small
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from mirrorgate.file_content import Mark, digest_of, stored_mark, with_lookahead
 from mirrorgate.file_paths import FileOrder, TablePath, sort_key
 from mirrorgate.folder import Found, ObjectGone
 from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.object_store import ObjectStore, read_small
 from mirrorgate.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
 from mirrorgate.retrying import is_final
 from mirrorgate.source import content_type_of
@@ -398,7 +398,7 @@ class TableReader:
             note="the other tables continue",
         )
 
-    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
             self.status.bytes += len(block)
             yield block

@@ -97,8 +97,8 @@ def objects(
     if (source is None) == (config is None):
         raise typer.BadParameter("give either a SOURCE or --config FILE")
     from app.bridge.objects.status import BridgeStatus
-    from app.bridge.objects.store import is_folder
     from mirrorgate.http import RejectedByGateway
+    from mirrorgate.object_store import is_folder
     from mirrorgate.retrying import is_final
 
     if source is None or not is_folder(source):
@@ -154,9 +154,9 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
     """Return the settings of one source. Raises BadParameter."""
     from app.bridge.objects.formats import ObjectFormat
     from app.bridge.objects.settings import ObjectsSettings, SourceSettings
-    from app.bridge.objects.store import is_folder
     from app.bridge.settings_file import GatewaySettings
     from mirrorgate.file_paths import PathTemplate
+    from mirrorgate.object_store import is_folder
 
     if given.format not in set(ObjectFormat):
         raise typer.BadParameter(f"--format must be one of {', '.join(ObjectFormat)}")
@@ -187,7 +187,7 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
 def _check(settings: "ObjectsSettings", client: "GatewayClient") -> None:
     """Print what the sources hold. Raises the error of the first source or of the gateway."""
     from app.bridge.objects.engine import check_gateway, check_source
-    from app.bridge.objects.store import open_store
+    from mirrorgate.object_store import open_store
 
     grid = Grid(("source", "table", "objects"), right=("objects",))
     for source in settings.sources:
@@ -211,7 +211,7 @@ def _run(
     from app.bridge.log import BridgeLog
     from app.bridge.objects.engine import run
     from app.bridge.objects.status import showing
-    from app.bridge.objects.store import open_store
+    from mirrorgate.object_store import open_store
     from mirrorgate.process_memory import collect_seldom, keep_freed_memory
 
     keep_freed_memory()

@@ -4,8 +4,8 @@
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -39,14 +39,26 @@ def found_file(key: str, status: os.stat_result) -> Found:
 class FileBlocks:
     """The blocks of a file that is open; `file` is for readers that need another order."""
 
-    def __init__(self, file: FileIO, on_read: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, file: FileIO, errors: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self.file = file
-        self._on_read = on_read
+        self.on_read: Callable[[int], None] = lambda _: None
+        """Called with the size of each block."""
+        self._errors = errors
+        self._state = self._present()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the file has another size or modification time than when it was opened."""
+        return self._present() != self._state
 
     def __iter__(self) -> Iterator[bytes]:
-        while block := os.read(self.file.fileno(), BLOCK_BYTES):
-            self._on_read(len(block))
-            yield block
+        with self._errors():
+            while block := os.read(self.file.fileno(), BLOCK_BYTES):
+                self.on_read(len(block))
+                yield block
+
+    def _present(self) -> str:
+        return found_file("", os.fstat(self.file.fileno())).etag
 
 
 class FolderStore:
@@ -76,8 +88,16 @@ class FolderStore:
         with self._errors(), os.scandir(self._path / prefix) as entries:
             return sorted(f"{prefix}{entry.name}/" for entry in entries if entry.is_dir(follow_symlinks=False))
 
+    def found(self, key: str) -> Found:
+        """Return a file as a listing shows it. Raises ObjectGone."""
+        with self._errors():
+            try:
+                return found_file(key, (self._path / key).stat())
+            except FileNotFoundError:
+                raise ObjectGone(key) from None
+
     @contextmanager
-    def reading(self, key: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+    def reading(self, key: str) -> Iterator[tuple[str, Iterable[bytes]]]:
         """Yield the ETag of a file and the blocks of its content. Raises ObjectGone."""
         with self._errors():
             try:
@@ -85,12 +105,7 @@ class FolderStore:
             except FileNotFoundError:
                 raise ObjectGone(key) from None
         with stream:
-            yield found_file(key, os.fstat(stream.fileno())).etag, self._blocks(stream.fileno())
-
-    def _blocks(self, descriptor: int) -> Iterator[bytes]:
-        with self._errors():
-            while block := os.read(descriptor, BLOCK_BYTES):
-                yield block
+            yield found_file(key, os.fstat(stream.fileno())).etag, FileBlocks(stream, self._errors)
 
     def _files(self, below: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
         with os.scandir(self._path / below) as entries:

@@ -25,7 +25,7 @@ from mirrorgate.source import Source, SourceFormat, format_of
 from mirrorgate.text import amount
 
 if TYPE_CHECKING:
-    from mirrorgate.send.job import NumberedFiles, SendJob
+    from mirrorgate.send.job import GivenFile, NumberedFiles, SendJob
     from mirrorgate.send.progress import Progress
 
 
@@ -87,7 +87,6 @@ def progress_grid(progress: "Progress") -> Grid:
     return made
 
 
-STANDARD_INPUT: Final = Path("-")
 _PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _ROWS: Final = tuple(one for one in SourceFormat if one.is_rows)
 _SIGN_FORMATS: Final = (SourceFormat.CSV, SourceFormat.ROWS_CSV)
@@ -112,7 +111,7 @@ class Usage:
     """The subject of a call: its source, and how it can be continued."""
 
     source_format: SourceFormat
-    files: Sequence[Path]
+    files: Sequence["GivenFile"]
     table: str | None
     mode: CsvMode | None
     producer: str | None
@@ -125,7 +124,7 @@ class Usage:
             raise typer.BadParameter("--format csv requires --table and --mode")
         if self.source_format.is_rows and self.table is None:
             raise typer.BadParameter(f"--format {self.source_format} requires --table")
-        if self.from_message and (len(self.files) > 1 or self.files[0].is_dir()):
+        if self.from_message and _are_several(self.files):
             raise typer.BadParameter("--from-message is for one file")
         if self.load is not None and (self.producer is not None or self.from_message):
             raise typer.BadParameter("--load does not take --producer or --from-message")
@@ -156,23 +155,29 @@ def other_parameters(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def readable(file: Path) -> Path:
-    """Return a file or folder that can be read, or standard input. Raises BadParameter."""
-    if file != STANDARD_INPUT and not os.access(file, os.R_OK):
-        reason = "Permission denied" if file.exists() else "No such file or directory"
-        raise typer.BadParameter(f"{file} cannot be read: {reason}")
-    return file
+def check_readable(source: str) -> None:
+    """Raise BadParameter for a file or folder of this machine that cannot be read."""
+    source = source.removeprefix("file://")
+    if source != "-" and "://" not in source and not os.access(source, os.R_OK):
+        reason = "Permission denied" if Path(source).exists() else "No such file or directory"
+        raise typer.BadParameter(f"{source} cannot be read: {reason}")
+
+
+def _are_several(files: Sequence["GivenFile"]) -> bool:
+    return len(files) != 1 or files[0].folder is not None
 
 
 @with_connection
 def send(
     connection: Connection,
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="FILE…",
-            help="Files of changes: one JSON array, NDJSON, concatenated JSON objects, CSV (plain, gzip or zstd), or "
-            "Parquet. A folder is all of its files, in the order of their paths; `-` reads standard input.",
+            help="Files of changes: one JSON array, NDJSON, concatenated JSON objects, CSV (plain, gzip or zstd), "
+            "Parquet or Excel. A folder is all of its files, in the order of their paths; `-` reads standard input. "
+            "An address such as s3://lake/orders.csv is an object, s3://lake/orders/ all below it; it needs the extra "
+            "`mirrorgate[objects]`.",
         ),
     ],
     *,
@@ -237,6 +242,12 @@ def send(
             help="Another parameter of the requests, for example tombstones=delete for debezium. Repeatable.",
         ),
     ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="An option of object storage, as endpoint=http://…. Repeatable."
+        ),
+    ] = None,
     max_bytes: Annotated[
         int,
         typer.Option(min=1024, help="Maximum bytes per request. A larger message is sent in its own request."),
@@ -285,12 +296,13 @@ def send(
 
         mirrorgate send orders.ndjson --table shop.orders
         mirrorgate send changes/ --format arcion --producer nightly-load
-        mirrorgate send orders.parquet --table shop.orders --key-columns id
+        mirrorgate send s3://lake/orders/ --table shop.orders --key-columns id
     """
     from mirrorgate.send.job import SendJob, given_files
 
-    paths = [readable(file) for file in files]
-    sources = given_files(paths)
+    for file in files:
+        check_readable(file)
+    sources = given_files(files, named_values("--option", options or ()))
     is_of_ending = source_format is None
     source_format = source_format or format_of(source.found.key for source in sources)
     given = other_parameters(others or ()) | parameters(
@@ -311,7 +323,7 @@ def send(
         raise typer.BadParameter("--sheet is for --format xlsx")
     if is_of_ending and table is None:
         raise typer.BadParameter("rows require --table; messages of a tool require --format")
-    Usage(source_format, files, table, mode, producer, load, from_message).check()
+    Usage(source_format, sources, table, mode, producer, load, from_message).check()
     from mirrorgate.chunking.chunks import Limits
     from mirrorgate.send.progress import ProgressDisplay
 
@@ -330,7 +342,7 @@ def send(
                 job.send(client, sources, from_message, producer)
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
-    _report(job, end, as_json=as_json, of_files=len(sources) != 1 or sources[0].folder is not None)
+    _report(job, end, as_json=as_json, of_files=_are_several(sources))
 
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:

@@ -9,26 +9,24 @@ continues it and sends all rows again: each request has an idempotency key made 
 those that were cut alike are recognized. Others are upserts of the same values in the same order.
 """
 
-import os
-import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid4, uuid5
 
 from mirrorgate.arrow_rows import Columns
 from mirrorgate.chunking.chunks import Chunk, Limits
-from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 from mirrorgate.file_content import Mark, digest_of, stored_mark
-from mirrorgate.file_paths import FileNames
-from mirrorgate.folder import FileBlocks, FolderStore, Found, found_file
+from mirrorgate.file_paths import FileNames, name_of
+from mirrorgate.folder import FileBlocks, FolderStore, Found, ObjectGone
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.loads import Load, Mode
+from mirrorgate.object_store import ObjectStore, is_folder, open_store, without_folders
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, opened_numbers
 from mirrorgate.registration import TableRegistration
 from mirrorgate.send.progress import Progress, ProgressDisplay
@@ -95,22 +93,27 @@ class LoadRun:
         self.status = status
 
 
-STANDARD_INPUT: Final = Path("-")
+STANDARD_INPUT: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class GivenFile:
-    """A file of a run. The key of `found` is its full path, by which a position names it."""
+    """A file or object of a run. The key of `found` is its full path or address, by which a position names it."""
 
-    path: Path
+    name: str
+    """The path or address as it was given."""
     found: Found
+    store: ObjectStore | None
+    """The store that has it, None for standard input or a pipe, which has neither a size nor a time."""
+    key: str = ""
+    """The key in its store."""
     folder: str | None = None
-    """The full path of the given folder that the file is in, with a slash at its end."""
+    """The full path or address of the given folder that the file is in, with a slash at its end."""
 
     @property
     def is_stream(self) -> bool:
-        """True for standard input or a pipe, which has neither a size nor a time."""
-        return self.found.key == str(STANDARD_INPUT)
+        """True for standard input or a pipe."""
+        return self.store is None
 
     def is_of(self, mark: Mark) -> bool:
         """Return whether a mark is in this file."""
@@ -174,19 +177,19 @@ class SendJob:
             sender.names, sender.position_of = self.producer, self.producer.position_of
         unsent = files_after(files, None if self.producer is None else self.producer.mark)
         if len(unsent) < len(files):
-            skipped = f"{len(files) - len(unsent):,} files were" if len(files) > 1 else f"{files[0].path} was"
+            skipped = f"{len(files) - len(unsent):,} files were" if len(files) > 1 else f"{files[0].name} was"
             self.display.print(f"{skipped} sent completely before")
         for number, file in enumerate(unsent, 1):
             try:
                 self._send(sender, file, skip, len(unsent) - number)
             except SendFailed as error:
                 if len(files) > 1:
-                    error.detail = f"{file.path}: {error.detail}"
+                    error.detail = f"{file.name}: {error.detail}"
                     if self.producer is None and number < len(unsent):
                         error.remedy += " Then send the files after it."
                 raise
             if len(files) > 1:
-                self.display.print(f"{file.path}: sent completely, {self.progress.next_message:,} messages")
+                self.display.print(f"{file.name}: sent completely, {self.progress.next_message:,} messages")
 
     def load(self, client: GatewayClient, files: Sequence[GivenFile], mode: Mode) -> None:
         """Send files as a load session of the source's table, and complete it. Raises SendFailed or RejectedInput.
@@ -196,8 +199,8 @@ class SendJob:
         assert self.source.table is not None
         sender = self._sender(client, keeps_images=True)
         if self.registration is not None and files and not files[0].is_stream:
-            with opened(files[0]) as stream:  # a load needs its table
-                next(sender.cutter.chunks(FileBlocks(stream), Limits(1, 1), 0), None)
+            with opened(files[0]) as (_, blocks):  # a load needs its table
+                next(sender.cutter.chunks(blocks, Limits(1, 1), 0), None)
         self.loaded = run = LoadRun(client, self.source.table, mode, self._patience)
         sender.names, sender.position_of = run, run.position_of
         with self._gateway_errors():
@@ -248,23 +251,33 @@ class SendJob:
     def _send(self, sender: Sender, file: GivenFile, skip: int, files_left: int) -> None:
         """Send what is left of a file. Raises SendFailed, and RejectedInput if it changes meanwhile."""
         mark = None
-        with opened(file) as stream:
-            present = file.found if file.is_stream else found_file(file.found.key, os.fstat(stream.fileno()))
+        with opened(file) as (present, blocks):
             if self.producer is not None:
                 mark = self.producer.mark
                 mark = mark if mark is not None and mark.next_message is not None and file.is_of(mark) else None
                 if mark is not None and skip:
-                    detail = f"the messages of {file.path} before {mark.next_message} were sent already"
+                    detail = f"the messages of {file.name} before {mark.next_message} were sent already"
                     remedy = "Leave --from-message out: the command continues where it ended."
                     raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
                 self.producer.start(present)
-            self.display.start_file(file.path.name, None if file.is_stream else present.size, files_left)
+            self.display.start_file(name_of(file.name), None if file.is_stream else present.size, files_left)
             may_be_empty = file.folder is not None or mark is not None
-            blocks = _blocks(file, stream, self.display.add_read)
-            sender.send(blocks, self.limits, skip, mark, may_be_empty=may_be_empty)
-            if not file.is_stream and found_file(file.found.key, os.fstat(stream.fileno())) != present:
+            sender.send(self._counted(blocks), self.limits, skip, mark, may_be_empty=may_be_empty)
+            if isinstance(blocks, FileBlocks) and blocks.is_changed:
                 remedy = "Send only complete files. Send the content that was added since as a new file."
-                raise RejectedInput(Code.BAD_REQUEST, f"{file.path} was changed while it was sent", remedy=remedy)
+                raise RejectedInput(Code.BAD_REQUEST, f"{file.name} was changed while it was sent", remedy=remedy)
+
+    def _counted(self, blocks: Iterable[bytes]) -> Iterable[bytes]:
+        """Return the blocks, of which the display shows how many bytes are read."""
+        if isinstance(blocks, FileBlocks):
+            blocks.on_read = self.display.add_read
+            return blocks
+        return self._counting(blocks)
+
+    def _counting(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            self.display.add_read(len(block))
+            yield block
 
     @contextmanager
     def _gateway_errors(self) -> Iterator[None]:
@@ -275,27 +288,53 @@ class SendJob:
             raise SendFailed(error, error.detail, remedy=error.remedy, errors=[]) from error
 
 
-def given_files(paths: Sequence[Path]) -> list[GivenFile]:
+def given_files(sources: Sequence[str], options: Mapping[str, str]) -> list[GivenFile]:
     """Return the files to send: those given, and in place of a folder its files in the order of their paths.
 
-    Raises Misconfigured `source_rejected` and TemporarilyUnavailable for a folder that cannot be read.
+    A source is a path, an address of object storage, or `-`. An address that ends with a slash is a folder; `options`
+    are those of object storage. Raises RejectedInput for an object that does not exist, Misconfigured and
+    TemporarilyUnavailable for a folder or store that cannot be read.
     """
     files: list[GivenFile] = []
-    names = FileNames()
-    for path in paths:
-        if path == STANDARD_INPUT or not path.is_dir():
-            is_file = path != STANDARD_INPUT and stat.S_ISREG(path.stat().st_mode)
-            found = found_file(str(path.resolve()), path.stat()) if is_file else Found(str(STANDARD_INPUT), 0, "", 0)
-            files.append(GivenFile(path, found))
-            continue
-        folder = f"{path.resolve()}/"
-        listed = sorted(FolderStore(path).objects(), key=lambda found: found.key)
-        files += [
-            GivenFile(path / found.key, replace(found, key=folder + found.key), folder)
-            for found in listed
-            if names.holds_changes(found.key)
-        ]
+    for source in (source.removeprefix("file://") for source in sources):
+        if not is_folder(source):
+            files += _objects(source, options)
+        elif source != STANDARD_INPUT and Path(source).is_dir():
+            files += _below(FolderStore(Path(source)), f"{source.rstrip('/')}/", f"{Path(source).resolve()}/")
+        elif source != STANDARD_INPUT and Path(source).is_file():
+            path = Path(source).resolve()
+            store = FolderStore(path.parent)
+            files.append(GivenFile(source, replace(store.found(path.name), key=str(path)), store, path.name))
+        else:
+            files.append(GivenFile(source, Found(STANDARD_INPUT, 0, "", 0), None))
     return files
+
+
+def _objects(address: str, options: Mapping[str, str]) -> list[GivenFile]:
+    """Return the objects of an address, which its query may give access to."""
+    url, mark, query = address.partition("?")
+    folder, _, key = url.rpartition("/")
+    if folder.endswith("/"):  # a bucket without a slash at its end
+        folder, key = url, ""
+    store = open_store(f"{folder}{mark}{query}", options)
+    if not key:
+        return _below(store, f"{folder}/", f"{folder}/")
+    try:
+        return [GivenFile(url, replace(store.found(key), key=url), store, key)]
+    except ObjectGone as error:
+        remedy = "Correct the address. For all objects below it, end it with a slash."
+        raise RejectedInput(Code.BAD_REQUEST, f"{url} does not exist", remedy=remedy) from error
+
+
+def _below(store: ObjectStore, name: str, folder: str) -> list[GivenFile]:
+    """Return the files of a folder, which is named and found by these prefixes."""
+    names = FileNames()
+    listed = sorted(without_folders([*store.objects()]), key=lambda found: found.key)
+    return [
+        GivenFile(name + found.key, replace(found, key=folder + found.key), store, found.key, folder)
+        for found in listed
+        if names.holds_changes(found.key)
+    ]
 
 
 def files_after(files: Sequence[GivenFile], mark: Mark | None) -> Sequence[GivenFile]:
@@ -316,7 +355,7 @@ def files_after(files: Sequence[GivenFile], mark: Mark | None) -> Sequence[Given
     if digest_of(files[at].found.etag) != mark.etag:
         remedy = "Send a file when it is complete. Send the content that was added to it as a new file."
         raise RejectedInput(
-            Code.BAD_REQUEST, f"{files[at].path} was sent completely and has changed since", remedy=remedy
+            Code.BAD_REQUEST, f"{files[at].name} was sent completely and has changed since", remedy=remedy
         )
     return files[at + 1 :]
 
@@ -326,7 +365,7 @@ def _after_absent(files: Sequence[GivenFile], mark: Mark) -> Sequence[GivenFile]
 
     Those of a folder that it was in, and that sort before it, were sent.
     """
-    if mark.next_message is not None and mark.key != str(STANDARD_INPUT) and _may_exist(mark):
+    if mark.next_message is not None and mark.key != STANDARD_INPUT and _may_exist(mark, files):
         detail = f"{mark.key} is only partly sent and must be completed first"
         remedy = "Send it with the same --producer, or move it away to skip the rest of it."
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
@@ -335,36 +374,50 @@ def _after_absent(files: Sequence[GivenFile], mark: Mark) -> Sequence[GivenFile]
     return [file for file in files if file not in sent]
 
 
-def _may_exist(mark: Mark) -> bool:
-    """Return whether a partly sent file may still be there: one whose name is too long to be kept is not looked for."""
-    return mark.key_hash is not None or Path(mark.key).exists()
+def _may_exist(mark: Mark, files: Sequence[GivenFile]) -> bool:
+    """Return whether a partly sent file may still be there; none of the given files is it.
+
+    One whose name is too long to be kept is not looked for.
+    """
+    if mark.key_hash is not None:
+        return True
+    if is_folder(mark.key):
+        return Path(mark.key).exists()
+    return not any(file.folder is not None and mark.key.startswith(file.folder) for file in files)
 
 
 def _check_not_late(sent: Sequence[GivenFile], mark: Mark) -> None:
     late = [file for file in sent if not file.is_stream and file.found.modified > mark.newest]
     if late:
-        detail = f"{len(late)} files before the one that was sent last are newer than it, the first is {late[0].path}"
+        detail = f"{len(late)} files before the one that was sent last are newer than it, the first is {late[0].name}"
         remedy = "Rename new files so that they sort after it. Restore or move away files that have changed."
         raise RejectedInput(Code.SOURCE_ORDER_UNSAFE, detail, remedy=remedy)
 
 
-def _blocks(file: GivenFile, stream: FileIO, on_read: Callable[[int], None]) -> Iterable[bytes]:
-    """Return the blocks of a file; a stream has no other order to read it in."""
-    blocks = FileBlocks(stream, on_read)
-    return iter(blocks) if file.is_stream else blocks
-
-
 @contextmanager
-def opened(file: GivenFile) -> Iterator[FileIO]:
-    """Open a file to read; standard input stays open. Raises RejectedInput if it is gone or denied."""
-    if file.path == STANDARD_INPUT:
-        with open(0, "rb", closefd=False, buffering=0) as stream:
-            yield stream
+def opened(file: GivenFile) -> Iterator[tuple[Found, Iterable[bytes]]]:
+    """Open a file as it is now; standard input stays open.
+
+    Raises RejectedInput if it is gone or denied, and SendFailed for a store that does not answer.
+    """
+    if file.store is None:
+        is_input = file.name == STANDARD_INPUT
+        with open(0 if is_input else file.name, "rb", closefd=not is_input, buffering=0) as stream:
+            yield file.found, iter(FileBlocks(stream))
         return
     try:
-        stream = file.path.open("rb", buffering=0)
-    except OSError as error:
-        detail = f"{file.path} cannot be read: {error.strerror}"
+        with file.store.reading(file.key) as (etag, blocks):
+            present = file.found
+            if etag != present.etag:  # it was written again since the listing
+                present = replace(file.store.found(file.key), key=present.key, etag=etag)
+            yield present, blocks
+    except ObjectGone as error:
+        detail = f"{file.name} cannot be read: it is gone"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Run the same command again.") from error
-    with stream:
-        yield stream
+    except (Misconfigured, TemporarilyUnavailable) as error:
+        if error.code not in (Code.SOURCE_REJECTED, Code.SOURCE_UNAVAILABLE):
+            raise
+        detail, remedy = f"{file.name} cannot be read: {error.detail}", "Run the same command again."
+        if isinstance(error, Misconfigured):
+            raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy) from error
+        raise SendFailed(error, detail, remedy=remedy, errors=[]) from error

@@ -6,11 +6,11 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
-from app.bridge.objects import bucket as bucket_module
-from app.bridge.objects import store as store_module
-from app.bridge.objects.bucket import BucketStore
-from app.bridge.objects.store import open_store, read_small
+from mirrorgate import bucket as bucket_module
+from mirrorgate import object_store as store_module
+from mirrorgate.bucket import BucketStore
 from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.object_store import open_store, read_small
 
 BUCKET = "https://account.blob.core.windows.net/c"
 

@@ -4,7 +4,7 @@ A folder is read without the package of object stores. Invariant: an error shows
 query, which may hold a signature.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ from mirrorgate.folder import FolderStore, Found
 MAX_SMALL_BYTES: Final = 16 * 2**20
 """The largest object that is read into memory as a whole, such as the description of a file."""
 _FOLDERS: Final = ("file", "")
-_SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "https", *_FOLDERS)
+_SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "https", "http", *_FOLDERS)
 _GROWING: Final = ("az", "azure", "abfs", "abfss", "adl", "https", *_FOLDERS)
 """Schemes of stores that can show an object while it is written: Data Lake Storage Gen2 and folders."""
 
@@ -41,7 +41,10 @@ class ObjectStore(Protocol):
     def folders(self, prefix: str = "") -> list[str]:
         """Return the folders directly below a prefix, each with a slash at its end."""
 
-    def reading(self, key: str) -> AbstractContextManager[tuple[str, Iterator[bytes]]]:
+    def found(self, key: str) -> Found:
+        """Return an object as a listing shows it. Raises ObjectGone."""
+
+    def reading(self, key: str) -> AbstractContextManager[tuple[str, Iterable[bytes]]]:
         """Yield the ETag of an object and the blocks of its content. Raises ObjectGone."""
 
 
@@ -53,7 +56,11 @@ def open_store(url: str, options: Mapping[str, str]) -> ObjectStore:
         raise Misconfigured(Code.BAD_SETTING, f"{url.partition('?')[0]} has an unknown scheme", remedy=remedy)
     if is_folder(url):
         return FolderStore(Path(urlsplit(url).path if scheme else url).expanduser().resolve())
-    from app.bridge.objects.bucket import BucketStore
+    try:
+        from mirrorgate.bucket import BucketStore
+    except ModuleNotFoundError as error:
+        remedy = "Install the extra `mirrorgate[objects]`."
+        raise Misconfigured(Code.EXTRA_MISSING, "Reading object storage needs obstore", remedy=remedy) from error
 
     return BucketStore(url, options)
 

@@ -22,7 +22,7 @@ _MAX_TEXT: Final = 300
 _RETRY: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}
 _TIMEOUTS: Final = {"connect_timeout": "10s", "timeout": "300s"}
 _CREDENTIALS: Final = (
-    "Give `options` in the bridge's file, or the environment variables of the service: AWS_ACCESS_KEY_ID and "
+    "Give the options of the store, or the environment variables of the service: AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_NAME with a key or token. Reading "
     "needs the rights to list and to get objects."
 )
@@ -63,6 +63,15 @@ class BucketStore:
             listed = obstore.list_with_delimiter(self._store, prefix.rstrip("/") or None)
         return sorted(f"{folder.rstrip('/')}/" for folder in listed["common_prefixes"])
 
+    def found(self, key: str) -> Found:
+        """Return an object as a listing shows it. Raises ObjectGone."""
+        with self._errors():
+            try:
+                meta = obstore.head(self._store, key)
+            except FileNotFoundError:
+                raise ObjectGone(key) from None
+        return Found(key, int(meta["size"]), _etag_of(meta), int(meta["last_modified"].timestamp() * 1000))
+
     @contextmanager
     def reading(self, key: str) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Yield the ETag of an object and the blocks of its content. Raises ObjectGone."""
@@ -82,7 +91,7 @@ class BucketStore:
     def _opened(self, url: str, options: Mapping[str, str]) -> Any:
         config = dict(options)
         endpoint = config.get("endpoint") or config.get("aws_endpoint") or config.get("endpoint_url") or ""
-        allows_http = config.pop("allow_http", "").lower() == "true" or endpoint.startswith("http://")
+        allows_http = config.pop("allow_http", "").lower() == "true" or (endpoint or url).startswith("http://")
         client: Any = {**_TIMEOUTS, "allow_http": allows_http}
         given: Any = config
         try:

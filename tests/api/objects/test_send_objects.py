@@ -1,0 +1,106 @@
+"""`mirrorgate send` with addresses of object storage: objects are listed, sent and continued as files are."""
+
+import gzip
+from io import BytesIO
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import Gateway
+from tests.api.commands import Ended, Terminal, staged
+from tests.api.objects.test_s3 import Bucket, bucket, keys, rows
+from tests.support.http.faulty_proxy import Fault, faulty_proxy
+from tests.support.http.stand_in import StandIn, serving
+
+__all__ = ["bucket"]
+
+pytestmark = pytest.mark.usefixtures("gateway")
+
+
+def parquet(first: int, count: int = 2) -> bytes:
+    stream = BytesIO()
+    pq.write_table(pa.table({"id": range(first, first + count)}), stream, row_group_size=1)
+    return stream.getvalue()
+
+
+def send(terminal: Terminal, bucket: Bucket, below: str, *arguments: object) -> Ended:
+    options = [part for name, value in bucket.options.items() for part in ("--option", f"{name}={value}")]
+    given = ("--table", "t", "--key-columns", "id", *arguments, *options)
+    return terminal.run("send", f"{bucket.url}/{below}", *given)
+
+
+def test_all_objects_below_an_address_are_sent_in_order_and_once(
+    terminal: Terminal, api_engine: sa.Engine, bucket: Bucket
+) -> None:
+    bucket.put(**{"in__2.parquet": parquet(2), "in__1.parquet": parquet(0), "in__x__3.parquet": parquet(4),
+                  "in___SUCCESS": b"", "other.parquet": parquet(9)})  # fmt: skip
+    sent = send(terminal, bucket, "in/", "--producer", "p")
+    assert sent.status == 0, sent.errors
+    assert "3 files sent completely" in sent.output
+    assert keys(api_engine, "t") == [*range(6)]
+    bucket.put(**{"in__y.parquet": parquet(6)})
+    again = send(terminal, bucket, "in/", "--producer", "p", "--json")
+    assert (again.report["changes"], again.report["files"]) == (2, 1)
+
+
+@pytest.mark.parametrize("is_parquet", [True, False])
+def test_an_object_that_was_sent_in_part_continues(
+    terminal: Terminal, gateway: Gateway, api_engine: sa.Engine, bucket: Bucket, is_parquet: bool
+) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    name, content = ("1.parquet", parquet(0, 5)) if is_parquet else ("1.ndjson.gz", gzip.compress(rows(0, 5)))
+    bucket.put(**{name: content})
+    arguments = [] if is_parquet else ["--format", "rows", "--columns", "id:int64"]
+    address = terminal.address
+    with faulty_proxy(address) as proxy:
+        proxy.faults = [Fault.NONE, Fault.NONE, *[Fault.BUSY] * 9]
+        terminal.address = proxy.url
+        ended = send(terminal, bucket, name, *arguments, "--producer", "p", "--batch", 1, "--give-up-after", 0)
+    assert ended.status == 3, ended.errors
+    terminal.address = address
+    again = send(terminal, bucket, name, *arguments, "--producer", "p", "--json")
+    assert again.report["changes"] == 3
+    assert keys(api_engine, "t") == [*range(5)]
+    bucket.put(**{name: b"x"})
+    changed = send(terminal, bucket, name, *arguments, "--producer", "p")
+    assert f"{bucket.url}/{name} was sent completely and has changed since" in changed.errors
+
+
+def test_a_part_of_an_object_that_is_gone_holds_up_nothing_in_its_folder(
+    terminal: Terminal, gateway: Gateway, bucket: Bucket
+) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    bucket.put(**{"in__1.json": rows(0, 1) + b'{"id": "x"}\n', "in__2.json": rows(2)})
+    arguments = ("--columns", "id:int64", "--producer", "p", "--batch", 1)
+    assert send(terminal, bucket, "in/", *arguments).status == 1
+    obstore.delete(bucket.store, "in/1.json")
+    again = send(terminal, bucket, "in/", *arguments, "--json")
+    assert again.report["changes"] == 2
+
+
+def test_an_object_or_bucket_that_is_not_there_is_named(terminal: Terminal, bucket: Bucket) -> None:
+    missing = send(terminal, bucket, "none.json")
+    assert f"{bucket.url}/none.json does not exist" in missing.errors
+    assert "end it with a slash" in " ".join(missing.errors.split())
+    empty = send(terminal, bucket, "none/")
+    assert "there is no file" in empty.errors
+
+
+def test_a_file_of_a_web_server_is_sent(terminal: Terminal, api_engine: sa.Engine) -> None:
+    content = parquet(0, 3)
+
+    class Files(StandIn):
+        def respond(self) -> None:
+            found = content if self.path == "/data/o.parquet" else b""
+            dated = {"ETag": '"1"', "Last_Modified": "Sun, 01 Nov 2026 10:00:00 GMT"}
+            self.answer(200 if found else 404, found, **dated)
+
+        do_HEAD = respond  # noqa: N815  # the name of http.server
+
+    with serving(Files) as url:
+        sent = terminal.run("send", f"{url}/data/o.parquet", "--table", "t", "--key-columns", "id")
+    assert sent.status == 0, sent.errors
+    assert [row[0] for row in staged(api_engine, "t")] == [0, 1, 2]
