@@ -34,7 +34,7 @@ def _draw_one(series: Series, file: Path) -> None:
     matplotlib.use("svg")
     # Without a fixed salt, the same measurements would give a different file.
     matplotlib.rcParams.update({"svg.hashsalt": series.name, "svg.fonttype": "none"})
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, axes = pyplot.subplots(figsize=(6, 3.4))
     sizes = [point.size for point in series.points]
@@ -44,6 +44,10 @@ def _draw_one(series: Series, file: Path) -> None:
     ):
         axes.plot(sizes, costs, marker="o", label=f"{name}, exponent {exponent:.2f}")
     axes.set(xscale="log", yscale="log", xlabel=series.title, ylabel="µs a change")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,.0f}")
+        axis.set_minor_formatter("")
     axes.grid(visible=True, which="both", alpha=0.25)
     axes.legend()
     figure.tight_layout()
