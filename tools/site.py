@@ -11,11 +11,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from mirrorgate.errors.site import SITE
 from tools.reference import DOCS
 from tools.site_reference import generated_pages
 
@@ -32,6 +34,7 @@ MERMAID: Final = "mermaid.tiny.js"
 _BUNDLE: Final = re.compile(r'<script src="([./]*assets/)javascripts/bundle')
 _DIAGRAM: Final = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)((?:#[^)\s]*)?)(?=[)\s])")
+_ADDRESS: Final = re.compile(rf"(?<!\]\()(?<![`<\"])({re.escape(SITE)}[\w/-]*)(?:#[\w-]+)?")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d+\.) +")
 _UNSEARCHED: Final = (
     "contribute/decisions/0",
@@ -63,7 +66,7 @@ def prepare(revision: str = BRANCH) -> None:
         (PREPARED / name).write_text(text, encoding="utf-8")
     for path in PREPARED.rglob("*.md"):
         name = path.relative_to(PREPARED).as_posix()
-        text = with_lists(with_addresses(path.read_text(encoding="utf-8"), DOCS / name, revision))
+        text = with_titles(with_lists(with_addresses(path.read_text(encoding="utf-8"), DOCS / name, revision)))
         head = "---\nsearch:\n  exclude: true\n---\n\n" if name.startswith(_UNSEARCHED) else ""
         path.write_text(head + text, encoding="utf-8")
 
@@ -97,6 +100,17 @@ def with_lists(text: str) -> str:
                 width = 0
         lines.append(line)
     return "".join(lines)
+
+
+def with_titles(text: str) -> str:
+    """Return the page with bare addresses of the site, as remedies have them, as links with the pages' titles."""
+    titles = {address_of(name): title for _, pages in sections(configured()["nav"]) for title, name in pages}
+
+    def link(address: re.Match[str]) -> str:
+        title = titles.get(address[1])
+        return f"[{title}]({address[0]})" if title else f"<{address[0]}>"
+
+    return "".join(line if fenced else _ADDRESS.sub(link, line) for line, fenced in lines_of(text))
 
 
 def lines_of(text: str) -> Iterator[tuple[str, bool]]:
@@ -148,6 +162,7 @@ def sections(nav: list[dict[str, Any]]) -> Iterator[tuple[str, list[tuple[str, s
             yield title, pages
 
 
+@cache
 def configured() -> dict[str, Any]:
     """Return mkdocs.yml without its Python objects."""
     configuration: dict[str, Any] = yaml.load(

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mirrorgate.errors.site import SITE
 from tools import site
 from tools.reference import BEGIN, END
-from tools.site import BRANCH, DOCS, MERMAID, address_of, configured, sections, with_addresses, with_lists
+from tools.site import BRANCH, DOCS, MERMAID, address_of, configured, sections, with_addresses, with_lists, with_titles
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,13 @@ def test_a_link_out_of_the_pages_leads_into_the_repository_at_the_branch_or_the_
     assert with_addresses("[a](../deploy/)", page, "v1.2.3") == f"[a]({site.SOURCE}/tree/v1.2.3/deploy)"
     code = "```\n[a](../README.md)\n```\n"
     assert with_addresses(code, page) == code
+
+
+def test_a_bare_address_of_the_site_becomes_a_link_with_the_title_of_its_page() -> None:
+    reload = f"{SITE}tables/reload/#load"
+    assert with_titles(f"Load it ({reload}).") == f"Load it ([Reload]({reload}))."
+    assert with_titles(f"{SITE}errors/bad_value/") == f"<{SITE}errors/bad_value/>"
+    assert with_titles(f"[a]({reload}) `{reload}`") == f"[a]({reload}) `{reload}`"
 
 
 def test_a_list_gets_the_blank_line_and_the_indents_of_python_markdown() -> None:
