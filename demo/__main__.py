@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -27,6 +28,8 @@ from demo.samples import REJECTED, SAMPLE_TABLES, sample_posts
 from demo.workload import Row, stock_metadata, stream, stream_tables
 from mirrorgate.errors import MirrorgateError
 from mirrorgate.http import GatewayClient, RejectedByGateway
+from mirrorgate.parameters import Stage
+from mirrorgate.stages import wait_until
 
 HOME = Path(".demo")
 CHANGES = 100_000
@@ -35,6 +38,7 @@ MAX_PUBLISH_SECONDS = 180.0
 MAX_SHOWN_ROWS = 3
 MAX_SHOWN_FILES = 20
 SHOWN_TABLE = "shop.orders"
+SHOWN_SQL = ("SELECT count(*) AS orders FROM shop.orders", "SELECT * FROM shop.orders LIMIT 3")
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -51,10 +55,17 @@ def main() -> int:
     )
     parser.add_argument("--changes", type=int, default=CHANGES, help="length of the stream")
     parser.add_argument("--no-mirror", dest="mirror", action="store_false", help="run without the Delta mirror")
+    parser.add_argument(
+        "--fabric",
+        action="store_true",
+        help="publish into `mirrorgate emulator` instead of a folder, and query it by SQL",
+    )
     arguments = parser.parse_args()
     shutil.rmtree(arguments.data_dir, ignore_errors=True)
     try:
         with ExitStack() as stack:
+            if arguments.fabric:
+                return show_fabric(arguments.data_dir, arguments.changes, stack)
             with console.status("Starting the gateway: private Postgres, API, Spark drain and mirror …"):
                 started = time.monotonic()
                 url = stack.enter_context(running_gateway(arguments.data_dir, mirror=arguments.mirror))
@@ -71,6 +82,41 @@ def main() -> int:
     say(f"The landing zone is kept in {arguments.data_dir / 'landing-zone'}. Next: `make up` and README.md.")
     if arguments.mirror:
         say(f"The Delta tables too: `mirrorgate mirror history {SHOWN_TABLE} --data-dir {arguments.data_dir}`.")
+    return 0
+
+
+def show_fabric(data_dir: Path, changes: int, stack: ExitStack) -> int:
+    """Post everything, wait until Fabric's emulator shows it, and compare. Raise MirrorDiffers for any difference."""
+    from app.emulator.emulator import running
+
+    emulator = stack.enter_context(running(data_dir / "fabric"))
+    found = emulator.addresses
+    environment = {name: value for name, value in found.environment.items() if name != "HTTPS_PROXY"}
+    environment |= {"MIRRORGATE_FABRIC_REFRESH_SQL": "true", "MIRRORGATE_FABRIC_POLL_SECONDS": "1"}
+    say(f"Fabric's emulator is at {found.onelake}: OneLake, the REST API at {found.fabric}, SQL at {found.sql}.")
+    with console.status("Starting the gateway: private Postgres, API and Spark drain …"):
+        url = stack.enter_context(running_gateway(data_dir, environment=environment))
+    client = stack.enter_context(GatewayClient(url, admin_key(data_dir)))
+    expected: dict[str, list[Row]] = {}
+    poster = Poster(client)
+    post_samples(client, poster, expected)
+    show_rejections(client)
+    post_stream(client, poster, changes, expected)
+    with console.status("Waiting until Fabric's SQL endpoint shows the rows …"):
+        for table in expected:
+            wait_until(client, table, Stage.QUERYABLE, timeout=MAX_PUBLISH_SECONDS)
+    rows = compare_mirror(emulator.onelake.tree.root / found.database / "Tables", expected)
+    for sql in SHOWN_SQL:
+        answer = (
+            httpx.post(found.sql.replace("https:", "http:"), content=sql, trust_env=False).raise_for_status().json()
+        )
+        say(f"[bold]{sql}[/bold]")
+        console.print(rows_grid(answer["columns"], answer["rows"]))
+    console.print(
+        f"[bold green]Everything adds up:[/bold green] POST, OneLake, replicator, SQL: {rows:,} rows in "
+        f"{len(expected)} tables are what the posted changes make."
+    )
+    say(f"The files of OneLake are kept in {data_dir / 'fabric'}. Next: docs/operate/emulator.md.")
     return 0
 
 
@@ -244,8 +290,13 @@ def show_landing_zone(landing_zone: Path, tables: Iterable[str]) -> None:
 def sample_grid(file: Path, rows: list[Row]) -> Grid:
     """Return these rows of a file as a grid, the row marker first."""
     names = [name for name in pq.read_schema(file).names if name != ROW_MARKER]
+    return rows_grid([ROW_MARKER, *names], rows)
+
+
+def rows_grid(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> Grid:
+    """Return rows with these columns as a grid."""
     grid = Grid(box=None, header_style="dim", padding=(0, 1))
-    for name in [ROW_MARKER, *names]:
+    for name in names:
         grid.add_column(name, no_wrap=True)
     for row in rows:
         grid.add_row(*("NULL" if value is None else str(value) for value in row))

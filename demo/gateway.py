@@ -1,8 +1,9 @@
 """Start the demo's gateway: `mirrorgate up` in its own folder, on a free port."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,16 +14,24 @@ class GatewayDidNotStart(Exception):
 
 @contextmanager
 def running_gateway(
-    data_dir: Path, *, mirror: bool = False, program: Sequence[str] = (sys.executable, "-m", "mirrorgate.cli")
+    data_dir: Path,
+    *,
+    mirror: bool = False,
+    environment: Mapping[str, str] | None = None,
+    program: Sequence[str] = (sys.executable, "-m", "mirrorgate.cli"),
 ) -> Iterator[str]:
     """Run a gateway, with `mirror` also the Delta mirror, for the length of the block, and yield its address.
 
-    `program` is the command `mirrorgate` of another installation.
+    `environment` has further variables. `program` is the command `mirrorgate` of another installation.
     """
     command = [*program, "up", "--data-dir", str(data_dir), "--port", "0"]
     command += ["--mirror"] if mirror else []
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (data_dir / "up.log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as up:
+    variables = {**os.environ, **(environment or {})}
+    with (
+        (data_dir / "up.log").open("wb") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=variables) as up,
+    ):
         try:
             assert up.stdout is not None
             line = up.stdout.readline().decode()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mirrorgate.testing import RunningEmulator
 from tests.project.facts import REPOSITORY
 
@@ -29,6 +31,14 @@ def test_the_publisher_the_query_and_the_faults(mirrorgate_emulator: RunningEmul
     mirrorgate_emulator.wait_for("SELECT * FROM laptop", bool)
     assert run(SQL, mirrorgate_emulator) == '{"columns": ["id", "name"], "rows": [["1", "one"]]}'
     assert '"lost_answer": 0.05' in run(FAULTS, mirrorgate_emulator)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "demo", "--fabric", "--changes", "300", "--data-dir", str(tmp_path / "demo")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=REPOSITORY)
+    assert "Everything adds up" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_the_test(tmp_path: Path) -> None:
