@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+import structlog
 from pydantic import ValidationError
 
 from app.emulator.fabric_api import Answer, Database, FabricService, definition_part
@@ -26,6 +27,8 @@ from app.mirror.inspection.query import run_query
 from app.mirror.target import MirrorTarget
 from app.observability.periodic_thread import PeriodicThread
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured
+
+log = structlog.get_logger()
 
 TOKEN: Final = "emulator"
 WORKSPACE: Final = ("6f1b1a52-0d7c-4a39-8f0e-3b5f6a1c9d01", "emulator")
@@ -230,6 +233,7 @@ def running(
                 "replicator",
                 lambda: faults.rates.slow_replication or _LOOK_SECONDS,
                 emulator.replicator.run_once,
+                on_failure=lambda error: log.warning("emulator_round_failed", detail=str(error)),
             )
         )
         yield emulator

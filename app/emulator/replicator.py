@@ -102,8 +102,8 @@ class Replicator:
 
     def _forget(self, database: Database, root: Path) -> None:
         """Begin a database anew, as a start after a stop does."""
-        shutil.rmtree(root / "Tables")
-        (root / "Tables").mkdir()
+        shutil.rmtree(root / "Tables", ignore_errors=True)
+        (root / "Tables").mkdir(exist_ok=True)
         for key in [key for key in self._progress if key[0] == database.id]:
             del self._progress[key]
 
