@@ -40,7 +40,7 @@ DIFFERENCES: Final = {
     "Delta tables": ("no deletion vectors, no column mapping, no V-Order", "all three"),
     "A paused capacity": ("OneLake: 404; REST API: *Paused*", "codes not documented; items can be hidden"),
     "Identities": ("one workspace; every token has all rights", "roles"),
-    "Tokens": ("the one that is printed, and those that it issues; unsigned", "Entra ID"),
+    "Tokens": ("the one that is printed, and those that it issues: no JWT", "signed by Entra ID, which `fab` checks"),
     "Plain HTTP": ("answered", "not answered"),
     "OneLake": (
         "no Put Block; leases, ETags and metadata end with the process; names up to 255 bytes",
