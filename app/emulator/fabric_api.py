@@ -391,7 +391,8 @@ class FabricService:
 
     def _workspace(self) -> dict[str, Any]:
         capacity = {"capacityId": CAPACITY_ID} if self.has_capacity else {}
-        return {"id": WORKSPACE_ID, "displayName": self.workspace_name, "type": "Workspace", **capacity}
+        named = {"id": WORKSPACE_ID, "displayName": self.workspace_name, "description": "", "type": "Workspace"}
+        return {**named, **capacity}
 
     def _capacity(self) -> dict[str, Any]:
         return {
