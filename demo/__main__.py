@@ -91,8 +91,7 @@ def show_fabric(data_dir: Path, changes: int, stack: ExitStack) -> int:
 
     emulator = stack.enter_context(running(data_dir / "fabric"))
     found = emulator.addresses
-    environment = {name: value for name, value in found.environment.items() if name != "HTTPS_PROXY"}
-    environment |= {"MIRRORGATE_FABRIC_REFRESH_SQL": "true", "MIRRORGATE_FABRIC_POLL_SECONDS": "1"}
+    environment = found.environment | {"MIRRORGATE_FABRIC_REFRESH_SQL": "true", "MIRRORGATE_FABRIC_POLL_SECONDS": "1"}
     say(f"Fabric's emulator is at {found.onelake}: OneLake, the REST API at {found.fabric}, SQL at {found.sql}.")
     with console.status("Starting the gateway: private Postgres, API and Spark drain …"):
         url = stack.enter_context(running_gateway(data_dir, environment=environment))
