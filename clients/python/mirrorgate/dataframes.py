@@ -50,6 +50,13 @@ _TOO_LARGE: Final = frozenset({Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES})
 """Answers after which half of the rows can be accepted."""
 
 
+_SPARK_TYPES: Final = {
+    "boolean": "bool", "byte": "int8", "short": "int16", "integer": "int32", "long": "int64", "float": "float32",
+    "double": "float64", "string": "string", "binary": "binary", "date": "date32", "void": "null",
+}  # fmt: skip
+"""Arrow's names of the simple types of Spark."""
+
+
 def mirror(
     data: Any,
     table: str,
@@ -230,6 +237,8 @@ def _opened(data: Any) -> _Rows:
         data = pa.Table.from_pandas(data, preserve_index=any(data.index.names))
     elif hasattr(data, "toArrow"):  # a DataFrame of Spark
         data = data.toArrow()
+    elif hasattr(data, "toLocalIterator") and not hasattr(data, "__arrow_c_stream__"):  # a DataFrame of Spark 3
+        data = _of_spark(data)
     if hasattr(data, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(data)
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
@@ -238,6 +247,63 @@ def _opened(data: Any) -> _Rows:
         detail = f"{type(data).__name__} is neither a DataFrame nor an iterable of mappings"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Pass rows as a DataFrame or as dicts.")
     return _Rows(plain_schema(reader.schema), reader, total)
+
+
+def _of_spark(data: Any) -> "pa.RecordBatchReader":
+    """Return a reader of the rows of Spark 3, which come in pieces by the types of their columns."""
+    import pyarrow as pa
+
+    schema = pa.schema([pa.field(field.name, _of_spark_type(field.dataType)) for field in data.schema.fields])
+    rows = data.toLocalIterator()
+
+    def pieces() -> Iterator["pa.RecordBatch"]:
+        while some := [*islice(rows, _ROWS_AT_ONCE)]:
+            columns = [
+                pa.array([_of_spark_value(row[place], field.type) for row in some], field.type)
+                for place, field in enumerate(schema)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, pieces())
+
+
+def _of_spark_type(of_type: Any) -> "pa.DataType":
+    """Return the Arrow type of a type of Spark. Raises RejectedInput `bad_type`."""
+    import pyarrow as pa
+
+    match name := of_type.typeName():
+        case "decimal":
+            return pa.decimal128(of_type.precision, of_type.scale)
+        case "array":
+            return pa.list_(_of_spark_type(of_type.elementType))
+        case "map":
+            return pa.map_(_of_spark_type(of_type.keyType), _of_spark_type(of_type.valueType))
+        case "struct":
+            return pa.struct([pa.field(field.name, _of_spark_type(field.dataType)) for field in of_type.fields])
+        case "timestamp":
+            return pa.timestamp("us", "UTC")
+        case "timestamp_ntz":
+            return pa.timestamp("us")
+    if name not in _SPARK_TYPES:
+        raise RejectedInput(Code.BAD_TYPE, f"a column of Spark has the type {name}")
+    return pa.type_for_alias(_SPARK_TYPES[name])
+
+
+def _of_spark_value(value: Any, data_type: "pa.DataType") -> Any:
+    """Return a value of a row of Spark, whose timestamps with a zone are in that of this process, without saying so."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_timestamp(data_type):
+        return value if data_type.tz is None or value.tzinfo is not None else value.astimezone()
+    if pa.types.is_struct(data_type):
+        return {field.name: _of_spark_value(value[field.name], field.type) for field in data_type}
+    if pa.types.is_list(data_type):
+        return [_of_spark_value(one, data_type.value_type) for one in value]
+    if pa.types.is_map(data_type):
+        return [(key, _of_spark_value(one, data_type.item_type)) for key, one in value.items()]
+    return value
 
 
 def _of_mappings(rows: Iterator[Any]) -> "pa.RecordBatchReader":

@@ -7,10 +7,22 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from pyspark.sql import Row
+from pyspark.sql.types import (
+    ArrayType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 import mirrorgate
 from mirrorgate import GatewayClient, RejectedByGateway
@@ -39,12 +51,13 @@ def keys(engine: sa.Engine) -> list[int]:
     [
         pa.Table.from_pylist,
         lambda rows: pa.Table.from_pylist(rows).to_reader(),
+        pd.DataFrame,
         pl.DataFrame,
         lambda rows: duckdb.connect().from_arrow(pa.Table.from_pylist(rows)),
         iter,
         list,
     ],
-    ids=["pyarrow", "reader", "polars", "duckdb", "generator", "dicts"],
+    ids=["pyarrow", "reader", "pandas", "polars", "duckdb", "generator", "dicts"],
 )
 def test_a_table_of_any_library_is_registered_and_sent_in_one_line(
     client: GatewayClient, api_engine: sa.Engine, of_rows: Callable[[Any], Any]
@@ -55,6 +68,76 @@ def test_a_table_of_any_library_is_registered_and_sent_in_one_line(
     types = {column["name"]: column["type"] for column in client.get("/v1/tables/t/schema")["columns"]}
     assert (types["id"], types["name"]) == ("int64", "string")
     assert types["total"].startswith("decimal(")
+
+
+AT = dt.datetime(2026, 11, 1, 12, 30)
+OF_PANDAS = {
+    "nullable integer": (pd.array([2**60 + 1, None], dtype="Int64"), "int64", [2**60 + 1, None]),
+    "nullable boolean": (pd.array([True, None], dtype="boolean"), "boolean", [True, None]),
+    "float with NaN": ([1.5, float("nan")], "float64", [1.5, None]),
+    "category": (pd.Categorical(["a", None]), "string", ["a", None]),
+    "text with None": (["a", None], "string", ["a", None]),
+    "object with NaN": (pd.Series(["a", float("nan")], dtype=object), "string", ["a", None]),
+    "decimals": (pd.Series([Decimal("1.25"), None], dtype=object), "decimal(3,2)", [Decimal("1.25"), None]),
+    "days": (pd.Series([AT.date(), None], dtype=object), "date", [AT.date(), None]),
+    "time": (pd.to_datetime(pd.Series([AT, None])), "timestamp", [AT.replace(tzinfo=dt.UTC), None]),
+    "time with a zone": (
+        pd.to_datetime(pd.Series([AT, None])).dt.tz_localize("Europe/Oslo"),
+        "timestamp",
+        [AT.replace(hour=11, tzinfo=dt.UTC), None],
+    ),
+}
+
+
+@pytest.mark.parametrize(("column", "of_type", "values"), OF_PANDAS.values(), ids=OF_PANDAS)
+def test_a_column_of_pandas_lands_with_its_type(
+    client: GatewayClient, api_engine: sa.Engine, column: Any, of_type: str, values: list[Any]
+) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "value": column, "empty": [None, None]})
+    frame.index = pd.Index([7, 8])
+    mirrorgate.mirror(frame, "t", key="id", client=client)
+    columns = client.get("/v1/tables/t/schema")["columns"]
+    assert [(column["name"], column["type"]) for column in columns] == [("id", "int64"), ("value", of_type)]
+    assert [row[1] for row in staged(api_engine, "t")] == values
+
+
+def test_a_column_without_a_value_is_sent_once_the_table_has_it(client: GatewayClient, api_engine: sa.Engine) -> None:
+    mirrorgate.mirror(pd.DataFrame({"id": [1], "note": [2.5]}), "t", key="id", client=client)
+    frame = pd.DataFrame({"id": [2], "note": pd.Series([None], dtype=object), "city": ["Oslo"]})
+    mirrorgate.mirror(frame, "t", key="id", client=client)
+    types = {column["name"]: column["type"] for column in client.get("/v1/tables/t/schema")["columns"]}
+    assert types == {"id": "int64", "note": "float64", "city": "string"}
+
+
+class SparkFrame:
+    """A DataFrame as Spark 3 has it: rows in Python, and no way to Arrow."""
+
+    def __init__(self, schema: StructType, rows: list[Row]) -> None:
+        self.schema = schema
+        self._rows = rows
+
+    def toLocalIterator(self) -> Iterator[Row]:  # noqa: N802  # Spark's name
+        return iter(self._rows)
+
+
+def test_a_frame_of_spark_3_is_sent_by_its_schema(
+    client: GatewayClient, api_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrorgate.dataframes._ROWS_AT_ONCE", 1)
+    nested = StructType([StructField("at", TimestampType())])
+    schema = StructType([
+        StructField("id", LongType()), StructField("at", TimestampType()), StructField("plain", TimestampNTZType()),
+        StructField("deep", ArrayType(nested)), StructField("named", MapType(StringType(), LongType())),
+    ])  # fmt: skip
+    here = AT.replace(tzinfo=dt.UTC).astimezone().replace(tzinfo=None)
+    rows = [Row(1, here, AT, [Row(at=here)], {"a": 1}), Row(2**60 + 1, None, None, None, None)]
+    mirrorgate.mirror(SparkFrame(schema, rows), "t", key="id", client=client)
+    moment = AT.replace(tzinfo=dt.UTC)
+    first, second = staged(api_engine, "t")
+    assert first[:3] == (1, moment, moment)
+    assert '"at":"2026-11-01T12:30:00' in first[3].replace(" 12", "T12")
+    assert first[4] == '{"a":1}'
+    assert second == (2**60 + 1, None, None, None, None)
 
 
 def test_categories_and_views_are_sent_as_their_values(client: GatewayClient, api_engine: sa.Engine) -> None:
