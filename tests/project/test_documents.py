@@ -228,7 +228,7 @@ _RUN = """
     send/python send/dataframes send/retry-safely troubleshoot/rejected get-started/fabric send/webhooks
     send/http send/dry-run reference/arcion reference/arcion-csv
     reference/replicate reference/replicate-layouts reference/source-order reference/debezium
-    reference/debezium-values reference/rows reference/arrow send/debezium tutorials/postgres-to-fabric
+    reference/debezium-values reference/rows reference/arrow tutorials/postgres-to-fabric
     tutorials/sql-server-to-fabric tutorials/nightly-csv
 """
 FOLLOWED = {

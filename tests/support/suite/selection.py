@@ -20,7 +20,7 @@ MIRROR_CODE: Final = ("app/landing/", "app/mirror/", "app/published/", "spark_jo
 SUITES: Final = {
     "tests/api/client": (*GATEWAY_CODE, "clients/python/"),
     "tests/api/console/browser": ("app/api/console/", "app/console/"),
-    "tests/api/objects": (*GATEWAY_CODE, "app/bridge/", "clients/python/"),
+    "tests/api/objects": (*GATEWAY_CODE, "app/bridge/", "clients/python/", "examples/"),
     "tests/benchmarks": ("benchmarks/", "docs/contribute/"),
     "tests/bridge": ("app/bridge/", "app/cli/bridge/", "clients/python/", "app/formats/csv", "docker/"),
     "tests/chaos": GATEWAY_CODE,

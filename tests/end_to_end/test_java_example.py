@@ -1,8 +1,7 @@
-"""The lines of Java on the page about HTTP, where a Java with a compiler is installed."""
+"""The example in Java, where a Java with a compiler is installed."""
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -12,25 +11,10 @@ from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import staged
-from tests.support.documents import blocks
 from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/send/http.md").read_text(encoding="utf-8")
-PROGRAM = """
-import java.net.URI;
-import java.net.http.*;
-import java.net.http.HttpRequest.BodyPublishers;
-import java.net.http.HttpResponse.BodyHandlers;
-
-public class Send {{
-    public static void main(String[] arguments) throws Exception {{
-        String url = arguments[0], key = arguments[1];
-        {lines}
-        System.out.println(answer.statusCode());
-    }}
-}}
-"""
+PROGRAM = REPOSITORY / "examples/java/Send.java"
 
 
 def compiles() -> bool:
@@ -42,19 +26,14 @@ def compiles() -> bool:
 
 
 @pytest.mark.skipif(not compiles(), reason="no Java with a compiler is installed")
-def test_the_lines_of_java_send_a_row(
-    database_url: str, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_in_java_sends_a_row(database_url: str, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    (lines,) = blocks(PAGE, "java")
-    program = tmp_path / "Send.java"
-    program.write_text(PROGRAM.format(lines=lines))
     columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "name", "type": "string"}]
     with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
         with Gateway.at(address, ADMIN_KEY) as gateway:
             registered = gateway.put("/v1/tables/hello.visitors", json={"key_columns": ["id"], "columns": columns})
             assert registered.status_code == 201
-        command = ["java", str(program), address, ADMIN_KEY]
+        command = ["java", str(PROGRAM), address, ADMIN_KEY]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ran.stdout.strip(), ran.returncode) == ("202", 0), ran.stderr
     assert staged(engine, "hello.visitors") == [(1, "Ada")]
