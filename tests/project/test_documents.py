@@ -23,7 +23,10 @@ from tools.reference import DOCS, errors_tables, render_documents
 from tools.seeds import read_documents
 from tools.site_reference import generated_pages
 
-EXAMPLE_PAGES = [REPOSITORY / "examples" / name / "README.md" for name in (".", "arcion-on-s3", "generated-clients")]
+EXAMPLE_PAGES = [
+    REPOSITORY / "examples" / name / "README.md"
+    for name in (".", "arcion-on-s3", "debezium-history", "generated-clients")
+]
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *EXAMPLE_PAGES, *sorted(DOCS.rglob("*.md"))]
 _EXAMPLES = [
     str(path.relative_to(REPOSITORY))

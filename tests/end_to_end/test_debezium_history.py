@@ -1,4 +1,4 @@
-"""The tutorial on Postgres, without the drain, and longer histories of their generator."""
+"""The example of a history of Debezium, without the drain, and longer histories of their generator."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.support.http.server import served
 from tests.support.ingest_harness import open_harness
 from tests.support.processes import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/tutorials/postgres-to-fabric.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "examples/debezium-history/README.md").read_text(encoding="utf-8")
 GENERATOR = REPOSITORY / "examples/python/debezium_history.py"
 DELETE = 2
 
@@ -75,7 +75,7 @@ def test_the_page_can_be_followed_and_its_table_is_that_of_the_generator(
         ["bash", "-euc", script], cwd=tmp_path, env=os.environ | {"COLUMNS": "120"}, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    assert blocks(PAGE, "text")[1].strip() in ran.stdout
+    assert blocks(PAGE, "text")[0].strip() in ran.stdout
     with open_harness(engine) as harness:
         rows = mirrored(harness.rows("public.orders"))
     assert rows == final_rows()
