@@ -1,6 +1,7 @@
 """`mirrorgate.mirror` with the real gateway: any DataFrame lands once, and a full load deletes the other rows."""
 
 import datetime as dt
+import json
 import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -31,6 +32,7 @@ from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUna
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import staged
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
+from tests.support.processes import REPOSITORY
 from tests.support.rejections import rejected
 
 ROWS = [{"id": number, "name": f"n{number}", "total": Decimal("1.25")} for number in range(5)]
@@ -233,3 +235,21 @@ def test_without_pyarrow_the_extra_is_named(client: GatewayClient, monkeypatch: 
     with pytest.raises(Misconfigured) as raised:
         mirrorgate.mirror(ROWS, "t", client=client)
     assert "mirrorgate[dataframes]" in raised.value.remedy
+
+
+def test_the_notebook_of_the_examples_runs_and_has_no_outputs(
+    client: GatewayClient, api_address: str, api_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRRORGATE_URL", api_address)
+    monkeypatch.setenv("MIRRORGATE_API_KEY", ADMIN_KEY)
+    notebook = json.loads((REPOSITORY / "examples/dataframes.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    for cell in cells:
+        exec(compile("".join(cell["source"]), cell["id"], "exec"), names)  # noqa: S102  # code of this repository
+    assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
+    columns = [column["name"] for column in client.get("/v1/tables/notebook.orders/schema")["columns"]]
+    assert columns == ["id", "status", "placed", "method"]
+    assert len(staged(api_engine, "notebook.readings")) == 100
+    (load, _) = client.get("/v1/tables/notebook.prices/loads")["loads"]
+    assert (load["state"], load["rows"], load["deletes"]) == ("completed", 1, 1)
