@@ -4,12 +4,14 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, Final, ParamSpec
 
 import typer
 
@@ -41,6 +43,8 @@ DatabaseUrl = Annotated[
         show_default=False,
     ),
 ]
+
+_SLICE_SECONDS: Final = 0.2
 
 Parameters = ParamSpec("Parameters")
 
@@ -209,9 +213,11 @@ def emulator(
             f"--fault {where}: {wrong['msg']}",
             remedy=f"The faults are {', '.join(FaultRates.model_fields)}. A share is a number from 0 to 1.",
         ) from error
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # of all threads that start from here
-    with running(directory, port=port, rates=rates, retention_seconds=retention_days * 86_400) as started:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        suppress(KeyboardInterrupt),
+        running(directory, port=port, rates=rates, retention_seconds=retention_days * 86_400) as started,
+    ):
         found = started.addresses
         if as_json:
             sys.stdout.write(f"{encoded(asdict(found))}\n")
@@ -228,7 +234,8 @@ def emulator(
                 sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
             say("\nready. Paste these lines into the shell of a publisher. Ctrl-C stops the emulator.")
         sys.stdout.flush()
-        signal.sigwait(ends)
+        while True:  # in slices: a signal that another thread gets does not end a wait
+            time.sleep(_SLICE_SECONDS)
 
 
 @_is_program

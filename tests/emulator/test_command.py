@@ -1,8 +1,10 @@
 """`mirrorgate emulator` as a process, and programs that know nothing of it."""
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -21,6 +23,19 @@ zone.get_file_client("_metadata.json").upload_data('{"keyColumns": ["id"], "file
 file = zone.get_file_client("_00000000000000000001.csv")
 file.upload_data("id,name\\n1,one\\n", overwrite=True)
 file.rename_file(f"{workspace}/{database}/Files/LandingZone/unchanged/00000000000000000001.csv")
+"""
+
+
+WITHOUT_GATEWAY = """
+from importlib.metadata import PackageNotFoundError
+from mirrorgate import testing
+
+pytest_plugins = ["mirrorgate.testing"]
+
+def version(name):
+    raise PackageNotFoundError(name)
+
+testing.version = version
 """
 
 
@@ -48,8 +63,37 @@ def test_the_proxy_reaches_no_other_host(mirrorgate_emulator: RunningEmulator) -
         client.get("https://example.com")
 
 
-def test_a_fault_that_does_not_exist_ends_the_command() -> None:
-    command = [sys.executable, "-c", "from mirrorgate.cli.main import main; main()", "emulator", "--fault", "unknown=1"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+COMMAND = [sys.executable, "-c", "from mirrorgate.cli.main import main; main()", "emulator"]
+
+
+@pytest.mark.parametrize(("option", "named"), [("--fault=unknown=1", "throttle"), ("--fault=throttle=2", "throttle")])
+def test_a_fault_that_does_not_exist_ends_the_command(option: str, named: str) -> None:
+    ended = subprocess.run([*COMMAND, option], capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
-    assert "throttle" in ended.stderr
+    assert named in ended.stderr
+
+
+def test_a_port_that_is_taken_ends_the_command(mirrorgate_emulator: RunningEmulator) -> None:
+    port = mirrorgate_emulator.onelake.rpartition(":")[2]
+    ended = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert f"--port {port}" in ended.stderr
+
+
+def test_sigterm_ends_the_command_and_removes_its_files() -> None:
+    with subprocess.Popen([*COMMAND, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        folder = Path(json.loads(process.stdout.readline())["directory"])
+        assert (folder / "authority.pem").exists()
+        process.terminate()
+        assert process.wait(60) == 0
+    assert not folder.exists()
+
+
+def test_without_the_gateway_the_fixture_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(WITHOUT_GATEWAY)
+    (tmp_path / "test_it.py").write_text("def test_it(mirrorgate_emulator): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "pip install 'mirrorgate-gateway[emulator]'" in ended.stdout
