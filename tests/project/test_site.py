@@ -69,7 +69,7 @@ def test_a_list_gets_the_blank_line_and_the_indents_of_python_markdown() -> None
 
 
 MAX_PAGE_WORDS = 1_200
-MAX_WORDS = 37_500
+MAX_WORDS = 36_500
 """What the pages have today. The aim is 35,000: lower this number with each page that gets shorter, never raise it."""
 
 LONG_PAGES = {"send/retry-safely.md": 1_250}
