@@ -23,7 +23,7 @@ class DeclaredTable:
 
     name: TableName
     registration: Mapping[str, Any]
-    """The body that registers it: values are texts as written, and options that the manifest omits have their defaults.
+    """The body that registers it: values are strings as written; options that the manifest omits have their defaults.
 
     The options that can only be chosen for a new table are left to the gateway if the manifest omits them.
     """

@@ -77,12 +77,12 @@ class YamlValue:
         value = str(self.node.value)
         if not value and self.node.style is None:
             raise self.wrong(
-                Code.BAD_REQUEST, "has no value", 'Add a value or remove the key; write "" for an empty text.'
+                Code.BAD_REQUEST, "has no value", 'Add a value or remove the key; write "" for an empty string.'
             )
         return value
 
     def content(self, text: "Callable[[YamlValue], str] | None" = None) -> Any:
-        """Return the value as mappings, lists and texts, each text as `text` reads it.
+        """Return the value as mappings, lists and strings, each string as `text` reads it.
 
         What cannot be read is noted, and left out.
         """
@@ -152,9 +152,9 @@ class YamlValue:
 
 
 def read_yaml(text: str, findings: Findings, *, if_empty: str = "Write `tables:` and a list of tables.") -> YamlValue:
-    """Return the only document of a text. Raises BadFile for a text that is not exactly one YAML document.
+    """Return the only document of a string. Raises BadFile for a string that is not exactly one YAML document.
 
-    `if_empty` is the remedy for an empty text.
+    `if_empty` is the remedy for an empty string.
     """
     try:
         node = yaml.compose(text, yaml.BaseLoader)

@@ -67,11 +67,11 @@ class BackgroundWork(ABC):
         return any(attempt.result() for attempt in running if not attempt.cancelled())
 
     def ask_to_stop(self) -> None:
-        """Let the work end after the step that is under way; it stays due."""
+        """Let the work end after the step that is under way; it remains due."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """End the work after the step that is under way, and wait for that; it stays due."""
+        """End the work after the step that is under way, and wait for that; it remains due."""
         self.ask_to_stop()
         self._thread.shutdown(wait=True, cancel_futures=True)
 

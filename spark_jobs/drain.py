@@ -114,7 +114,7 @@ def check_start(settings: Settings) -> None:
     """Check everything that would make publication unsafe or impossible.
 
     Raise Misconfigured for a database of another revision, a landing zone that cannot be one, and an unsafe setup;
-    TemporarilyUnavailable while Postgres or the zone's service is away, which another start may outlive.
+    TemporarilyUnavailable while Postgres or the zone's service is unreachable, which another start may outlive.
     """
     address, database_url = zone_address(settings), settings.require_database_url()
     engine = open_engine(database_url)
@@ -221,7 +221,7 @@ def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
 
 
 def _run_until_stopped(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
-    """Publish until the loop is asked to stop, with maintenance and Fabric's status in threads of their own."""
+    """Publish until the loop is asked to stop, with maintenance and Fabric's status in separate threads."""
     context = cycle.context
     FabricStatus(context.engine, settings, context.config.landing_zone).watch(loop.stopping)
     wake = threading.Event()

@@ -95,7 +95,7 @@ class DrainCycle:
     def due(self) -> list[TableId]:
         """Return the tables with something to publish now that no other live drain owns.
 
-        Raise TemporarilyUnavailable `landing_zone_away` while there are such tables and the zone is away.
+        Raise TemporarilyUnavailable `landing_zone_away` while there are such tables and the zone is unreachable.
         """
         with translated_errors(), self.context.engine.begin() as connection:
             due = due_tables(connection, self.context.worker_id, self._limits, limit=MAX_DUE_TABLES)
@@ -109,7 +109,7 @@ class DrainCycle:
         return self.rebuilds.wait() or self.backfills.wait()
 
     def stop(self) -> None:
-        """End the work in the background, which stays due."""
+        """End the work in the background, which remains due."""
         stop_all((self.rebuilds, self.backfills))
 
     def prepare(self, table_id: TableId, *, tasks: int = 1) -> ClaimedTable | None:

@@ -42,7 +42,7 @@ from mirrorgate.errors import TemporarilyUnavailable
 log = structlog.get_logger()
 
 _ATTEMPTS_PER_PERIOD: Final = 4
-"""Number of looks in a period whether a source is due."""
+"""Number of checks in a period whether a source is due."""
 
 _MIN_PAUSE_SECONDS: Final = 1.0
 
@@ -188,7 +188,7 @@ def fabric_watcher(engine: Engine, settings: Settings) -> FabricWatcher | None:
 def store_listed_tables(engine: Engine, address: ZoneAddress, seconds: float) -> bool:
     """Read and store the file, unless a drain did so within these seconds or the API answers; return whether it was.
 
-    If it cannot be read or understood, the earlier status stays, and its age shows that. A process that dies inside
+    If it cannot be read or understood, the earlier status remains, and its age shows that. A process that dies inside
     leaves the earlier status until the next period.
     """
     with translated_errors(), engine.begin() as connection:
@@ -230,7 +230,7 @@ class FabricStatus:
                 log.warning("fabric_watch_failed", **asdict(described(error)))
 
     def watch(self, stopping: threading.Event) -> PeriodicThread:
-        """Keep the stored status as young as the settings say, from a thread of its own, until `stopping` is set."""
+        """Keep the stored status as young as the settings say, in a separate thread, until `stopping` is set."""
         periods = [one for one in (self._settings.fabric_poll_seconds, self._settings.monitoring_seconds) if one]
         pause = max(min(periods, default=60.0) / _ATTEMPTS_PER_PERIOD, _MIN_PAUSE_SECONDS)
         thread = PeriodicThread("fabric-status", pause, self.store, at_end=self.close, ended=stopping)

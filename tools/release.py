@@ -70,7 +70,7 @@ def check_tag(*, dry_run: bool) -> None:
 
 
 def build_packages(folder: Path = DIST) -> None:
-    """Build a wheel and a source archive of each distribution into a folder, and nothing else stays there."""
+    """Build a wheel and a source archive of each distribution into a folder, and nothing else remains there."""
     shutil.rmtree(folder, ignore_errors=True)
     for project in ("clients/python", "."):
         _python("-m", "uv", "build", "--no-build-isolation", "--quiet", "--out-dir", str(folder), project)

@@ -2,7 +2,7 @@
 
 Until the first release the baseline revision reads this file, so that `make schema` brings an edit into pg_dump's form.
 
-The text is pg_dump's, sorted by table. What pg_dump writes as statements of its own (keys, foreign keys, identities,
+The text is pg_dump's, sorted by table. What pg_dump writes as separate statements (keys, foreign keys, identities,
 comments) is moved into its table, and what depends on the version or the owner is left out.
 """
 

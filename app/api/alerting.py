@@ -72,7 +72,7 @@ class AlertWatch:
     _away: Mapping[str, KnownAlert] = field(default_factory=dict)
 
     def thread(self) -> PeriodicThread:
-        """Return the thread that looks."""
+        """Return the thread that checks."""
         return PeriodicThread("alert-watch", LOOK_SECONDS, self._try, waits_first=True)
 
     def look(self) -> None:
@@ -132,7 +132,7 @@ class AlertWatch:
         except MirrorgateError as error:
             ALERTS_NOT_SENT.inc()
             log.warning("alerts_not_sent", code=error.code, detail=error.detail)
-        except Exception as error:  # noqa: BLE001  # alerts must go on after an unforeseen error; it is logged
+        except Exception as error:  # noqa: BLE001  # alerts must continue after an unforeseen error; it is logged
             log.critical("alert_watch_failed", error=type(error).__name__)
 
 

@@ -1,7 +1,7 @@
 """The health port of a bridge: `/metrics` for Prometheus, `/healthz` and `/readyz` for an orchestrator, as JSON.
 
-`/healthz` answers 200 while the process works: restarting it does not help against a broker or gateway that is away.
-`/readyz` answers 503 with the reasons while anything waits or is stopped.
+`/healthz` answers 200 while the process works: restarting it does not help against a broker or gateway that is
+unreachable. `/readyz` answers 503 with the reasons while anything waits or is stopped.
 """
 
 import threading

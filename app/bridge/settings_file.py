@@ -124,7 +124,7 @@ def read_settings_file(path: Path, environment: Mapping[str, str], model: type[A
 
 
 def _with_variables(entry: YamlValue, environment: Mapping[str, str]) -> str:
-    """Return a text of the file with its variables replaced; one that is not set is noted."""
+    """Return a string of the file with its variables replaced; one that is not set is noted."""
 
     def value_of(found: re.Match[str]) -> str:
         name, default = found[1], found[2]

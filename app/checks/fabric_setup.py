@@ -88,7 +88,7 @@ def probe_landing_zone(location: str, options: StorageOptions) -> Finding:
     except (OSError, ScratchRevoked, MirrorgateError) as failed:
         return Finding("onelake_write", Outcome.UNSAFE, f"{location} cannot be written: {failed}", _ONELAKE_REMEDY)
     if not is_same:
-        detail = f"{location} gives other bytes back than were written"
+        detail = f"{location} returns other bytes than were written"
         return Finding("onelake_write", Outcome.UNSAFE, detail, "Check MIRRORGATE_STORAGE_ENDPOINT and proxies.")
     return Finding("onelake_write", Outcome.OK, "a probe file was written, read and removed in the landing zone")
 
@@ -157,7 +157,7 @@ def _database(database: MirroredDatabase) -> Finding:
             "fabric_database",
             Outcome.WARNING,
             f"{database.name} ({database.id}); its SQL endpoint is {ready}",
-            "Wait some minutes. If it stays so, create the database again.",
+            "Wait some minutes. If the state persists, create the database again.",
         )
     return Finding("fabric_database", Outcome.OK, f"{database.name} ({database.id})")
 
@@ -175,7 +175,7 @@ def _definition(client: FabricClient) -> Iterator[Finding]:
             "fabric_definition",
             Outcome.UNSAFE,
             f"the source is {found.source_type if found else 'unreadable'}, not GenericMirror: no landing zone is read",
-            "Create another database for Mirrorgate: mirrorgate fabric create.",
+            "Create another database for Mirrorgate with `mirrorgate fabric create`.",
         )
         return
     days = "its default" if found.retention_days is None else f"{found.retention_days} days"

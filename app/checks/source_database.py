@@ -99,8 +99,8 @@ def _faults() -> Iterator[None]:
         raise Misconfigured(
             Code.SOURCE_AWAY,
             f"the source could not be read ({cause})",
-            remedy="Check the address, the rights of its account, and the names of table and columns. `--show-sql` "
-            "prints the queries, which you can run yourself.",
+            remedy="Check the address of the source, the rights of its account, and the names of the table and its "
+            "columns. `--show-sql` prints the queries, which you can run yourself.",
         ) from error
 
 

@@ -69,6 +69,6 @@ def _unusable(address: ZoneAddress, error: Exception) -> MirrorgateError:
     detail = f"landing zone {address.location}: {error}"
     meaning = error.meaning if isinstance(error, StorageError) else Code.STORAGE_FAILED
     remedy = meaning.remedy if meaning is not Code.STORAGE_FAILED else None
-    if isinstance(error, TransientStorageError):  # its service is away, and may be back at the next start
+    if isinstance(error, TransientStorageError):  # its service is unreachable, and may be back at the next start
         return TemporarilyUnavailable(Code.NOT_READY, detail, remedy=remedy)
     return Misconfigured(Code.LANDING_ZONE_UNUSABLE, detail, remedy=remedy)

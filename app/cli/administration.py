@@ -123,7 +123,7 @@ def rotate_key(
         int, typer.Option(min=0, help="Seconds the old secret keeps working. Use 0 if it has leaked.")
     ] = 86_400,
 ) -> None:
-    """Give a key a new secret and print it. Id, name, rights, tables and producers stay the same.
+    """Give a key a new secret and print it. Id, name, rights, tables and producers remain the same.
 
     Standard error says until when the former secret works.
     """
@@ -139,7 +139,7 @@ def rotate_key(
 
 @with_connection
 def rename_key(connection: Connection, key_id: KeyId, name: KeyName) -> None:
-    """Give a key another name. Events from before show the new name too."""
+    """Give a key another name. Earlier events show the new name too."""
     with connection.client() as client:
         changed = client.patch(f"/v1/keys/{key_id}", {"name": name or None})
     say(f"{changed['id']}: {changed['name'] or 'no name'}")
@@ -181,7 +181,7 @@ class AuditOutcome(StrEnum):
 @with_connection
 def audit(
     connection: Connection,
-    hours: Annotated[float, typer.Option(min=0, help="How many hours to look back.")] = 24.0,
+    hours: Annotated[float, typer.Option(min=0, help="Hours to look back.")] = 24.0,
     subject: Annotated[
         str | None, typer.Option(help="Only this caller: a key's id or name, or `oidc:<subject>`.")
     ] = None,

@@ -33,8 +33,8 @@ def doctor(
 ) -> None:
     """Check whether the landing zone, Postgres and this machine keep Mirrorgate's guarantees. Exit 1 if they do not.
 
-    Checks what the MIRRORGATE_* variables name, else the gateway that `mirrorgate up` runs on the data directory. The
-    test files go below `_scratchPad` in the landing zone, which mirroring ignores, and are removed again.
+    Checks the parts that the MIRRORGATE_* variables name, else the gateway that `mirrorgate up` runs on the data
+    directory. The test files go below `_scratchPad` in the landing zone, which mirroring ignores, and are removed.
     """
     require_extras("doctor --spark" if spark else "doctor", "drain" if spark else "server")
     from app.checks.preflight import examine, examine_machine, not_examined

@@ -47,9 +47,7 @@ DatabaseOption = Annotated[
         show_default=False,
     ),
 ]
-Timeout = Annotated[
-    int, typer.Option("--timeout", metavar="SECONDS", min=1, help="How long to wait for Fabric, in seconds.")
-]
+Timeout = Annotated[int, typer.Option("--timeout", metavar="SECONDS", min=1, help="Seconds to wait for Fabric.")]
 ChangeDataFeed = Annotated[
     bool | None,
     typer.Option(
@@ -199,7 +197,7 @@ def start(
     """Start mirroring, and wait until it runs. Safe to repeat: a running database is left as it is.
 
     First checks that every registered table has its `_metadata.json` and a file in the landing zone, as Microsoft
-    advises: Fabric pauses the whole database for a table that stays empty for about two weeks.
+    advises: Fabric pauses the whole database for a table that remains empty for about two weeks.
 
     For example:
 
@@ -313,15 +311,15 @@ def _report(client: "FabricClient", status: "DatabaseStatus", what: str, *, as_j
 def status(
     workspace: WorkspaceOption = None,
     database: DatabaseOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Seconds between two looks.")] = 10,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it repeatedly until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Seconds between two checks.")] = 10,
     as_json: AsJson = False,
     data_dir: FabricDataDir = None,
 ) -> None:
     """Show the state of the mirrored database, and of each table while it runs. Exit 1 if it does not run.
 
     Exit 1 also if a table has failed. Counts are Fabric's, and cumulative. The state Paused means that the capacity
-    was paused or a table stayed empty; the remedy is printed with it. With --watch and --json: one object a line.
+    was paused or a table remained empty; the remedy is printed with it. With --watch and --json: one object a line.
 
     For example:
 
@@ -411,13 +409,13 @@ def refresh(
     workspace: WorkspaceOption = None,
     database: DatabaseOption = None,
     recreate: Annotated[
-        bool, typer.Option("--recreate", help="Drop and make again all tables of the SQL analytics endpoint.")
+        bool, typer.Option("--recreate", help="Drop and recreate all tables of the SQL analytics endpoint.")
     ] = False,
     timeout: Timeout = 900,
     as_json: AsJson = False,
     data_dir: FabricDataDir = None,
 ) -> None:
-    """Let the SQL analytics endpoint take over what Fabric has mirrored, and show the result of each table.
+    """Let the SQL analytics endpoint show what Fabric has mirrored, and print the result of each table.
 
     The endpoint does that by itself some minutes later. Exit 1 if it failed for a table. Needs the role Contributor.
     With --json: one list of the tables.
@@ -456,7 +454,7 @@ def _show_synced(tables: "list[TableSync]") -> None:
 
 
 def export(
-    folder: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the item's folder is written.")],
+    folder: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where to write the folder of the item.")],
     workspace: WorkspaceOption = None,
     database: DatabaseOption = None,
     timeout: Timeout = 600,
@@ -506,8 +504,8 @@ def doctor(
 ) -> None:
     """Check token, workspace, capacity, rights, definition, landing zone and mirroring. Exit 1 if one is at fault.
 
-    Changes nothing. Each problem has its remedy below it. Without a database, it checks what comes before one. Whether
-    the landing zone can be written safely is checked by `mirrorgate doctor`.
+    Changes nothing. Each problem has its remedy below it. Without a database, it checks what is needed before one.
+    Whether the landing zone can be written safely is checked by `mirrorgate doctor`.
 
     For example:
 

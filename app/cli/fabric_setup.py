@@ -137,7 +137,7 @@ def init(
     Checks that you are signed in, that the workspace and its capacity are there, creates the mirrored database, writes
     and removes a probe file in its landing zone, and writes `settings.env` into the data directory, which `mirrorgate
     up` reads. Each problem is printed with its remedy; correct it and run the command again. In a terminal it asks for
-    what you leave out.
+    options that you leave out.
 
     You need: a workspace on an active capacity or a trial; the role Contributor in it; the AZURE_* variables of a
     service principal, a managed identity, or `az login`. The data directory differs from that of a quick start, whose
@@ -437,8 +437,8 @@ def delete(
 ) -> None:
     """Delete the mirrored database, with its landing zone, Delta tables and SQL endpoint. Asks for its name.
 
-    Stop the gateway first. Removes the variables of `fabric init` that name the database; the data directory stays,
-    because it can hold changes that Fabric has not got. Needs the role Contributor.
+    Stop the gateway first. Removes the variables of `fabric init` that name the database; the data directory remains,
+    because it can hold changes that Fabric has not received. Needs the role Contributor.
 
     For example:
 

@@ -121,7 +121,7 @@ def discard(
         int | None, typer.Option(min=1, help="The generation of the dead letters, as `dead-letters list` shows it.")
     ] = None,
 ) -> None:
-    """Discard kept messages. They stay readable until retention deletes them.
+    """Discard kept messages. They remain readable until retention deletes them.
 
     For example:
 
@@ -202,7 +202,7 @@ def list_layouts(connection: Connection, as_json: AsJson = False) -> None:
 
 @with_connection
 def show_layout(connection: Connection, name: LayoutName) -> None:
-    """Print a layout as JSON, in the form that `layouts put` takes."""
+    """Print a layout as JSON, in the form that `layouts put` accepts."""
     with connection.client() as client:
         typer.echo(json.dumps(client.get(f"/v1/layouts/{name}")["layout"], indent=2))
 

@@ -137,7 +137,7 @@ def _facts(facts: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _spelled(value: Any) -> str:
-    """Return a value as JSON has it, but texts without quotes and numbers with separators."""
+    """Return a value as JSON has it, but strings without quotes and numbers with separators."""
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)

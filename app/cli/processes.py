@@ -85,7 +85,7 @@ def up(
         ),
     ] = False,
 ) -> None:
-    """Run the whole gateway on this machine: a private Postgres, the API, the drain and, if asked for, the mirror.
+    """Run the whole gateway on this machine: a private Postgres, the API, the drain and, on request, the mirror.
 
     Prints `ready http://127.0.0.1:<port>` once it serves. Ctrl-C stops everything, and the next start continues where
     this one stopped. No variable has to be set; `mirrorgate settings` lists all of them. Variables in `settings.env` of

@@ -80,7 +80,7 @@ def verify(
     """Check any landing zone, by Mirrorgate or by another publisher, against the rules of open mirroring.
 
     It finds what stops a table in Fabric or makes its rows wrong: gaps, partial files, wrong names, damaged metadata,
-    misplaced row markers, types that change, and more. Each finding has a code, a place and a remedy;
+    misplaced row markers, types that change, and more. Each finding has a code, a location and a remedy;
     https://mirrorgate.github.io/mirrorgate/reference/verify-findings/ lists them all. The command changes nothing and
     needs no database.
 

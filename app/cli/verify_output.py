@@ -109,7 +109,7 @@ def _title(finding: Finding, rest: str) -> Text:
 
 
 def _wrapped(text: str, console: Console) -> None:
-    """Print a text below its title."""
+    """Print a string below its title."""
     width = max(_MIN_WIDTH, console.width - len(_INDENT))
     for line in textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False) or [""]:
         _line(console, Text(_INDENT + line))
@@ -168,7 +168,7 @@ class _Follower:
         return summary(self._found, *self._counts)
 
     def again(self) -> None:
-        """Make another round. A store that is away is reported once, until it is back."""
+        """Make another round. A store that is unreachable is reported once, until it is back."""
         try:
             for finding in self.new_findings(lambda *_: None):
                 self.show([finding])

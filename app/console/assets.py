@@ -1,7 +1,7 @@
 """The files that pages load: the style sheet, the scripts, the icon and the vendored libraries.
 
 Each has its content hash in its address, so browsers keep it for a year and load a new one with a new version. All are
-served by the gateway: a page into which somebody types a key must not load a script of another server.
+served by the gateway: a page into which people type a key must not load a script of another server.
 """
 
 import hashlib

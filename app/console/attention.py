@@ -1,6 +1,6 @@
 """Problems that need attention, worst first: each with what is wrong, why, what to do, and where.
 
-Many tables with the same trouble become one entry, so that the list stays short.
+Many tables with the same trouble become one entry, so that the list remains short.
 """
 
 from collections.abc import Iterable, Iterator

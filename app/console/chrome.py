@@ -25,7 +25,7 @@ class Theme(StrEnum):
 
     @classmethod
     def parse(cls, text: str | None) -> "Theme":
-        """Return the theme of this name, `auto` for any other text."""
+        """Return the theme of this name, `auto` for any other string."""
         return cls(text) if text in {"light", "dark"} else cls.AUTO
 
 

@@ -1,4 +1,4 @@
-"""Rows of data as a table of short texts, bounded in columns, rows and characters."""
+"""Rows of data as a table of short strings, bounded in columns, rows and characters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

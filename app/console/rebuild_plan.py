@@ -1,6 +1,6 @@
 """The plan of a rebuild as the fields of a form, and what the console says of a rebuild.
 
-The fields are texts with one entry on each line, so that any table fits.
+The fields are strings with one entry on each line, so that any table fits.
 """
 
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def _wrong(line: str, what: str) -> RejectedInput:
 def progress_text(rebuild: Rebuild, *, is_planned: bool) -> str:
     """Return how far a rebuild or dry run is, or what came of it.
 
-    `is_planned` tells whether the table still has the columns and options of the plan.
+    `is_planned`: True if the table still has the columns and options of the plan.
     """
     images = text.amount(rebuild.rows_done, "row image")
     match rebuild.phase:

@@ -1,6 +1,6 @@
 """Fills the templates of the console.
 
-Invariant: autoescaping is on for every template, and an unknown name in a template is an error, never an empty text.
+Invariant: autoescaping is on for every template, and an unknown name in a template is an error, never an empty string.
 """
 
 import re
@@ -32,7 +32,7 @@ _ADDRESS: Final = re.compile(rf"{SITE}([a-z/-]+(?:#[\w-]+)?)")
 
 
 def prose(words: str) -> Markup:
-    """Return a text as HTML, with the parts between backticks as code and pages of the documentation as links.
+    """Return a string as HTML, with the parts between backticks as code and pages of the documentation as links.
 
     Every part is escaped.
     """

@@ -23,7 +23,7 @@ class TableHead:
 
     name: str
     table: Table | None
-    """None for a table that is gone; its events stay."""
+    """None for a table that is gone; its events remain."""
     tab: str
     """The label of the tab that is open; empty for a page behind a button."""
     is_admin: bool

@@ -2,7 +2,7 @@
 
 Schemas from outside are read with bounds checks, because PyArrow's reader trusts its input (decision 0021). Invariant:
 every position is checked against the content before it is used, and only requested values are copied. A hostile
-flatbuffer can share a table or a text a million times, so callers bound how many they read. A type is allowed if its
+flatbuffer can share a table or a string a million times, so callers bound how many they read. A type is allowed if its
 arrays own their bytes and can be validated in full before they are used. Views and dictionaries are described by the
 type that their values have without them; an extension type is read as its storage type.
 
@@ -86,17 +86,17 @@ class FlatTable:
         return None if position is None else FlatTable(self._content, self._target(position))
 
     def text(self, slot: int, max_bytes: int) -> str | None:
-        """Return a text of at most `max_bytes`."""
+        """Return a string of at most `max_bytes`."""
         position = self._position(slot)
         if position is None:
             return None
         start, length = self._vector(position, 1)
         if length > max_bytes:
-            raise Damaged("a text is too long")
+            raise Damaged("a string is too long")
         try:
             return self._content[start : start + length].decode()
         except UnicodeDecodeError as error:
-            raise Damaged("a text is not UTF-8") from error
+            raise Damaged("a string is not UTF-8") from error
 
     def length(self, slot: int) -> int:
         """Return how many elements a vector of tables has."""
@@ -223,7 +223,7 @@ class DictionaryEncoding:
 
 @dataclass(frozen=True, slots=True)
 class ArrowField:
-    """One field; `type` is None if it is not allowed, `described` names it for an error text."""
+    """One field; `type` is None if it is not allowed, `described` names it for an error message."""
 
     name: str
     nullable: bool
@@ -320,7 +320,7 @@ _MAP_FIELDS: Final = 2
 
 
 def _flat_type(field: FlatTable, kind: int) -> tuple[str, pa.DataType | None]:
-    """Return the name of the type for an error text, and the type itself if it is allowed."""
+    """Return the name of the type for an error message, and the type itself if it is allowed."""
     if kind in _NESTED:
         return _NESTED[kind], None
     if field.length(_CHILDREN) or kind not in _READERS:
@@ -403,7 +403,7 @@ class Payload(NamedTuple):
 
     message: bytes
     decoded_bytes: int
-    """Bytes of the rows once the message is decoded, whatever it is compressed to."""
+    """Bytes of the rows once the message is decoded, before compression."""
 
 
 def encode_payload(batches: Sequence[pa.RecordBatch]) -> Payload:

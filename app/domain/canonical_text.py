@@ -10,7 +10,7 @@ from app.domain.source_checks import NULL_TEXT, SEPARATOR, CanonicalRows
 
 
 def canonical_rows(arrays: Sequence[pa.Array], columns: Sequence[Column], key_columns: Sequence[str]) -> CanonicalRows:
-    """Return the texts of rows, given the typed arrays of these columns, which include the keys."""
+    """Return the strings of rows, given the typed arrays of these columns, which include the keys."""
     at = {column.name: number for number, column in enumerate(columns)}
     keys = [at[name] for name in key_columns]
     key_texts = _joined([arrays[number] for number in keys], [columns[number] for number in keys])

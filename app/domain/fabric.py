@@ -244,7 +244,7 @@ def parse_table(entry: Mapping[str, Any]) -> TableMirroring:
 
 
 def stored_text(value: object) -> str | None:
-    """Return a text that Postgres can store, shortened if it is long; None if there is no text."""
+    """Return a string that Postgres can store, shortened if it is long; None if there is no text."""
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         return None
     return str(value).replace("\0", "").encode(errors="replace").decode()[:_MAX_TEXT_CHARACTERS] or None
@@ -333,7 +333,8 @@ STATES: Final[Mapping[DatabaseState, Explanation]] = {
         "Read the error. After correcting it, select Resume replication in the Fabric portal, or stop and start.",
     ),
     DatabaseState.UNKNOWN: Explanation(
-        "Fabric names a state that this version of Mirrorgate does not know", "Look at the database in the portal."
+        "Fabric names a state that this version of Mirrorgate does not know",
+        "Look at the database in the Fabric portal.",
     ),
 }
 """Every state."""
@@ -346,7 +347,7 @@ def remedy_for(whose: Whose) -> str:
             return "Correct what the error names; for a bad file, `mirrorgate tables repair` publishes it again."
         case "system":
             return "The fault is Fabric's: wait, then stop and start mirroring, or ask Microsoft's support."
-    return "Look at the table in the portal (Monitor replication) for more than the API says."
+    return "Look at the table under Monitor replication in the Fabric portal, which shows more than the API."
 
 
 def table_trouble(table: TableMirroring) -> str | None:
@@ -402,20 +403,20 @@ class FabricTrouble:
     remedy: str
     is_critical: bool
     summary: str
-    """The detail without Fabric's own texts, which can have names: for callers without a key."""
+    """The detail without Fabric's own strings, which can have names: for callers without a key."""
 
 
 def fabric_trouble(facts: FabricFacts | None) -> FabricTrouble | None:
     """Return what is wrong with the mirrored database; None if nothing is, or if no drain asks.
 
-    A fault of the question comes before the state, which is then old. A service that is throttled or away for some
+    A fault of the request precedes the state, which is then old. A service that is throttled or away for some
     minutes is not a fault.
     """
     if facts is None:
         return None
     if facts.problem_code is not None and facts.problem_code not in _PASSING_CODES:
         is_away = facts.problem_code == Code.FABRIC_NOT_FOUND
-        summary = f"Fabric's API rejects questions about the mirrored database: {facts.problem_code}"
+        summary = f"Fabric's API rejects requests about the mirrored database: {facts.problem_code}"
         detail = facts.problem_detail or summary
         return FabricTrouble(facts.problem_code, detail, facts.problem_remedy or "", is_away, summary)
     if facts.answer_seconds > MAX_STATUS_AGE_SECONDS:

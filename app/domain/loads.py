@@ -45,7 +45,7 @@ class LoadSession:
     generation: Generation
     mode: LoadMode
     state: LoadState
-    """Expired at its time, and aborted when its table is dropped or recreated, whatever is stored."""
+    """Expired at its time, and aborted when its table is dropped or recreated, even if another state is stored."""
     begin_sequence: BatchSequence
     """The first batch sequence of the session."""
     batches: int
@@ -112,7 +112,7 @@ def unknown_load(load_id: LoadId) -> RejectedInput:
 
 
 def ended(load: LoadSession) -> RejectedInput:
-    """Return the rejection of a request that comes too late for the load."""
+    """Return the rejection of a request that arrives too late for the load."""
     why = {
         LoadState.COMPLETING: "is being completed and takes no more rows",
         LoadState.COMPLETED: "is completed",

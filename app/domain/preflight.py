@@ -37,7 +37,7 @@ def unsafe_among(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def judged(check: str, outcome: Outcome, *, good: str, bad: str | None, remedy: str) -> Finding:
-    """Return an OK finding with the text `good`, or one with `outcome` and `remedy` if there is a text `bad`."""
+    """Return an OK finding with the string `good`, or one with `outcome` and `remedy` if there is a string `bad`."""
     return Finding(check, Outcome.OK, good) if bad is None else Finding(check, outcome, bad, remedy)
 
 
@@ -110,7 +110,7 @@ def judge_masks(trouble: str | None) -> Finding:
         Outcome.WARNING,
         good="no table is hashed under another MIRRORGATE_MASK_SECRET than that of this process, if it is set",
         bad=trouble,
-        remedy="Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
+        remedy="Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and restart them.",
     )
 
 
@@ -146,7 +146,7 @@ def _standbys(facts: DatabaseFacts) -> Finding:
         bad=lost if facts.standbys and not waits else None,
         remedy=with_addresses(
             "Set synchronous_standby_names and synchronous_commit = on, and promote only a synchronous standby; or "
-            "know what to do after a failover that lost transactions (docs/operate/backup.md)."
+            "prepare for a failover that loses transactions (docs/operate/backup.md)."
         ),
     )
 
@@ -184,7 +184,7 @@ def _connections(facts: DatabaseFacts) -> Iterator[Finding]:
         bad=None
         if facts.heard_itself
         else f"LISTEN and NOTIFY do not work: the drain finds work by polling alone.{pooler}",
-        remedy="Connect past a pooler in transaction mode, or set it to session mode.",
+        remedy="Connect to Postgres directly, or set the pooler to session mode.",
     )
     other = {name: asked for name, (asked, holds) in facts.session_settings.items() if holds != asked}
     wrong = ", ".join(f"{name} is {facts.session_settings[name][1]}, not {asked}" for name, asked in other.items())
@@ -193,7 +193,7 @@ def _connections(facts: DatabaseFacts) -> Iterator[Finding]:
         Outcome.WARNING,
         good="connections have the settings that they ask for",
         bad=f"{wrong}: locks of a stalled process may be held for long.{pooler}" if other else None,
-        remedy="Let the pooler pass startup options on, or set these for the role: ALTER ROLE … SET ….",
+        remedy="Let the pooler forward startup options, or set these for the role: ALTER ROLE … SET ….",
     )
 
 
@@ -205,7 +205,7 @@ def _steps(facts: DatabaseFacts) -> Finding:
         bad=f"{facts.future_batches} unpublished blocks of batches are from the future: the server's clock was set back"
         if facts.future_batches
         else None,
-        remedy="Nothing has to be done: they are published at once. Let the server's clock be slewed, not stepped.",
+        remedy="No action is needed: they are published immediately. Slew the server's clock; do not step it.",
     )
 
 
@@ -255,7 +255,7 @@ def judge_space(check: str, location: str, free_bytes: int, *, min_free: int = M
         Outcome.WARNING,
         good=free,
         bad=free if free_bytes < min_free else None,
-        remedy="Make room before the disk is full.",
+        remedy="Free space before the disk is full.",
     )
 
 

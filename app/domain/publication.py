@@ -158,8 +158,8 @@ class FileLimits:
 def plan_files(blocks: Iterable[PendingBlock], limits: FileLimits) -> Iterator[tuple[PendingBlock, ...]]:
     """Yield blocks, given in sequence order, as files of one schema version each.
 
-    A file ends at the end of a source transaction if it has one. The last group stays pending while it is neither full
-    nor old enough.
+    A file ends at the end of a source transaction if it has one. The last group remains pending while it is neither
+    full nor old enough.
     """
     file = _OpenFile()
     for block in blocks:
@@ -178,7 +178,7 @@ def plan_files_for(
 ) -> Sequence[tuple[PendingBlock, ...]]:
     """Return the files of `plan_files`, cut so that each of `slots` tasks gets the same number of similar files.
 
-    Files get no smaller than MIN_FILE_BYTES for this. The same blocks are planned, and the same stay pending.
+    Files get no smaller than MIN_FILE_BYTES for this. The same blocks are planned, and the same remain pending.
     """
     files = list(plan_files(blocks, limits))
     planned = [block for file in files for block in file]
@@ -279,8 +279,8 @@ class Failure:
 def described(error: BaseException) -> Failure:
     """Describe any exception.
 
-    Only texts of Mirrorgate's own errors and of the operating system are shown. Others can contain values, so the type
-    and the line that raised it are shown instead.
+    Only strings of Mirrorgate's own errors and of the operating system are shown. Others can contain values, so the
+    type and the line that raised it are shown instead.
     """
     if isinstance(error, MirrorgateError):
         return Failure(error.code, error.detail, error.remedy)
@@ -319,7 +319,7 @@ class KnownZone:
 
 
 Event: TypeAlias = Mapping[str, Any]
-"""An event with its `kind`; keys are ASCII names, values are texts, integers or null."""
+"""An event with its `kind`; keys are ASCII names, values are strings, integers or null."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 Values are typed by the code that typed them when they arrived, so a value fits a new type exactly or is named. Every
 function takes whole lists of images: they cost least when they are read together.
 
-The image of a row whose values are texts without escapes, numbers, booleans or NULL is a line of CSV in brackets, and
+The image of a row whose values are strings without escapes, numbers, booleans or NULL is a line of CSV in brackets, and
 Arrow reads CSV in a tenth of the time in which JSON becomes Python objects and these become columns (decision 0068). A
-number then is a text. Types read it as they read the number, except those of `depends_on_quotes`. Invariant: the
+number then is a string. Types read it as they read the number, except those of `depends_on_quotes`. Invariant: the
 columns are exactly the values that JSON has, or there are none.
 """
 
@@ -56,7 +56,7 @@ _QUOTE, _COMMA, _LINE_FEED = b'",\n'
 _TEXT, _NUMBER, _NULL, _BOOLEAN, _OTHER = range(1, 6)
 _NULL_TEXT: Final = "null"
 _LONG_EXPONENT: Final = re.compile(rb"[eE][+-]?\d{5}")
-"""An exponent that types read in a number and not in a text; `written_number` also writes minus zero with one."""
+"""An exponent that types read in a number and not in a string; `written_number` also writes minus zero with one."""
 
 _PARSE: Final = pyarrow.csv.ParseOptions(double_quote=False, ignore_empty_lines=False)
 
@@ -78,7 +78,7 @@ class PlainValues:
 
     columns: Sequence[pa.StringArray]
     are_texts: _Flags
-    """By row and column: whether a value is a text or NULL, not a number or a boolean."""
+    """By row and column: whether a value is a string or NULL, not a number or a boolean."""
 
     def taken(self, places: Sequence[int]) -> "PlainValues":
         """Return the values of the columns at these places."""
@@ -100,7 +100,7 @@ class PlainValues:
 
 
 def depends_on_quotes(column_type: ColumnType) -> bool:
-    """Return True if the type reads a number otherwise than a text of the same characters."""
+    """Return True if the type reads a number otherwise than a string of the same characters."""
     return column_type.name in {TypeName.BINARY, TypeName.JSON}
 
 
@@ -123,7 +123,7 @@ def plain_values(images: Sequence[bytes], width: int) -> PlainValues | None:
 def _kinds_of(lines: _Bytes, rows: int, width: int) -> _Bytes | None:
     """Return the kinds of the values by row and column, by their first and last characters; None if one is not plain.
 
-    A quote begins or ends a text, because there are no escapes.
+    A quote begins or ends a string, because there are no escapes.
     """
     is_outside = np.cumsum(lines == _QUOTE, dtype=np.uint8) & 1 == 0
     ends = np.flatnonzero(((lines == _COMMA) | (lines == _LINE_FEED)) & is_outside)
@@ -315,7 +315,7 @@ def _renamed_filter(found: RowFilter | None, new_names: Mapping[str, str]) -> Ro
 
 
 def _override(present: ColumnOverride | None, before: Column, after: Column) -> ColumnOverride | None:
-    """Return the override of a rebuilt column: what was overridden stays so, and what is not as before becomes it."""
+    """Return the override of a rebuilt column: what was overridden remains so, and what is not as before becomes it."""
     known = present or ColumnOverride()
     has_type = known.type is not None or after.type != before.type
     has_nullable = known.nullable is not None or after.nullable != before.nullable
@@ -477,7 +477,7 @@ def merged(findings: Iterable[UnfitRows]) -> list[UnfitRows]:
 def _values(images: Sequence[bytes], plan: RebuildPlan, width: int) -> _Values:
     """Return the values by new column, and the new images; JSON is written again only if the columns move.
 
-    Images of columns that keep their positions stay as they are: what they do not know, they do not know of the same
+    Images of columns that keep their positions remain as they are: what they do not know, they do not know of the same
     columns, and columns that they are too old for are NULL.
     """
     are_kept = plan.places == tuple(range(width))
@@ -515,7 +515,7 @@ def _decoded(
 def _partial(
     images: Sequence[bytes], plan: RebuildPlan, width: int, *, are_kept: bool
 ) -> tuple[list[Sequence[Any]], Sequence[bytes]]:
-    """Do what `_values` does for images of which some do not know a column: it lands NULL and stays unknown."""
+    """Do what `_values` does for images of which some do not know a column: it lands NULL and remains unknown."""
     rows = [by_position(known_values(image), width) for image in images]
     columns: list[Sequence[Any]] = [[row.get(place) for row in rows] for place in plan.places]
     if are_kept:

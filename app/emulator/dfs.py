@@ -192,7 +192,7 @@ class Aliases:
 
 
 def _entry(path: str, node: Node) -> dict[str, str]:
-    """Return one path of a listing: numbers and booleans are texts, a file has no `isDirectory`."""
+    """Return one path of a listing: numbers and booleans are strings, a file has no `isDirectory`."""
     entry = {"isDirectory": "true"} if node.folder else {}
     return entry | {
         "name": path,

@@ -68,7 +68,7 @@ class Database:
         self.status, self.left = status, self.polls
 
     def polled(self) -> str:
-        """Return the state, and go on to the next one after some polls."""
+        """Return the state, and continue with the next one after some polls."""
         now = self.status
         if now in _PASSING:
             self.left -= 1

@@ -87,7 +87,7 @@ class MirroredDatabase:
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text is an id and not a name."""
+    """Return whether a string is an id and not a name."""
     return _GUID.fullmatch(text) is not None
 
 

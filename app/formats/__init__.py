@@ -1,4 +1,4 @@
-"""Readers of request bodies: bytes -> changes, with the position of each message for error texts.
+"""Readers of request bodies: bytes -> changes, with the position of each message for error messages.
 
 `arcion` reads Arcion's internal CDC format as JSON and CSV, `replicate` Qlik Replicate's JSON, `debezium` Debezium's
 events, `rows` plain rows, `arrow` Arrow IPC streams of initial loads; `json` and `csv` are the strict JSON and CSV

@@ -38,7 +38,7 @@ SCHEMA: Final = 1
 _DICTIONARY_BATCH: Final = 2
 RECORD_BATCH: Final = 3
 _MAX_BUFFERS: Final = 3
-"""Buffers of a column; a text column has the most."""
+"""Buffers of a column; a string column has the most."""
 
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VARIADIC = range(5)
 _DICTIONARY_ID, _DICTIONARY_ROWS, _IS_DELTA = range(3)
@@ -170,7 +170,7 @@ _ELEMENT_BYTES: Final = 2
 """Bytes of the shortest text of an element of a list, reserved for each: one of NULLs or truth values takes fewer."""
 
 MAX_ARRAY_ROWS: Final = 2**31 - 1
-"""Elements of a list column, and bytes of a text column that is made of views or a dictionary: offsets have 32 bits."""
+"""Elements of a list column, and bytes of a string column made of views or a dictionary: offsets have 32 bits."""
 
 _MAX_PROBLEMS: Final = 100
 _SUPPORTED_TYPES: Final = (
@@ -368,7 +368,7 @@ class _ArrayReader:
 def _reserved(size: int, reserve: Callable[[int], None]) -> None:
     """Reserve the bytes of a column. Raises Damaged if it cannot have so many, and what `reserve` raises."""
     if size > MAX_ARRAY_ROWS:
-        raise Damaged("the texts of a column are too long together")
+        raise Damaged("the strings of a column are too long together")
     reserve(size)
 
 
@@ -379,13 +379,13 @@ def _validated(array: pa.Array) -> pa.Array:
 
 _VIEW_BYTES: Final = 16
 _MAX_INLINE: Final = 12
-"""Bytes of a text that its view itself has, after four bytes of its length."""
+"""Bytes of a string that its view itself has, after four bytes of its length."""
 _COPIED_AT_ONCE: Final = 2**18
 """Bytes; each takes 16 more while they are copied."""
 
 
 class _Views:
-    """Texts or bytes that rows refer to by views: a length, then the bytes, or where in which buffer they are."""
+    """Strings or bytes that rows refer to by views: a length, then the bytes, or where in which buffer they are."""
 
     def __init__(
         self, length: int, validity: pa.Buffer | None, views: pa.Buffer | None, buffers: Sequence[pa.Buffer]
@@ -413,7 +413,7 @@ class _Views:
         self._starts[is_long] = starts
 
     def array(self, of_type: pa.DataType, reserve: Callable[[int], None]) -> pa.Array:
-        """Return the texts as an array that has its own bytes, which are reserved first."""
+        """Return the strings as an array that has its own bytes, which are reserved first."""
         ends = np.cumsum(self._sizes)
         total = int(ends[-1]) if len(ends) else 0
         _reserved(total, reserve)

@@ -1,7 +1,7 @@
-"""Records of a CSV body: bytes -> fields, each a text or NULL, without a meaning yet.
+"""Records of a CSV body: bytes -> fields, each a string or NULL, without a meaning yet.
 
-Unquoted `NULL`, or the text that the request says, is NULL, and quoted it is a text; so this reader, unlike that of the
-standard library, knows what is quoted. Blanks around values count in columns of texts only.
+Unquoted `NULL`, or the text that the request says, is NULL, and quoted it is a string; so this reader, unlike that of
+the standard library, knows what is quoted. Blanks around values count in columns of strings only.
 
 Invariant: the records are the whole body. What cannot be read is rejected with its line, and never repaired.
 """

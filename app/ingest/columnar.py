@@ -47,7 +47,7 @@ class Decline(StrEnum):
     TABLE = "table"
     """The table is unknown, its options need each change, or two sources of the request feed it."""
     IMAGES = "images"
-    """An image or its flags are unusual: a column unknown, missing or twice, or a value that is not a text."""
+    """An image or its flags are unusual: a column unknown, missing or twice, or a value that is not a string."""
     ROWS = "rows"
     """A change cannot land as it is, or a value does not fit its column."""
     ORDER = "order"

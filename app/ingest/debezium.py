@@ -2,7 +2,7 @@
 
 `app.formats.debezium` reads the events and says what a schema needs; this module asks the database.
 
-Invariant: a registration takes effect in its own transaction and stays in effect, whether or not the changes are
+Invariant: a registration takes effect in its own transaction and remains in effect, whether or not the changes are
 accepted. Sending the request again repeats it without a change.
 """
 

@@ -38,7 +38,7 @@ def register_declared(
 ) -> Registered | None:
     """Register or extend a table as a request declares, in a separate transaction; None if it has all of it.
 
-    It stays registered if the request is rejected for its rows. A crash before COMMIT leaves the table as it was, and
+    It remains registered if the request is rejected for its rows. A crash before COMMIT leaves the table as it was, and
     a repeat changes nothing. A table outside the caller's patterns is left to the reader, which does not find it.
     Raises RejectedInput `forbidden`, `incompatible_schema`, `source_case_mismatch` and what `register_table` raises.
     """

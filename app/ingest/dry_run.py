@@ -1,6 +1,7 @@
 """Dry runs: a request goes through everything up to COMMIT, then the transaction is rolled back.
 
-Invariant: nothing of a dry run stays, also not what its metadata messages declare. It returns the rows that would land.
+Invariant: nothing of a dry run remains, also not what its metadata messages declare. It returns the rows that would
+land.
 """
 
 import asyncio

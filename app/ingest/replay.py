@@ -1,7 +1,7 @@
 """Replays of dead letters: a kept message goes through ingestion again.
 
 Invariant: a letter is settled in the transaction that stages its message, so a crash leaves both done or neither. A
-letter that is rejected again stays waiting, with its present errors.
+letter that is rejected again remains waiting, with its present errors.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Replays:
     async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, limit: int) -> ReplayedLetters:
         """Replay the oldest `limit` waiting letters after letter `after`, in order, and fewer after MAX_REPLAY_SECONDS.
 
-        A letter that is rejected again stays waiting and does not hold the others back.
+        A letter that is rejected again remains waiting and does not hold the others back.
         """
         table, letter_ids = await asyncio.to_thread(self._next, name, after, limit + 1)
         replayed = rejected = 0

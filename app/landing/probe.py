@@ -11,7 +11,7 @@ from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, Ren
 
 _CONTENT: Final = b"mirrorgate"
 Try = Callable[[LandingZone, str], str | None]
-"""Tries one thing in a folder of its own; returns what went wrong, None if nothing did."""
+"""Tries one thing in a separate folder; returns what went wrong, None if nothing did."""
 
 
 @runtime_checkable

@@ -44,7 +44,7 @@ class Scratch:
 def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _NO_EPOCH) -> None:
     """Revoke the scratch of every older epoch, so that no older owner can make anything visible (W2).
 
-    Safe to repeat after a crash. What a listing shows as a plain file stays one, however old the listing is; anything
+    Safe to repeat after a crash. What a listing shows as a plain file remains one, however old the listing is; anything
     else is revoked again. Owners of epochs up to `after` no longer live, and their markers were swept.
     """
     shown = zone.kinds(f"{SCRATCH}/{scratch.table_id}")

@@ -44,7 +44,7 @@ def newest_epoch(zone: LandingZone, table_id: TableId) -> Epoch:
 def sweep_scratch(zone: LandingZone, scratch: Scratch, *, recorded: FileNumber, now: datetime) -> int:
     """Delete old builds of published files, and folders that a revocation left; return the count.
 
-    A build of a later file stays, because it may be the registered one.
+    A build of a later file remains, because it may be the registered one.
     """
     home = f"{SCRATCH}/{scratch.table_id}"
     revoked = [f"{home}/{name}" for name in zone.names(home) if _REVOKED.fullmatch(name)]

@@ -1,6 +1,6 @@
 """Comparison of one table's files in the landing zone with the ledger. It only reads.
 
-The drain does not do this by itself: a published file belongs to Fabric, and reading all files again and again costs
+The drain does not do this by itself: a published file belongs to Fabric, and reading all files repeatedly costs
 too much.
 """
 

@@ -136,7 +136,7 @@ class LandingZone(Protocol):
     def revoke_folder(self, path: str) -> None:
         """Make the path a plain file for good, so that nothing below it can be written or renamed.
 
-        A plain file that another process has put there meanwhile stays. A process that dies inside leaves the folder
+        A plain file that another process has put there meanwhile remains. A process that dies inside leaves the folder
         as it was, or moved away; a repeated call completes the revocation.
         """
         ...

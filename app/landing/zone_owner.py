@@ -1,7 +1,7 @@
 """The owner of a landing zone: `_scratchPad/_gateway.json` names the zone and its installation.
 
-Gateways with databases of their own each count their tables from 1. In one landing zone they would take each other's
-scratch for a former owner's and revoke it again and again, and neither would publish anything. The zone's id tells it
+Gateways with different databases each count their tables from 1. In one landing zone they would take each other's
+scratch for a former owner's and revoke it repeatedly, and neither would publish anything. The zone's id tells it
 from an empty folder in its place, such as a mount point without its mount.
 
 Checks at run time that the landing zone is present and still the claimed one.

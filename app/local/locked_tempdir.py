@@ -51,7 +51,7 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int]:
 
 
 def _sweep(parent: Path, prefix: str) -> None:
-    """Remove folders that no process holds; one that cannot be removed stays."""
+    """Remove folders that no process holds; one that cannot be removed remains."""
     for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
             if folder.lstat().st_uid == os.geteuid() and (lock := _lock(folder)) is not None:

@@ -104,7 +104,7 @@ class _Signals:
         previous = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._restore.callback(signal.set_wakeup_fd, previous)
         for number in (*self._STOPPING, signal.SIGCHLD):
-            # nohup starts a program with SIGHUP ignored; it stays ignored.
+            # nohup starts a program with SIGHUP ignored; it remains ignored.
             if number is signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
                 self._restore.callback(signal.signal, number, signal.signal(number, lambda _number, _frame: None))
         return self

@@ -78,7 +78,7 @@ def signing_key(settings: Settings, file: Path) -> str:
 def gateway_file(file: Path, url: str, certificate: Path | None = None) -> Iterator[None]:
     """Write the gateway's URL, pid and certificate to `file` for client commands; remove the file after the block.
 
-    After a crash, the file stays until the next start and names a pid that is gone.
+    After a crash, the file remains until the next start and names a pid that is gone.
     """
     shown = {} if certificate is None else {"certificate": str(certificate)}
     write_private(file, json.dumps({"url": url, "pid": os.getpid(), **shown}) + "\n")

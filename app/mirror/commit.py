@@ -62,7 +62,7 @@ def fold(rows: pa.Table, markers: pa.ChunkedArray, key_columns: Sequence[str]) -
 
 
 def _decide(keys: pa.Table, markers: pa.ChunkedArray) -> pa.Table:
-    """Return two bool columns, a value per row: whether it is its key's last change, and whether it stays."""
+    """Return two bool columns, a value per row: whether it is its key's last change, and whether it remains."""
     names = [f"k{number}" for number in range(keys.num_columns)]
     columns = [*keys.columns, markers, pa.array(range(keys.num_rows), pa.int64())]
     changes = pa.table(columns, names=[*names, "marker", "position"])
@@ -177,7 +177,7 @@ def _merge(
 ) -> None:
     """Delete keys and append rows by one MERGE.
 
-    The keys are columns of their own in the source, NULL in new rows, so that the condition is a plain equality: only
+    The keys are separate columns in the source, NULL in new rows, so that the condition is a plain equality: only
     then deltalake skips the files whose statistics exclude the keys (0.6 instead of 3.3 s for 1,000 of 10 M rows).
     """
     keys = {f"{_KEY}{number}": name for number, name in enumerate(deleted_keys.column_names)}

@@ -3,8 +3,8 @@
 A local folder passes through unchanged. Options can have secrets: no text shows them.
 
 deltalake has one exception for all errors of a store, so the text decides whether a setting has to be corrected or the
-store is away. Invariant: of an answer's body only its code and message are shown. A rejected signature's body repeats
-the request with its session token.
+store is unreachable. Invariant: of an answer's body only its code and message are shown. A rejected signature's body
+repeats the request with its session token.
 """
 
 import os

@@ -364,7 +364,7 @@ ROWS: Final = "mirrorgate.rows"
 KEY_COLUMNS: Final = "mirrorgate.key_columns"
 DELETED_KEYS: Final = "mirrorgate.deleted_keys"
 APPENDED_ROWS: Final = "mirrorgate.appended_rows"
-"""Keys of a commit's custom metadata. All values are texts."""
+"""Keys of a commit's custom metadata. All values are strings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ A second mirror on a target would do the work twice and contradict the first one
 the Delta log of a table rejects a second commit of one landing file (decision 0037). So a folder has a lock, `flock` on
 `<target>/_mirrorgate.lock`, and an object store has none.
 
-The kernel releases the lock when its process ends, however it ends. The file stays and names the last owner. Children
+The kernel releases the lock when its process ends, however it ends. The file remains and names the last owner. Children
 of the process do not inherit the lock.
 """
 
@@ -135,7 +135,7 @@ class _FolderLock:
         return True
 
     def release(self) -> None:
-        """Release the lock. The file stays."""
+        """Release the lock. The file remains."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -47,7 +47,7 @@ class RowPage:
     columns: list[tuple[str, str]]
     """Names and column types, as a registration writes them."""
     rows: list[msgspec.Raw]
-    """One JSON object per row, with every column. Decimals, dates and timestamps are texts, binary is base64."""
+    """One JSON object per row, with every column. Decimals, dates and timestamps are strings, binary is base64."""
     has_more: bool
     """True if the version has other rows."""
 
@@ -124,7 +124,7 @@ def _type_name(arrow: pa.DataType) -> str:
 
 @contextmanager
 def readable(table: PublishedTable) -> Iterator[None]:
-    """Translate faults of the target, whose texts have addresses that callers need not know."""
+    """Translate faults of the target, whose strings have addresses that callers need not know."""
     try:
         yield
     except FileNotFoundError as error:

@@ -9,7 +9,7 @@ from prometheus_client import Gauge, Info
 from app.observability.process_metrics import DriverMetrics, DriverView, MetricsAddress
 
 DRAIN: Final = DriverMetrics(
-    "drain", "1 while this drain publishes nothing because its landing zone or the database is away"
+    "drain", "1 while this drain publishes nothing because its landing zone or the database is unreachable"
 )
 
 PUBLISH_SECONDS: Final = DRAIN.seconds(

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from app.domain.mirror_report import MirrorState, TableReport
 from app.observability.process_metrics import DriverMetrics, DriverView, MetricsAddress
 
-MIRROR: Final = DriverMetrics("mirror", "1 while the landing zone or the target is away")
+MIRROR: Final = DriverMetrics("mirror", "1 while the landing zone or the target is unreachable")
 
 COMMITS: Final = MIRROR.counter("mirrorgate_mirror_commits_total", "Commits to Delta tables")
 APPLIED_FILES: Final = MIRROR.counter("mirrorgate_mirror_files_total", "Landing files applied")

@@ -1,4 +1,4 @@
-"""The one loop of background threads: work, tell a failure once, pause, until somebody ends it.
+"""The one loop of background threads: work, tell a failure once, pause, until it is ended.
 
 Bridges import this module, so it must not import settings or structlog.
 """

@@ -43,7 +43,7 @@ class BuildInfo(Collector):
 
 
 class ProcessMetrics:
-    """The registry of one process, with its build and what the system says of it; makes the metrics of its own."""
+    """The registry of one process, with its build and what the system says of it; makes its metrics."""
 
     def __init__(self, component: str, namespace: str, *collectors: Collector) -> None:
         self.component = component

@@ -61,7 +61,7 @@ Event: TypeAlias = MutableMapping[str, Any]
 
 
 class _TextOver:
-    """A text stream for `logging`, over a stream of bytes."""
+    """A string stream for `logging`, over a stream of bytes."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -45,7 +45,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 _COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
 _SNAPPY: Final = ".snappy"
 MAX_SNAPPY_BYTES: Final = 2**30
-"""Bytes that a text compressed with Snappy can become."""
+"""Bytes that a string compressed with Snappy can become."""
 
 
 def read_delimited_text(file: BinaryIO, name: str, metadata: TableMetadata) -> pa.Table:
@@ -219,7 +219,7 @@ def read_rows(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Lan
 def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Iterator[pa.Table]:
     """Yield the rows of a file in its order, MAX_CHUNK_ROWS at a time; of a file without rows, one chunk without rows.
 
-    Markers stay a column, and are not checked. Delimited text is yielded as a whole. Raise as `read_rows`, after rows
+    Markers remain a column, and are not checked. Delimited text is yielded as a whole. Raise as `read_rows`, after rows
     that could be read.
     """
     with zone.read_file(file.path) as opened, _arrow_errors(file):
@@ -272,7 +272,7 @@ def split_markers(path: str, rows: pa.Table) -> LandedRows:
 
 
 def _markers(path: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return markers as int32. A publisher may write any type of whole numbers, or texts of them in delimited text."""
+    """Return markers as int32. A publisher may write any type of whole numbers, or strings in delimited text."""
     if column.null_count:
         raise UnreadableFile(path, f"{column.null_count} rows have no value in {ROW_MARKER}")
     try:
@@ -289,7 +289,7 @@ def _markers(path: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def with_partition(rows: LandedRows, file: DataFile) -> LandedRows:
-    """Return the rows with the values of the file's partition, as texts, where the file lacks their columns.
+    """Return the rows with the values of the file's partition, as strings, where the file lacks their columns.
 
     Values in names of folders are percent-encoded. Hive's name for NULL is NULL.
     """

@@ -114,7 +114,7 @@ def _names(path: str, value: object) -> tuple[str, ...]:
 
 
 def _flag(path: str, name: str, value: object) -> bool:
-    """Return a flag. Published samples write `true` as a text, too."""
+    """Return a flag. Published samples write `true` as a string, too."""
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -125,4 +125,4 @@ def _flag(path: str, name: str, value: object) -> bool:
 def _text(path: str, name: str, value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise UnreadableMetadata(path, f"{name} is not a text")
+    raise UnreadableMetadata(path, f"{name} is not a string")

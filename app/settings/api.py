@@ -23,7 +23,7 @@ class RequestLimits(BaseModel, use_attribute_docstrings=True):
     max_request_messages: Annotated[int, Field(ge=1)] = 500_000
     """Maximum number of messages, CSV records or rows in one request."""
     max_value_bytes: Annotated[int, Field(ge=1)] = 16 * 2**20
-    """Maximum length of one text or JSON value, in bytes of UTF-8."""
+    """Maximum length of one string or JSON value, in bytes of UTF-8."""
     body_seconds: Annotated[float, Field(gt=0)] = 300.0
     """Maximum time for a request body to arrive, and for an answer to be read, in seconds."""
     body_grace_seconds: Annotated[float, Field(gt=0)] = 10.0
@@ -39,7 +39,7 @@ class RequestLimits(BaseModel, use_attribute_docstrings=True):
     read have a quarter of it besides. Unset: four times `MIRRORGATE_MAX_BODY_BYTES`, at least 64 MiB."""
     max_key_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of `MIRRORGATE_MAX_CONCURRENT_REQUESTS` and `MIRRORGATE_MAX_BYTES_IN_MEMORY` that one key can hold if it is
-    the only busy one. With 0.5 it can hold as much as stays free."""
+    the only busy one. With 0.5 it can hold as much as remains free."""
     max_large_bodies_bytes: Annotated[int, Field(ge=1)] = 32 * 2**20
     """Bytes of bodies over 1 MiB that an API process reads and processes at a time. One such body always fits; the
     others wait unread."""

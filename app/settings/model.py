@@ -142,7 +142,7 @@ _MIN_RETENTION_HOURS: Final = 168
 
 
 class MirrorSettings(BaseModel, use_attribute_docstrings=True):
-    """Target of the mirror's Delta tables, and the interval between looks for new landing files."""
+    """Target of the mirror's Delta tables, and the interval between checks for new landing files."""
 
     mirror_target: str | None = None
     """Target of the mirror's Delta tables: a folder, which is created if it is missing, or an address that
@@ -151,7 +151,7 @@ class MirrorSettings(BaseModel, use_attribute_docstrings=True):
     """Options of `deltalake` for the target, as JSON: `{"aws_region": "eu-west-1"}`. Variables of the cloud, such as
     `AWS_…` and `AZURE_…`, apply without it."""
     mirror_poll_seconds: Annotated[float | None, Field(gt=0)] = None
-    """Time between two looks at the landing zone by the mirror, in seconds. Unset: 0.5 for a folder, 15 for OneLake and
+    """Seconds between two checks of the landing zone by the mirror. Unset: 0.5 for a folder, 15 for OneLake and
     ADLS Gen2."""
     mirror_files_per_version: Annotated[int, Field(ge=1)] = 64
     """Largest number of landing files that the mirror applies in one Delta version when it is behind. 1: every file has

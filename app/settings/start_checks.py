@@ -160,5 +160,5 @@ def free_port(host: str, port: int) -> int:
         raise Misconfigured(
             Code.BAD_SETTING,
             f"the gateway cannot listen on port {port} of {host}: {error.strerror}",
-            remedy=f"Stop the program that uses the port, or set another --port or {PREFIX}PORT; 0 takes a free one.",
+            remedy=f"Stop the program that uses the port, or set another --port or {PREFIX}PORT; 0 chooses a free one.",
         ) from error

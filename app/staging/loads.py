@@ -134,8 +134,8 @@ def begin_load(
 def begin_completion(connection: sa.Connection, name: TableName, load_id: LoadId, actor: str) -> LoadSession:
     """Take no more rows of a load, and return it; an append is completed with that. Repeating it changes nothing.
 
-    Dying before COMMIT leaves the load open; after it, a full load stays `completing` until `finish_completion`. Raises
-    RejectedInput `unknown_table`, `unknown_load`, `load_ended` or `no_row_images`.
+    Dying before COMMIT leaves the load open; after it, a full load remains `completing` until `finish_completion`.
+    Raises RejectedInput `unknown_table`, `unknown_load`, `load_ended` or `no_row_images`.
     """
     table, _ = _locked(connection, name)
     load = _load_of(connection, table, load_id)
@@ -163,7 +163,7 @@ def finish_completion(connection: sa.Connection, name: TableName, load_id: LoadI
 
 
 def abort_load(connection: sa.Connection, name: TableName, load_id: LoadId, actor: str) -> LoadSession:
-    """End a load without deletes; what it landed stays. Repeating it changes nothing.
+    """End a load without deletes; what it landed remains. Repeating it changes nothing.
 
     Dying before COMMIT leaves the load open. Raises RejectedInput `unknown_table`, `unknown_load`, or `load_ended` for
     a completed load.
@@ -201,7 +201,7 @@ def end_stale_loads(connection: sa.Connection) -> int:
             lock_counters(connection, [stale.table_id])
             [present] = find_loads(connection, [stale.load_id])
             if present.ended_at is not None or not present.state.has_ended:
-                continue  # a request has used it, or somebody has aborted it, before the lock was granted
+                continue  # a request has used it, or a caller has aborted it, before the lock was granted
             _store_end(connection, find_table_by_id(connection, stale.table_id), present, present.state, "drain")
             return 1
     return 0

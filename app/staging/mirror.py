@@ -1,8 +1,8 @@
 """The Delta mirror's state in Postgres: the reports of mirror processes, and how far tables are mirrored.
 
 The mirror works without a database. With one, it stores its reports after each round, and the API compares them with
-the landing ledger at the moment of reading. A mirror that has stopped falls behind visibly: its file number stays, and
-the ledger grows.
+the landing ledger at the moment of reading. A mirror that has stopped falls behind visibly: its file number remains,
+and the ledger grows.
 
 Only reports about a live table's current generation are kept, of folders whose marker names this database's
 installation; so a mirror of another publisher's zone changes nothing here. Invariant: an older report never replaces a
@@ -166,7 +166,7 @@ def _row(report: TableReport, owner: FolderOwner) -> dict[str, Any]:
 
 
 def _text(text: str | None) -> str | None:
-    """Return the beginning of a text, without what Postgres cannot store."""
+    """Return the beginning of a string, without what Postgres cannot store."""
     return None if text is None else text.replace("\0", "").encode(errors="replace").decode()[:_MAX_TEXT_CHARACTERS]
 
 

@@ -107,7 +107,7 @@ _SELECT_PRODUCERS = """
       ON r.principal = p.principal AND r.name = p.producer AND r.producer_sequence = p.last_sequence
     WHERE p.last_sequence > 0 AND (CAST(:owner AS text) IS NULL OR p.principal = :owner)
       AND (strpos(lower(p.producer), :search) > 0 OR strpos(lower(p.principal), :search) > 0)"""
-"""Read producers whose name or caller contains a text; the beginning of three statements."""
+"""Read producers whose name or caller contains a string; the beginning of three statements."""
 
 SELECT_FIRST = sa.text(f"{_SELECT_PRODUCERS} ORDER BY p.principal, p.producer LIMIT :limit")
 """Read the first producers."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from mirrorgate.errors.codes import by_subject
 
 _REPLACE: Final = (
-    "Put a valid file with the same rows at the same name, complete before it is visible: write it under a hidden "
+    "Put a valid file with the same rows under the same name, complete before it is visible: write it under a hidden "
     "name, check it, and rename it."
 )
 
@@ -63,7 +63,7 @@ class FindingCode(StrEnum):
     )
     PARTNER_EVENTS_DAMAGED = Severity.WARNING.code(
         "`_partnerEvents.json` is not a JSON object with the strings `partnerName` and `sourceInfo.sourceType`.",
-        "Replace it by a valid file: one for the whole zone, at its root.",
+        "Replace it with a valid file: one for the whole zone, at its root.",
     )
     FILE_OUTSIDE_TABLE = Severity.WARNING.code(
         "A file lies outside of any table folder, where mirroring does not read it.",
@@ -107,7 +107,8 @@ class FindingCode(StrEnum):
     )
     FIRST_FILE_MISSING = Severity.WARNING.code(
         "The files do not begin at number 1, and there is no folder of consumed files that would explain it.",
-        "Number the files of a table from 1. Nothing is to do if mirroring has consumed and purged the earlier ones.",
+        "Number the files of a table from 1. No action is needed if mirroring has consumed and purged the earlier "
+        "ones.",
     )
     NUMBER_REPEATED = Severity.ERROR.code(
         "Two files have the same number: a number was used again, or two publishers write this table.",
@@ -137,11 +138,11 @@ class FindingCode(StrEnum):
     SPECIAL_ENTRY = Severity.ERROR.code(
         "An entry is neither a file nor a folder, but a link, FIFO, socket or device. OneLake has no such thing, and "
         "it was not opened.",
-        "Replace it by the file itself.",
+        "Replace it with the file itself.",
     )
     FOLDER_INSTEAD_OF_FILE = Severity.ERROR.code(
         "A folder has the name of a data file. Spark writes `<name>.parquet` as a folder of parts.",
-        "Write one file, for example with PyArrow, or move the single part to the number.",
+        "Write one file, for example with PyArrow, or rename the single part to the number.",
     )
     PARTITION_FOLDER = Severity.WARNING.code(
         "The table folder has partition folders (`Key=Value`), and `isPartitionEnabled` is not set. They were not "
@@ -175,17 +176,18 @@ class FindingCode(StrEnum):
         "Write it before the first data file, with `keyColumns`.",
     )
     METADATA_MISSING_FOR_INSERTS = Severity.WARNING.code(
-        "The table folder has no `_metadata.json`. Its files have no row marker, so mirroring takes all rows for "
+        "The table folder has no `_metadata.json`. Its files have no row marker, so mirroring treats all rows as "
         "inserts, but one of Microsoft's pages requires the file.",
         "Write it: `keyColumns` if the table will have updates or deletes, else `{}`. It can be added later.",
     )
     METADATA_DAMAGED = Severity.ERROR.code(
         "`_metadata.json` cannot be used: it is not a file, not a JSON object, or a value has the wrong type.",
-        'Replace it by valid JSON, for example `{"keyColumns": ["id"]}`.',
+        'Replace it with valid JSON, for example `{"keyColumns": ["id"]}`.',
     )
     METADATA_AFTER_DATA = Severity.ADVICE.code(
         "`_metadata.json` is newer than the first data file. Mirroring may have read data without it.",
-        "Write `_metadata.json` first. If the table works, nothing is to do: the file may have been copied or renewed.",
+        "Write `_metadata.json` first. If the table works, no action is needed: the file may have been copied or "
+        "renewed.",
     )
     UNKNOWN_METADATA_KEY = Severity.ADVICE.code(
         "`_metadata.json` has a key that open mirroring does not document.",
@@ -200,7 +202,7 @@ class FindingCode(StrEnum):
         "Correct `keyColumns`, or write the column into every file.",
     )
     KEY_DIFFERS_IN_CASE = Severity.WARNING.code(
-        "A key column has other letter case in `_metadata.json` than in the data files.",
+        "A key column has different letter case in `_metadata.json` than in the data files.",
         "Write the name in both places in the same letter case. Keys cannot be changed later: create the table again.",
     )
     TOO_MANY_KEYS = Severity.ADVICE.code(
@@ -212,8 +214,8 @@ class FindingCode(StrEnum):
         "Remove it: files are then detected by their sequential names.",
     )
     ORDERED_BY_TIME = Severity.WARNING.code(
-        "`LastUpdateTimeFileDetection` orders files by their storage time. Files of the same time have no order, and "
-        "neither has a file that is written slowly.",
+        "`LastUpdateTimeFileDetection` orders files by their storage time. Files of the same time, and files "
+        "that are written slowly, have no order.",
         "Use it for insert-only tables at most. For changes, remove it and number the files.",
     )
     TIME_TIES = Severity.ERROR.code(
@@ -244,11 +246,12 @@ class FindingCode(StrEnum):
 
     # Data files: findings about the content of data files, apart from their columns and rows.
     ZERO_BYTE_FILE = Severity.ERROR.code(
-        "A data file has no byte. It stops the table.",
+        "A data file is empty (0 bytes). It stops the table.",
         _REPLACE + " For no rows, write a Parquet file with columns and no row.",
     )
     TRUNCATED_FILE = Severity.ERROR.code(
-        "A Parquet file has no end: it was visible before it was complete, or an upload broke off. It stops the table.",
+        "A Parquet file has no end: it was visible before it was complete, or an upload ended early. It stops the "
+        "table.",
         _REPLACE,
     )
     NOT_PARQUET = Severity.ERROR.code(
@@ -263,7 +266,7 @@ class FindingCode(StrEnum):
     )
     DAMAGED_TEXT = Severity.ERROR.code(
         "A file of delimited text cannot be read as `_metadata.json` describes it.",
-        "Correct the file at the same name, or the description: separator, quotes, encoding, types.",
+        "Correct the file under the same name, or the description: separator, quotes, encoding, types.",
     )
     UNSUPPORTED_COMPRESSION = Severity.ERROR.code(
         "A Parquet file is compressed by a codec that open mirroring does not read.",
@@ -278,7 +281,7 @@ class FindingCode(StrEnum):
         "Write row groups of at most 1,000,000 rows or some 100 MB.",
     )
     LARGE_CELL = Severity.WARNING.code(
-        "A text or binary value is larger than 16 MB, the most that the SQL endpoint shows.",
+        "A string or binary value is larger than 16 MB, the most that the SQL endpoint shows.",
         "Keep such values outside of the table, and publish their address.",
     )
 
@@ -295,19 +298,19 @@ class FindingCode(StrEnum):
         "Write it as int32 with the values 0, 1, 2 and 4.",
     )
     MARKER_CASE = Severity.ERROR.code(
-        "The row marker has other letter case than `__rowMarker__`, so that it can pass for a data column.",
+        "The row marker has different letter case than `__rowMarker__`, so it can be read as a data column.",
         "Name the column exactly `__rowMarker__`.",
     )
     MARKER_MISSPELLED = Severity.WARNING.code(
         "A column has a name like that of the row marker. Without `__rowMarker__`, every row is an insert.",
-        "Name the row marker exactly `__rowMarker__`. Nothing is to do if the column is data.",
+        "Name the row marker exactly `__rowMarker__`. No action is needed if the column is data.",
     )
     COLUMNS_DIFFER_IN_CASE = Severity.ERROR.code(
         "Two columns of a file have the same name, or names that differ in letter case only.",
         "Give each column a name that differs from all others without regard to letter case.",
     )
     COLUMN_CASE_CHANGED = Severity.WARNING.code(
-        "A column has other letter case than in an earlier file.",
+        "A column has different letter case than in an earlier file.",
         "Write a column's name in the same letter case in every file.",
     )
     BLANK_COLUMN_NAME = Severity.ERROR.code("A column has no name.", "Give every column a name.")
@@ -318,12 +321,12 @@ class FindingCode(StrEnum):
     )
     DOUBTFUL_TYPE = Severity.WARNING.code(
         "A column has a Parquet type that Delta tables do not have: nanosecond timestamps, times of day, half floats "
-        "or unsigned 64-bit numbers. Readers differ in what they make of it.",
-        "Write timestamps in microseconds, times as text, and numbers as int64, double or decimal.",
+        "or unsigned 64-bit numbers. Readers interpret it differently.",
+        "Write timestamps in microseconds, times as strings, and numbers as int64, double or decimal.",
     )
     TYPE_CHANGED = Severity.ERROR.code(
         "A column has another type than in an earlier file. The table stops with `SchemaMergeFailure`.",
-        "Write the file again with the former type, at the same name. For a new type, delete the folder, wait until "
+        "Write the file again with the former type, under the same name. For a new type, delete the folder, wait until "
         "the table is gone, and create it again with a full load.",
     )
     REQUIRED_COLUMN_MISSING = Severity.ERROR.code(
@@ -336,7 +339,7 @@ class FindingCode(StrEnum):
     )
     COLUMN_MISSING = Severity.ADVICE.code(
         "A file lacks a column that an earlier file has. Its rows get NULL there.",
-        "Write every column into every file. Nothing is to do if the column was dropped at the source.",
+        "Write every column into every file. No action is needed if the column was dropped at the source.",
     )
     BARE_FILES_FASTER = Severity.ADVICE.code(
         "The files of an insert-only table have the column `__rowMarker__`, with 0 in every row. Mirroring reads files "
@@ -379,12 +382,12 @@ class FindingCode(StrEnum):
     )
     UPDATE_WITHOUT_VALUES = Severity.WARNING.code(
         "Rows are updates or upserts in which every column but the key is NULL: probably partial rows. Mirroring "
-        "replaces the whole row by them.",
+        "replaces the whole row with them.",
         "Write full rows in updates and upserts. If these are deletes, mark them with 2.",
     )
     ROWS_UNREADABLE = Severity.ERROR.code(
         "The footer of a file can be read, and its rows cannot. The file stops the table.",
-        "Put a valid file with the same rows at the same name.",
+        "Put a valid file with the same rows under the same name.",
     )
 
     # Comparison: findings about the comparison with a Delta table (`--against`).
@@ -419,7 +422,7 @@ class FindingCode(StrEnum):
     )
     AGAINST_INCOMPLETE = Severity.ADVICE.code(
         "The first files of the table are no longer in the zone. Only keys that the present files change are compared.",
-        "Nothing, if mirroring has removed files that it has consumed.",
+        "No action is needed if mirroring has removed files that it has consumed. Otherwise find out who removed them.",
     )
     AGAINST_BEHIND = Severity.ADVICE.code(
         "The Delta table is a mirror of Mirrorgate that has not applied all files. It is compared with the files that "

@@ -2,7 +2,7 @@
 
 An application appends a line to the outbox for each of its transactions: one Arcion message, or a JSON array of them.
 This program posts line n as request n of a producer. The gateway takes request n only after request n - 1, and answers
-a request that it has already with its first answer. The program therefore keeps no state of its own: it asks for the
+a request that it has already with its first answer. The program therefore keeps no state: it asks for the
 last durable number, continues behind it, and repeats every request that got no answer.
 
 Usage: producer.py OUTBOX [--producer NAME] [--follow]

@@ -162,7 +162,7 @@ class TableStates:
         return before, known.report
 
     def finish(self, tables: Iterable[PublishedTable]) -> None:
-        """Mark tables as no longer worked on; those that were not reached stay due."""
+        """Mark tables as no longer worked on; those that were not reached remain due."""
         with self._lock:
             for table in tables:
                 self._busy.pop(table, None)
@@ -187,9 +187,9 @@ log = structlog.get_logger()
 
 _MIN_PAUSE: Final = 0.5
 _MAX_PAUSE: Final = 5.0
-"""Pauses between two looks at a landing zone or a target that is away."""
+"""Pauses between two checks of a landing zone or a target that is unreachable."""
 _MIN_ROUND_SECONDS: Final = 0.05
-"""Between two rounds, so that tables that are behind do not cause a look at the zone for each finished job."""
+"""Between two rounds, so that tables that are behind do not cause a check of the zone for each finished job."""
 _MAX_SLICE_SECONDS: Final = 0.2
 _PAUSE: Final = threading.Event()
 """Never set."""
@@ -226,7 +226,7 @@ class MirrorLoop:
     def run(self, poll_seconds: float) -> None:
         """Look at the zone every `poll_seconds`, and whenever a job ends with files left, until `stopping` is set.
 
-        A zone or target that is away is asked again after a growing pause, and everything known is kept. Raise
+        A zone or target that is unreachable is asked again after a growing pause, and everything known is kept. Raise
         Misconfigured `mirror_running` once another mirror has taken the target.
         """
         pause = _MIN_PAUSE
@@ -249,7 +249,8 @@ class MirrorLoop:
     def run_once(self, on_progress: Callable[[], None]) -> None:
         """Apply everything that can be applied now, or until `stopping` is set; call `on_progress` often.
 
-        Tables that failed are not tried again. Raise OSError or TemporarilyUnavailable if the zone or target is away.
+        Tables that failed are not tried again. Raise OSError or TemporarilyUnavailable if the zone or target is
+        unreachable.
         """
         try:
             while not self.stopping.is_set() and self._start_due(retry=False):
@@ -273,7 +274,7 @@ class MirrorLoop:
     def _start_due(self, *, retry: bool = True) -> bool:
         """Hand the due tables to free worker slots, and return whether any table is due or worked on.
 
-        Raise OSError or TemporarilyUnavailable if the zone or the target is away.
+        Raise OSError or TemporarilyUnavailable if the zone or the target is unreachable.
         """
         self._held.check()
         if self._zone.kind("") is PathKind.ABSENT:

@@ -33,7 +33,7 @@ class ExecutorWatch:
         self._logged_at = 0.0
 
     def watching(self, spark: SparkSession) -> PeriodicThread:
-        """Check every two seconds from a thread of its own until a block ends."""
+        """Check every two seconds in a separate thread until a block ends."""
         return PeriodicThread(
             "spark-executors",
             _CHECK_SECONDS,

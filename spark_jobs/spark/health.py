@@ -83,7 +83,7 @@ class SparkWatch:
         return f"Spark has made no progress for {silent:.0f} s" if silent >= self._stuck_seconds else None
 
     def _tasks_read(self) -> bool:
-        """Return whether build tasks have sent a statement since the last check, or cannot because Postgres is away."""
+        """Return True if build tasks have sent a statement since the last check, or Postgres is unreachable."""
         try:
             newest = self._newest_statement()
         except Exception:  # noqa: BLE001  # whatever failed, it says nothing about Spark
@@ -96,7 +96,7 @@ class SparkWatch:
         return True
 
     def start(self, over: threading.Event) -> None:
-        """Check twice a second from a thread of its own, until `over` is set or Spark is unusable."""
+        """Check twice a second in a separate thread, until `over` is set or Spark is unusable."""
 
         def watch() -> bool:
             reason = self.check()
@@ -135,7 +135,7 @@ class SparkPing:
             self._jvm.kill()
 
     def start(self, over: threading.Event) -> None:
-        """Ask from a thread of its own, because a JVM that hangs never answers."""
+        """Ask in a separate thread, because a JVM that hangs never answers."""
 
         def ask() -> bool:
             try:

@@ -27,8 +27,8 @@ class Claiming:
 
         The epoch `held` is kept while it is still the table's.
         A process that dies inside leaves a used epoch number. Raise TemporarilyUnavailable `landing_zone_away` while
-        the zone is away: then no epoch is used up. Raise TemporarilyUnavailable `table_too_new` for a table that only a
-        newer drain can read, and leave the table to it.
+        the zone is unreachable: then no epoch is used up. Raise TemporarilyUnavailable `table_too_new` for a table that
+        only a newer drain can read, and leave the table to it.
         """
         if held is None:
             self.context.claimed_zone.require()

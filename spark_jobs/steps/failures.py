@@ -125,7 +125,7 @@ class TableFailures:
         """Forget the table's epoch, log and record the failure, and quarantine the table if the code demands it.
 
         Nothing is recorded once the epoch is over: the next owner judges. Nothing is concluded while the landing zone
-        is away. If recording fails, the table is attempted, and its failure found, again.
+        is unreachable. If recording fails, the table is attempted, and its failure found, again.
         """
         self.leased.forget(table_id)
         failure = described(error)

@@ -33,6 +33,6 @@ def table_names(zone: LandingZone) -> list[str]:
 
 
 def in_words(findings: list[Finding], most: int = 3) -> str:
-    """Return the first findings as one text."""
+    """Return the first findings as one string."""
     texts = [f"{one.table or ''} {one.code}: {one.detail}".strip() for one in findings[:most]]
     return "; ".join(texts) + (f"; and {len(findings) - most} more" if len(findings) > most else "")

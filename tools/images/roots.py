@@ -1,6 +1,6 @@
 """Builds stages as overlay layers on a Debian root file system, and runs their containers in namespaces.
 
-Every mount happens in a mount namespace that ends with its command, so nothing stays mounted after a crash. Root is
+Every mount happens in a mount namespace that ends with its command, so nothing remains mounted after a crash. Root is
 needed: `mount`, `chroot` and `debootstrap` need it.
 
 Invariant: a container runs as its image's user, without capabilities, on a root file system that is mounted read-only.

@@ -168,7 +168,7 @@ def rejection(detail: str, remedy: str = "Start again.") -> RejectedInput:
 
 
 def error_code(given: object) -> str:
-    """Return an error code of the issuer as it can be shown, `unknown_error` for any other text."""
+    """Return an error code of the issuer as it can be shown, `unknown_error` for any other string."""
     return given if isinstance(given, str) and _ERROR_CODE.fullmatch(given) else "unknown_error"
 
 

@@ -1,6 +1,6 @@
 """Reads and decompresses the body of a request, within its limits of bytes and memory.
 
-Decompresses gzip and zstd bodies in small chunks, so that memory and work stay bounded for any input.
+Decompresses gzip and zstd bodies in small chunks, so that memory and work remain bounded for any input.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ class Form:
         return self.fields[name].strip()
 
     def raw(self, name: str) -> str:
-        """Return a field exactly as typed, an empty text if it is missing."""
+        """Return a field exactly as typed, an empty string if it is missing."""
         return self.fields.get(name, "")
 
     def optional(self, name: str) -> str | None:

@@ -112,7 +112,7 @@ def anonymous_chrome(request: Request) -> Chrome:
 
 
 def address_of(request: Request) -> str:
-    """Return path and query of a request as the browser wrote them: names in it stay escaped."""
+    """Return path and query of a request as the browser wrote them: names in it remain escaped."""
     path, query = request.scope["raw_path"].decode("latin-1"), request.url.query
     return f"{path}?{query}" if query else path
 

@@ -1,7 +1,7 @@
 """Signing in with an API key and signing out; the colors of the console.
 
 A try with a wrong key is answered, logged and audited like a rejected call of the API. A session gets a new token each
-time somebody signs in, so a token that an attacker put into the browser opens nothing.
+time a person signs in, so a token that an attacker put into the browser opens nothing.
 """
 
 import asyncio

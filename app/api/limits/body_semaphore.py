@@ -1,4 +1,4 @@
-"""Weighted semaphore for large request bodies. Waiting requests stay unread on the socket; none is rejected.
+"""Weighted semaphore for large request bodies. Waiting requests remain unread on the socket; none is rejected.
 
 A request keeps its permit until it is answered, because its body is in memory until then. A body that does not arrive
 within a second stops counting until it is complete, so that a slow caller does not block the others.
@@ -143,7 +143,7 @@ class BodySemaphore:
 
 
 class BodyPermit:
-    """The permit of one request. Call `release` once at the end of the request, whatever its outcome."""
+    """The permit of one request. Call `release` once at the end of the request, for every outcome."""
 
     __slots__ = ("_grace_timer", "_semaphore", "_size")
 

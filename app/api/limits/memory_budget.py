@@ -3,8 +3,8 @@
 No request waits for the budget. What does not fit is rejected at once with 503 `overloaded`, and its reservation is
 released; so half-uploaded bodies cannot block each other (decision 0022).
 
-- A key can hold only so much that a share of what is left stays free for the others: with the share 0.5 at most as
-  much as stays free. One busy key gets a half, two get a third each, and a further key always finds room.
+- A key can hold only so much that a share of what is left remains free for the others: with the share 0.5 at most as
+  much as remains free. One busy key gets a half, two get a third each, and a further key always finds room.
 - Bodies that have not arrived are counted apart from requests in progress: slow uploads take no place of working ones.
 - Answers that their callers have not read are counted apart from bodies, so status calls work while the budget is full.
 - Bodies of callers that have not shown a valid key share one small room, which takes nothing from the budget. If it is
@@ -66,7 +66,7 @@ class MemoryBudget:
         """Prepare. `share` is what one key can hold of the total, above 0 and at most 1.
 
         `request_bytes` are those of the largest request, which a key can hold beyond its share while an eighth of the
-        bytes stays free, or while no other key holds any.
+        bytes remains free, or while no other key holds any.
         """
         self.unverified = UnverifiedRoom()
         self._total = total
@@ -181,7 +181,7 @@ class Reservation:
 
         A complete body of a change request makes it one in progress. Call it again as the body arrives.
 
-        Raises TemporarilyUnavailable `overloaded`; the reservation then stays as it was.
+        Raises TemporarilyUnavailable `overloaded`; the reservation then remains as it was.
         """
         if self._subject is None:
             room = self._budget.unverified
@@ -205,9 +205,9 @@ class Reservation:
     def reserve(self, size: int) -> None:
         """Increase the reservation of a verified caller to `size` bytes in total.
 
-        A thread may call it while the request ends; the reservation then stays released.
+        A thread may call it while the request ends; the reservation then remains released.
 
-        Raises TemporarilyUnavailable `overloaded`; the reservation then stays as it was.
+        Raises TemporarilyUnavailable `overloaded`; the reservation then remains as it was.
         """
         with self._lock:
             if size > self._held.size:

@@ -156,7 +156,7 @@ def simplify_schema(node: Any, *, named: bool = False) -> Any:
 
 
 def _simplify_value(name: str, value: Any, *, named: bool) -> Any:
-    """Simplify one value of a schema. Examples are values, not schemas, and stay as they are."""
+    """Simplify one value of a schema. Examples are values, not schemas, and remain as they are."""
     if not named and name in {"example", "examples", "value", "enum"}:
         return value
     if not named and name == "properties":

@@ -92,7 +92,7 @@ async def replay_dead_letters(
 ) -> ReplayedLettersModel:
     """Send each message through ingestion again, in its own transaction.
 
-    A message that is rejected again stays a dead letter and does not block the others.
+    A message that is rejected again remains a dead letter and does not block the others.
     """
     done = await replay_waiting(gateway, table, principal, after=after, limit=limit)
     return ReplayedLettersModel(replayed=done.replayed, rejected=done.rejected, next_after=done.next_after)
@@ -113,7 +113,7 @@ async def replay_dead_letter(
 ) -> Response:
     """Accept the change now, after everything that was accepted since.
 
-    If the message is rejected again, it stays a dead letter.
+    If the message is rejected again, it remains a dead letter.
     """
     visible_name(table, principal)  # an unknown table is rejected before the body is read
     correction = await read_other_body(request, gateway.settings, MAX_LETTER_BYTES)
@@ -134,7 +134,7 @@ def discard_dead_letters(
     generation: GenerationParameter,
     through: Annotated[int, Query(ge=1, le=MAX_ID, description="The last dead letter to discard.")],
 ) -> DiscardedModel:
-    """Discard the dead letters and record one event. They stay readable until retention purges them."""
+    """Discard the dead letters and record one event. They remain readable until retention purges them."""
     return DiscardedModel(discarded=discard_through(gateway, table, Generation(generation), through, principal))
 
 
@@ -146,7 +146,7 @@ def discard_dead_letters(
 def discard_dead_letter(
     table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator
 ) -> DiscardedModel:
-    """Discard the dead letter; a repeat changes nothing. It stays readable until retention purges it."""
+    """Discard the dead letter; a repeat changes nothing. It remains readable until retention purges it."""
     return DiscardedModel(discarded=discard_one(gateway, table, letter_id, principal))
 
 

@@ -74,8 +74,8 @@ def rotate_key(
 ) -> RotatedKeyModel:
     """Give the key a new secret; the current one remains valid during the overlap.
 
-    The id stays, and with it the rights, tables, idempotency keys and producers. This answer is the only one that
-    contains the new secret. After the overlap only the new secret is valid, whatever earlier rotations specified.
+    The id remains, and with it the rights, tables, idempotency keys and producers. This answer is the only one that
+    contains the new secret. After the overlap only the new secret is valid, regardless of earlier rotations.
     """
     rotated = keys.rotate(gateway, principal, key_id, (wanted or RotateKey()).overlap_seconds)
     response.headers.update(_NO_STORE)

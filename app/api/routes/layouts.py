@@ -106,7 +106,7 @@ def get_layout(name: LayoutName, gateway: GatewayDep, principal: Reader) -> Stor
     responses=problems(401, 403, 404, 422, 503),
 )
 def delete(name: LayoutName, gateway: GatewayDep, principal: LayoutWriter) -> Response:
-    """Delete a layout. Requests that name it are rejected from then on; kept messages stay readable."""
+    """Delete a layout. Requests that name it are rejected from then on; kept messages remain readable."""
     with translated_errors(), gateway.engine.begin() as connection:
         lock_layouts(connection)
         if not delete_layout(connection, name):

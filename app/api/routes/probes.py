@@ -1,6 +1,6 @@
 """Probes: `/healthz` (this process serves), `/readyz` (it can accept changes), `/statusz` (the whole gateway works).
 
-They require no key and name no table. `/readyz` and `/statusz` run on threads of their own, with a time limit for
+They require no key and name no table. `/readyz` and `/statusz` run on separate threads, with a time limit for
 Postgres, so that they answer even if every other thread waits for the database.
 """
 

@@ -113,7 +113,7 @@ def backfill_row_images(operation: OperationDep) -> TableModel:
 
     The table accepts changes all the time. The drain reads the staged payloads; if retention has deleted some of them,
     the request is rejected with `payloads_purged`. The status of the table has the progress as `backfill`. A table
-    whose row images are complete stays as it is.
+    whose row images are complete remains as it is.
     """
     return operation.backfill_images()
 
@@ -126,7 +126,7 @@ def backfill_row_images(operation: OperationDep) -> TableModel:
 def cancel_backfill(operation: OperationDep) -> TableModel:
     """Stop the backfill at its next step.
 
-    The images that it has written stay. The next backfill continues behind them.
+    The images that it has written remain. The next backfill continues behind them.
     """
     return operation.cancel_backfill()
 

@@ -123,7 +123,7 @@ class CreateKey(Model):
 class UpdateKey(Model):
     """A new name, or new rate limits, of a key.
 
-    What is absent stays as it is; null takes the name away, or restores the limit of the settings.
+    What is absent remains as it is; null takes the name away, or restores the limit of the settings.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"requests_per_second": 50, "bytes_per_second": None}]})
@@ -179,7 +179,7 @@ class KeyModel(Model):
 
 
 class RotateKey(Model):
-    """The overlap: for how many seconds the current secret stays valid next to the new one.
+    """The overlap: for how many seconds the current secret remains valid next to the new one.
 
     With 0, only the new secret is valid from now on.
     """
@@ -208,7 +208,7 @@ class RotatedKeyModel(Model):
     """Time at which the key expires; null if never."""
 
     former_secret_until: datetime | None
-    """Until when the former secret stays valid; null if it is not."""
+    """Until when the former secret remains valid; null if it is not."""
 
 
 class CreatedKeyModel(Model):

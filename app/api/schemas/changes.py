@@ -301,7 +301,7 @@ class ReplayedModel(Model):
 
 
 class ReplayedLettersModel(Model):
-    """The result of a replay: `rejected` messages stay dead letters.
+    """The result of a replay: `rejected` messages remain dead letters.
 
     `next_after` is the `after` of the next call; null if no more dead letters wait.
     """

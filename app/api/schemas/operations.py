@@ -15,7 +15,7 @@ from mirrorgate.errors import Code
 
 
 class RecreateTable(RegisterTable):
-    """The columns, keys and options of the new generation. What is left out stays as it is."""
+    """The columns, keys and options of the new generation. What is left out remains as it is."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"options": {"reload": "upsert"}}]})
 
@@ -92,7 +92,7 @@ class RebuiltColumnModel(ColumnModel):
 
 
 class RebuildTable(Model):
-    """The columns and keys of the next generation. What is left out stays as it is."""
+    """The columns and keys of the next generation. What is left out remains as it is."""
 
     model_config = ConfigDict(
         json_schema_extra={

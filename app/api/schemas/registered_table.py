@@ -60,7 +60,7 @@ class RegisteredTableModel(TableModel):
     """Changes that the registration makes, or would make."""
 
     undeclared_columns: list[str] = Field(
-        description="Columns of the table that the request left out of its columns. They stay in the files, and are "
+        description="Columns of the table that the request left out of its columns. They remain in the files, and are "
         "NULL in rows that do not give them. To remove one, rebuild or recreate the table without it."
     )
 

@@ -104,7 +104,7 @@ class SchemaModel(Model):
     """The columns in file order."""
 
     left_columns: list[str]
-    """Columns that have left the source or are excluded: they stay in the table, and rows do not have their values."""
+    """Columns that have left the source or are excluded: they remain in the table, and rows have no value in them."""
 
 
 class BlockModel(Model):

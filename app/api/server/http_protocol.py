@@ -126,8 +126,8 @@ MAX_UNREAD_BYTES: Final = 256 * 2**10
 MAX_UNCOUNTED_BYTES: Final = 16 * 2**10
 """Bytes of a head and its body that are received at once before the memory of the body counts towards a caller.
 
-The rest of the body stays on the socket meanwhile: callers without a valid key, and bodies that wait for a permit, can
-be as many as there are connections.
+The rest of the body remains on the socket meanwhile: callers without a valid key, and bodies that wait for a permit,
+can be as many as there are connections.
 """
 
 _MAX_PIECE_BYTES: Final = 256 * 2**10

@@ -360,7 +360,7 @@ class KafkaBridge:
         self._share_memory()
 
     def _leave(self) -> None:
-        """End all partitions and leave the group; brokers that are away would hold up librdkafka for a minute."""
+        """End all partitions and leave the group; unreachable brokers would hold up librdkafka for a minute."""
         self._end([*self.partitions], self.settings.stop.within, is_owner=self.trouble is None)
         closing = threading.Thread(target=self._consumer.close, name="close", daemon=True)
         closing.start()

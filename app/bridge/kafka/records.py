@@ -2,7 +2,7 @@
 
 `JsonDecoder` passes JSON through unparsed, because the gateway parses it anyway: parsing twice would halve the rate.
 Decoders of other encodings implement `RecordDecoder`. Invariant: a decoder never changes a value; what it cannot read
-it rejects with a detail and a remedy, without a text of the record.
+it rejects with a detail and a remedy, without a string of the record.
 """
 
 from typing import Protocol

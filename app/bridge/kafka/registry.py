@@ -61,7 +61,7 @@ class _References:
     places: dict[tuple[str, int], bool] = field(default_factory=dict)
     """By subject and version: whether its own references are read, too."""
     texts: dict[str, None] = field(default_factory=dict)
-    """The texts in order."""
+    """The strings in order."""
 
 
 class SchemaRegistry:
@@ -118,7 +118,7 @@ class SchemaRegistry:
         )
 
     def _follow(self, references: list[_Reference], read: _References, depth: int = 0) -> None:
-        """Add the texts of references, the innermost first. Each subject and version is asked for once."""
+        """Add the strings of references, the innermost first. Each subject and version is asked for once."""
         for reference in references:
             place = (reference.subject, reference.version)
             if place in read.places:

@@ -1,6 +1,6 @@
 """Run the tables of all sources: one thread for each source lists, and a bounded pool of threads sends.
 
-Sources and tables are independent: a store that is away holds up its tables only, a stopped table nothing else.
+Sources and tables are independent: a store that is unreachable holds up its tables only, a stopped table nothing else.
 """
 
 import threading
@@ -63,7 +63,7 @@ def check_gateway(settings: ObjectsSettings, client: GatewayClient) -> None:
 
 MAX_PRODUCER_NAME: Final = 255
 _GIVE_UP_SECONDS: Final = 120.0
-"""Seconds for which `--once` waits for a store or a gateway that is away."""
+"""Seconds for which `--once` waits for a store or a gateway that is unreachable."""
 _METADATA: Final = ".dfm"
 
 
@@ -101,7 +101,7 @@ class SourceLoop:
         """Send objects as they appear until `stop` is set; with `once`, return when nothing is left.
 
         Raises Misconfigured `source_rejected` if the first listing is rejected, and with `once` TemporarilyUnavailable
-        for a store that stays away.
+        for a store that remains away.
         """
         away_since: float | None = None
         has_listed = False

@@ -275,7 +275,7 @@ def _json_records(blocks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _text(value: Any) -> Any:
-    """Return the value of a JSON record decoded; a CSV value is a text already."""
+    """Return the value of a JSON record decoded; a CSV value is a string already."""
     return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 

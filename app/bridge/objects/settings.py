@@ -37,7 +37,7 @@ _OWN_PARAMETERS: Final = {
 
 
 def _listed(given: Any) -> Any:
-    """Read a list; a single text is a list of one."""
+    """Read a list; a single string is a list of one."""
     return (given,) if isinstance(given, str) else given
 
 

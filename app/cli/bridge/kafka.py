@@ -33,8 +33,8 @@ def kafka(
         typer.Option(
             "--from",
             metavar="TOPIC/PARTITION@OFFSET",
-            help="Where to continue a partition whose log no longer has the position, such as a topic that was created "
-            "again: an offset, `earliest` or `latest`; `*` is every partition. Has no effect on any other partition.",
+            help="Start of a partition whose log no longer has the position, for example of a recreated topic: an "
+            "offset, `earliest` or `latest`; `*` is every partition. Has no effect on any other partition.",
         ),
     ] = None,
 ) -> None:
@@ -46,7 +46,7 @@ def kafka(
 
     A record that the gateway rejects stops its partition; the log and `/readyz` say which one, why and what to do.
 
-    Start from the file `deploy/bridge/kafka.yaml`. https://mirrorgate.github.io/mirrorgate/send/kafka/ explains it.
+    https://mirrorgate.github.io/mirrorgate/send/kafka/ explains the file of the bridge, with an example.
 
     For example:
 

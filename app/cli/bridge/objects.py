@@ -85,7 +85,7 @@ def objects(
     neither loses nor repeats a message. A file that is rejected stops its table; the other tables continue.
 
     Exit status: 0 everything was read (--once); 1 a table is stopped, or a setting is wrong; 3 the store or the
-    gateway was away; 130 ended by Ctrl-C or SIGTERM.
+    gateway was unreachable; 130 ended by Ctrl-C or SIGTERM.
 
     For example:
 

@@ -198,7 +198,7 @@ def health(
     ] = "F2",
     columns: Annotated[
         bool,
-        typer.Option("--columns", help="Also list what the columns cost in a model. Reads all rows of the tables."),
+        typer.Option("--columns", help="Also list the cost of the columns in a model. Reads all rows of the tables."),
     ] = False,
     memory: Memory = "1GB",
     as_json: AsJson = False,
@@ -206,8 +206,8 @@ def health(
 ) -> None:
     """Compare the tables with Direct Lake's guard rails: files, row groups, rows and size. Exit 1 if one is exceeded.
 
-    `fits` is the smallest capacity whose guard rails a table keeps. `old` is what files of older versions take.
-    Advice on small files, small row groups, deleted rows and a long log does not change the exit status.
+    `fits` is the smallest capacity whose guard rails the table does not exceed. `old` is the size of the files of older
+    versions. Advice on small files, small row groups, deleted rows and a long log does not change the exit status.
 
     --columns lists of each table the columns that cost most in a Direct Lake model: distinct values, the estimated
     bytes of their dictionary and of a reference in each row, and the bytes in files.

@@ -52,7 +52,7 @@ def print_json_list(items: Iterable[object]) -> None:
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print RFC 4180 with a header. NULL is empty, an empty text is `""`."""
+    """Print RFC 4180 with a header. NULL is empty, an empty string is `""`."""
     for row in chain([columns], rows):
         sys.stdout.write(",".join(map(_csv_field, row)) + "\r\n")
 
@@ -116,7 +116,7 @@ def diff(
     to: To = None,
     storage_options: StorageOptions = None,
     file: Annotated[
-        int | None, typer.Option("--file", min=1, help="Show what this landing file did.", show_default=False)
+        int | None, typer.Option("--file", min=1, help="Show the changes of this landing file.", show_default=False)
     ] = None,
     show_values: Annotated[bool, typer.Option("--show-values", help="Show the values before and after, too.")] = False,
     limit: Annotated[
@@ -129,7 +129,7 @@ def diff(
     memory: Memory = "1GB",
     data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Show by key what happened between two versions of a table, or what a landing file did.
+    """Show by key the changes between two versions of a table, or those of a landing file.
 
     Each change is an insert, an update with the columns that differ, or a delete. Duplicates of a key count row by row.
     Key values are shown; other values only with --show-values. In a table without a key, rows are compared as a whole.

@@ -77,7 +77,7 @@ def run(
         float | None,
         typer.Option(
             min=0.01,
-            help="Seconds between two looks at the zone. Default: MIRRORGATE_MIRROR_POLL_SECONDS, else 0.5 for a "
+            help="Seconds between two checks of the zone. Default: MIRRORGATE_MIRROR_POLL_SECONDS, else 0.5 for a "
             "folder and 15 for an address.",
             show_default=False,
         ),

@@ -51,7 +51,7 @@ def check(
     ] = None,
     expressions: Annotated[
         list[str] | None,
-        typer.Option("--expression", help="`column=SQL` for a column that the source names or stores otherwise."),
+        typer.Option("--expression", help="`column=SQL` for a column that the source names or stores differently."),
     ] = None,
     against: Annotated[
         str, typer.Option("--against", help="`images`: everything accepted. `mirror`: the Delta table.")
@@ -59,7 +59,7 @@ def check(
     digits: Annotated[int, typer.Option("--digits", min=1, max=4, help="Digits of a bucket: 3 makes 4,096.")] = 3,
     rounds: Annotated[
         int,
-        typer.Option("--rounds", min=1, max=100, help="How often a differing row is compared before it is reported."),
+        typer.Option("--rounds", min=1, max=100, help="Comparisons of a differing row before it is reported."),
     ] = 3,
     pause: Annotated[float, typer.Option("--pause", min=0, help="Seconds between two rounds.")] = 10.0,
     show_sql: Annotated[
@@ -315,7 +315,7 @@ def _count(given: Any) -> int:
 
 
 def _text(given: Any) -> str:
-    """Return a text. Raises ValueError for anything else."""
+    """Return a string. Raises ValueError for anything else."""
     if type(given) is not str:
         raise ValueError
     return given

@@ -97,8 +97,8 @@ def export_rows(
 ) -> None:
     """Write all present rows of a table that keeps row images into one Parquet file.
 
-    The rows are those of one moment; changes go on meanwhile. The command reads the database directly. An existing file
-    is replaced when the new one is complete.
+    The rows are those of one moment; changes continue meanwhile. The command reads the database directly. An existing
+    file is replaced when the new one is complete.
 
     For example:
 

@@ -223,8 +223,8 @@ def backfill_images(
 ) -> None:
     """Give a row image to every row that a table had before its option row_images=on was set.
 
-    The drain that owns the table reads its staged payloads from the first batch on, while changes go on. If retention
-    has deleted some of them, recreate the table with row_images=on and load it again.
+    The drain that owns the table reads its staged payloads from the first batch on, while changes continue. If
+    retention has deleted some of them, recreate the table with row_images=on and load it again.
 
     Exit status: 0 done, cancelled, or asked for with --no-wait; 1 rejected, failed, or cancelled meanwhile.
 

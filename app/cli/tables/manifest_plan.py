@@ -168,7 +168,7 @@ def _columns(client: GatewayClient, table: str, names: list[str]) -> list[dict[s
 def _undeclared(column: Mapping[str, Any], recreate: str) -> Rejection:
     keep = "Add it to the file, as `mirrorgate tables export` prints it"
     if column["nullable"]:
-        keep += ", or to the option `exclude`: it then stays in the files with NULL values"
+        keep += ", or to the option `exclude`: it then remains in the files with NULL values"
     return Rejection(f"{_format_column(column)} is in the table but not in the file", f"{keep}. Or: {recreate}")
 
 

@@ -86,7 +86,7 @@ def rename(
     generation: GenerationOption,
     wait: Wait = True,
 ) -> None:
-    """Rename a table. Its rows land again if it has complete row images and no history, else reload it."""
+    """Rename a table. Its rows land again if it has complete row images and no history; otherwise reload it."""
     with connection.client() as client:
         begin = partial(client.post, f"{table_path(table)}/rename", {"name": new_name}, generation=generation)
         _run_operation(client, table, generation, begin, wait=wait)
@@ -220,7 +220,7 @@ def release(
         bool,
         typer.Option(
             "--rewrite-marker",
-            help="Write a damaged or lost `_gateway.json` again, if the folder holds the files of the ledger.",
+            help="Rewrite a damaged or lost `_gateway.json`, if the folder holds the files of the ledger.",
         ),
     ] = False,
 ) -> None:
@@ -300,7 +300,7 @@ def abort_load(
     table: TableName,
     load: Annotated[str | None, typer.Argument(help="The id of the load. Default: the open load of the table.")] = None,
 ) -> None:
-    """End a load session without deletes, so that another one can begin. What it landed stays.
+    """End a load session without deletes, so that another one can begin. What it landed remains.
 
     For example:
 
@@ -315,4 +315,4 @@ def abort_load(
                 return
             load = found[0]
         ended = client.delete(f"{path}/{load}")
-    say(f"{ended['table']}: load {ended['load']} is {ended['state']}; its {ended['rows']:,} rows stay")
+    say(f"{ended['table']}: load {ended['load']} is {ended['state']}; its {ended['rows']:,} rows remain")

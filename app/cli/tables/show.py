@@ -24,7 +24,7 @@ def status(
 
     Problems of a table are printed below the list, with a remedy. The lag counts rows that are accepted and not yet
     published; `oldest` is the age of the oldest of them. `-` under processed means that Fabric has not reported on the
-    table yet. A narrow terminal leaves out what says least of these; `--wide` and a pipe have all. If a Delta mirror
+    table yet. A narrow terminal shows fewer columns; `--wide` and a pipe show all. If a Delta mirror
     runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind. The last lines are about the
     mirrored database, if drains ask Fabric's API.
 
@@ -96,7 +96,7 @@ def register_table(
 ) -> None:
     """Register a table, or add nullable columns to it. Repeating the command changes nothing.
 
-    Options that you leave out have their default in a new table, and stay as they are in an existing one.
+    Options that you leave out have their default in a new table, and remain as they are in an existing one.
 
     For example:
 
@@ -109,7 +109,7 @@ def register_table(
         registered = client.put(table_path(table), wanted)
     say(f"{registered['table']}: generation {registered['generation']}, schema {registered['schema_version']}")
     if stay := registered["undeclared_columns"]:
-        say(f"columns that you left out stay in the table: {', '.join(stay)}")
+        say(f"columns that you left out remain in the table: {', '.join(stay)}")
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -132,7 +132,7 @@ def _column(text: str) -> dict[str, Any]:
 
 @with_connection
 def show_schema(connection: Connection, table: TableName) -> None:
-    """Print the current columns and keys as JSON, in the form that `PUT /v1/tables/{table}` takes."""
+    """Print the current columns and keys as JSON, in the form that `PUT /v1/tables/{table}` accepts."""
     with connection.client() as client:
         found = client.get(f"{table_path(table)}/schema")
     typer.echo(json.dumps({name: found[name] for name in ("key_columns", "columns")}, indent=2))
@@ -166,7 +166,7 @@ def show_chain(
         typer.Option("--verify", help="Check numbers, hashes and order instead of listing. Exit 1 if one is wrong."),
     ] = False,
 ) -> None:
-    """Show the metadata chain: a hash-linked log of what each file holds, written before the file."""
+    """Show the metadata chain: a hash-linked log of the content of each file, written before the file."""
     from app.domain.publication import verify_chain
     from mirrorgate.cli.grid import Grid
 

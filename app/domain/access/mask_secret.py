@@ -1,6 +1,6 @@
 """The secret of masked columns, and the fingerprint by which processes with different secrets notice it.
 
-A fingerprint is a salt and the scrypt hash of the secret under it, as passwords are stored: it tells whether a process
+A fingerprint is a salt and the scrypt hash of the secret under it, as passwords are stored: it shows whether a process
 has the secret, and a guess costs as much as a guess of a password. Decision 0071 says where it is kept.
 """
 

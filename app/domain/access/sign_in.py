@@ -192,7 +192,7 @@ def subject_of(claims: Mapping[str, Any]) -> str:
 
 
 def _names(claims: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the roles and scopes, given as a list or as a text separated by spaces."""
+    """Yield the roles and scopes, given as a list or as a string separated by spaces."""
     for claim in _ROLE_CLAIMS:
         value = claims.get(claim)
         if isinstance(value, str):

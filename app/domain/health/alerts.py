@@ -47,7 +47,7 @@ class KnownAlert:
         return self.told_code != self.alert.code and now - begun >= lasting
 
     def seen(self, alert: Trouble, now: datetime) -> "KnownAlert":
-        """Return it with what a look has found of it now."""
+        """Return it with the result of the last check."""
         return replace(self, alert=alert, code_since=self.code_since if alert.code == self.alert.code else now)
 
 
@@ -57,7 +57,7 @@ class AlertPlan:
 
     begun: Sequence[KnownAlert]
     changed: Sequence[KnownAlert]
-    """Known ones that have another code now. A text alone is not stored again: figures in it change at every look."""
+    """Known ones that have another code now. A string alone is not stored again: figures in it change at every look."""
     forgotten: Sequence[str]
     """Keys of those that ended and were never told."""
     firing: Sequence[KnownAlert]

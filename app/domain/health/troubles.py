@@ -121,13 +121,13 @@ _PARTS: Final[Mapping[str, _Part]] = {
     "writer": _Part(
         _CRITICAL,
         "Changes are not staged",
-        "Read the API's log; Postgres does not commit, or takes long.",
+        "Read the API's log: Postgres does not commit, or is slow.",
         "writer_not_ok",
     ),
     "masks": _Part(
         _CRITICAL,
         "This API process has the wrong secret for hashed columns",
-        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and restart them.",
         "masks_not_ok",
     ),
     "drain": _Part(
@@ -139,7 +139,7 @@ _PARTS: Final[Mapping[str, _Part]] = {
     "mirror": _Part(
         _WARNING,
         "The Delta mirror has stopped tables",
-        "`mirrorgate status` names the tables, and what the mirror reports of them.",
+        "`mirrorgate status` names the tables, with the mirror's reports.",
         "mirror_not_ok",
     ),
     "clock": _Part(
@@ -149,7 +149,7 @@ _PARTS: Final[Mapping[str, _Part]] = {
         "clock_not_ok",
     ),
 }
-"""Parts of the gateway with troubles of their own. `tables`, `backlog` and `fabric` count what other troubles name."""
+"""Parts of the gateway whose troubles count alone. `tables`, `backlog` and `fabric` count what other troubles name."""
 
 _FABRIC_TITLES: Final[Mapping[str, str]] = {
     "fabric_paused": "Fabric has paused mirroring",
@@ -173,12 +173,12 @@ def troubles(facts: HealthFacts) -> tuple[Trouble, ...]:
         *_of_parts(parts(facts)),
         *(database_troubles(facts.gateway.fabric) if facts.gateway is not None else ()),
         *_of_findings(facts),
-        *_of_backlog(ALL_TABLES, facts.total_share, "All tables together have"),
+        *_of_backlog(ALL_TABLES, facts.total_share, "All tables together have used"),
     ]
     for table in facts.tables:
         waited = f" The oldest batch has waited for {table.oldest_seconds:,.0f} s." if table.pending_rows else ""
         found += _of_table(table)
-        found += _of_backlog(table.name, facts.shares.get(table.life, 0.0), "The table has", waited)
+        found += _of_backlog(table.name, facts.shares.get(table.life, 0.0), "The table has used", waited)
     order = {kind: number for number, kind in enumerate(Kind)}
     return tuple(sorted(found, key=lambda trouble: (trouble.severity, order[trouble.kind])))
 
@@ -260,7 +260,7 @@ def _of_backlog(subject: str, share: float, who_has: str, waited: str = "") -> I
         near = _trouble(Kind.BACKLOG, subject, "backlog_full", detail, _BACKLOG_REMEDY)
         yield replace(near, severity=_CRITICAL, title="The backlog is full")
     elif share >= NEAR_LIMIT:
-        detail = f"{who_has} {100 * share:.0f}\N{NO-BREAK SPACE}% of what may wait.{waited}"
+        detail = f"{who_has} {100 * share:.0f}\N{NO-BREAK SPACE}% of the backlog limit.{waited}"
         yield _trouble(Kind.BACKLOG, subject, "backlog_near_limit", detail, _BACKLOG_REMEDY)
 
 
@@ -299,7 +299,7 @@ def _of_table(table: TableSummary) -> Iterator[Trouble]:
         detail = f"The last change was accepted {table.source_lag_seconds:,.0f} s after its commit in the source."
         remedy = (
             "Find out whether the tool reads the log late or cannot send: `mirrorgate status --json` has both parts of "
-            "the lag where the tool tells them."
+            "the lag if the tool gives them."
         )
         yield _trouble(Kind.SOURCE_LAG, name, "source_lag_high", detail, remedy)
     if table.waiting_letters:
@@ -344,7 +344,7 @@ def _writer(facts: ProcessFacts) -> str:
 
 def _drain(facts: GatewayFacts) -> str:
     if not facts.drains:
-        return "no drain has a running lease. `mirrorgate up` starts its own again; else run `mirrorgate drain`"
+        return "no drain has a running lease. `mirrorgate up` restarts its drain; otherwise run `mirrorgate drain`"
     if facts.waiting_drains:
         remedy = Code(facts.waits_for).remedy if facts.waits_for in list(Code) else ""
         return f"{facts.waiting_drains} of {facts.drains} drains publish nothing: {facts.waits_for}. {remedy}".strip()

@@ -1,4 +1,4 @@
-"""The canonical change: one row event, whatever tool wrote it, and the limits of a request of them."""
+"""The canonical change: one row event, of every tool, and the limits of a request of them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,8 +42,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """One row event of one table.
 
     `index` is the position of the message in the request, `before_at` and `after_at` are the JSON Pointers of its
-    images; all three are for error texts only. An insert has only `after`, a delete only `before`. The `before` of an
-    update has at least the key, its `after` every column whose new value is known. If a delete has an `after`, the
+    images; all three are for error messages only. An insert has only `after`, a delete only `before`. The `before` of
+    an update has at least the key, its `after` every column whose new value is known. If a delete has an `after`, the
     source wrote the row twice, and both images must have the same key.
     """
 
@@ -80,7 +80,7 @@ _MAX_CHARACTER_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """The largest number of messages in a request, and of bytes of a text or JSON value."""
+    """The largest number of messages in a request, and of bytes of a string or JSON value."""
 
     messages: int
     value_bytes: int

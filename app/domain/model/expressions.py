@@ -92,7 +92,7 @@ class ParsedExpression:
     columns: frozenset[str]
     """The columns that it reads."""
     text_uses: Sequence[str]
-    """The columns of texts that it reads, one entry for each place."""
+    """The columns of strings that it reads, one entry for each place."""
     places: Sequence[tuple[int, int, str]]
     """Positions of column names in the text: the first character, the one after the last, from 0, and the column."""
 

@@ -1,4 +1,4 @@
-"""A landing file: its name, its identity, and its states *planned* and *built*, which have types of their own."""
+"""A landing file: its name, its identity, and its states *planned* and *built*, which have separate types."""
 
 import hashlib
 import re

@@ -10,7 +10,7 @@ SEPARATOR: Final = "\u001f"
 
 _MAX_LOG_BYTES: Final = 512
 _DIGITS: Final = 20
-"""Of a number of 64 bits, so that texts sort as the numbers do."""
+"""Of a number of 64 bits, so that strings sort as the numbers do."""
 
 _NUMBER: Final = re.compile(r"\d{1,20}", re.ASCII)
 _HEX_PARTS: Final = re.compile(r"[0-9A-Fa-f]{1,16}(?:[:/][0-9A-Fa-f]{1,16}){1,2}", re.ASCII)
@@ -38,7 +38,7 @@ class LogPosition(NamedTuple):
 
 
 def sortable(value: object) -> str | None:
-    """Return a number of a log as a text that sorts: an integer, or hexadecimal parts such as `16/B374D848`.
+    """Return a number of a log as a string that sorts: an integer, or hexadecimal parts such as `16/B374D848`.
 
     None for anything else.
     """
@@ -53,7 +53,7 @@ def sortable(value: object) -> str | None:
 
 
 def comparable(values: Sequence[Any]) -> Sequence[Any] | None:
-    """Return values that sort as the texts of `sortable` do; None where only these tell."""
+    """Return values that sort as the strings of `sortable` do; None where only these tell."""
     kinds = {*map(type, values)}
     if kinds == {int}:
         return values if min(values) >= 0 else None
@@ -68,7 +68,7 @@ def comparable(values: Sequence[Any]) -> Sequence[Any] | None:
 
 
 def sortable_file(name: object) -> tuple[str, str] | None:
-    """Return the base name of a log file such as `binlog.000003`, and its number as a text that sorts."""
+    """Return the base name of a log file such as `binlog.000003`, and its number as a string that sorts."""
     found = _FILE.fullmatch(name) if isinstance(name, str) else None
     return None if found is None else (found[1], found[2].zfill(_DIGITS))
 

@@ -16,7 +16,7 @@ from mirrorgate.errors import Code, RejectedInput
 ROW_MARKER: Final = "__rowMarker__"
 MAX_NAME_BYTES: Final = 128
 MAX_TEXT_BYTES: Final = 255
-"""Bytes of any other text in an index of Postgres, whose rows have room for 2,704 bytes in all."""
+"""Bytes of any other string in an index of Postgres, whose rows have room for 2,704 bytes in all."""
 
 _INVISIBLE: Final = frozenset({"Cf", "Zl", "Zp"})
 """Bidirectional controls, zero-width characters and line separators."""
@@ -68,7 +68,7 @@ class TableName:
 
     @property
     def folded(self) -> str:
-        """The form in which equal names are equal texts."""
+        """The form in which equal names are equal strings."""
         return str(self).casefold()
 
     @property

@@ -242,7 +242,7 @@ def is_named(table: Table, source: SourceName) -> bool:
 
 
 def case_detail(source: SourceName, twin: Table) -> str:
-    """Return the error text for a source whose name differs from a registered one in letter case only."""
+    """Return the error message for a source whose name differs from a registered one in letter case only."""
     return (
         f"the source {source.without_catalog} does not feed table {twin.name}, because their names differ in letter "
         "case"

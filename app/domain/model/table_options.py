@@ -185,7 +185,7 @@ class TableOptions:
     reload: Reload = Reload.REJECT
     """Treatment of snapshot rows after other changes: rejected, or landed with marker 4.
 
-    Set `upsert` if the source reloads a table that already has changes. Rows that the source no longer has stay; a
+    Set `upsert` if the source reloads a table that already has changes. Rows that the source no longer has remain; a
     load session deletes them. `upsert` needs key columns.
     """
     insert_marker: InsertMarker = InsertMarker.INSERT
@@ -228,7 +228,7 @@ class TableOptions:
     exclude: tuple[str, ...] = ()
     """Names of source columns whose values are never read. Key columns and required columns cannot be excluded.
 
-    A column that is excluded later stays in the table and lands NULL. A dead letter is the whole message, with the
+    A column that is excluded later remains in the table and lands NULL. A dead letter is the whole message, with the
     values of excluded columns.
     """
     sources: tuple[str, ...] = ()
@@ -281,7 +281,7 @@ class TableOptions:
     audit_columns: AuditColumns = NO_AUDIT_COLUMNS
     """Names of columns in the files that the gateway fills. A name that is left out is not a column of the table.
 
-    The columns can be named at registration or later. A column that is no longer named stays in the files and is
+    The columns can be named at registration or later. A column that is no longer named remains in the files and is
     NULL.
     """
     history: History = History.OFF
@@ -292,14 +292,14 @@ class TableOptions:
     deletes: Deletes = Deletes.APPLY
     """Treatment of a deleted row: it leaves the mirror, or remains and is true in the audit column `deleted`.
 
-    `flag` needs row images and `audit_columns.deleted`, and stays until the table is recreated. It cannot be
+    `flag` needs row images and `audit_columns.deleted`, and remains until the table is recreated. It cannot be
     combined with `filter`, `history=append_only` or `initial_load=without_marker`.
     """
     rename: Mapping[str, str] = field(default_factory=dict)
     """Names of columns in the files, by their names in the source.
 
     Messages, registrations, other options and errors keep the names of the source. After a change, the former
-    column stays in the files and is NULL. A required column can be renamed only when the table is created or
+    column remains in the files and is NULL. A required column can be renamed only when the table is created or
     recreated.
     """
     constants: Mapping[str, Constant] = field(default_factory=dict)
@@ -369,7 +369,7 @@ class TableOptions:
 
     @property
     def flags_deletes(self) -> bool:
-        """True if a deleted row stays in the mirror and in its row image, and both say that it is deleted."""
+        """True if a deleted row remains in the mirror and in its row image, and both say that it is deleted."""
         return self.deletes is Deletes.FLAG
 
     @classmethod
@@ -417,7 +417,7 @@ class TableOptions:
     def of_new_table(self, schema: TableSchema, given: Collection[str]) -> "TableOptions":
         """Return the options of a new table: the given ones, and what suits its schema for the others (decision 0056).
 
-        Fabric pauses a whole database for a table that stays without a file, so a new table has a seed file. Files
+        Fabric pauses a whole database for a table that remains without a file, so a new table has a seed file. Files
         without a row marker take Fabric's fast path, and a table without keys never needs the marker.
         """
         load = InitialLoad.WITH_MARKER if schema.key_columns else InitialLoad.WITHOUT_MARKER
@@ -509,9 +509,9 @@ class TableOptions:
             raise bad_option("history can only be chosen when a table is created or recreated", "history")
         if present.flags_deletes:
             if not self.flags_deletes:
-                raise bad_option("deletes=flag stays until the table is recreated: it has deleted rows", "deletes")
+                raise bad_option("deletes=flag remains until the table is recreated: it has deleted rows", "deletes")
             if self.audit_columns.deleted != present.audit_columns.deleted:
-                detail = "the column of deleted rows stays until the table is recreated"
+                detail = "the column of deleted rows remains until the table is recreated"
                 raise bad_option(detail, "audit_columns", "deleted")
         if present.keeps_images and self.keeps_images:
             detail = "cannot change while row images keep source values"

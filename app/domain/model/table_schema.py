@@ -66,7 +66,7 @@ _MAX_SHOWN: Final = 40
 
 
 def _shown(text: str) -> str:
-    """Return a given type for an error text."""
+    """Return a given type for an error message."""
     return f"`{text}`" if len(text) <= _MAX_SHOWN and text.isprintable() and "`" not in text else "in the request"
 
 
@@ -257,7 +257,7 @@ def _why_not(column: "Column", new: "Column | None", *, is_key: bool) -> str | N
 def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
     """Return the schema after `wanted` is registered over `current`; `current` itself if nothing is new.
 
-    Nullable columns can be added, at the end. A nullable column that `wanted` omits stays. A required column outside
+    Nullable columns can be added, at the end. A nullable column that `wanted` omits remains. A required column outside
     the key can become nullable, which changes nothing in the files. A keyless table can get keys once. Files that have
     a row marker keep it. Raises RejectedInput `incompatible_schema` with everything that does not fit.
     """

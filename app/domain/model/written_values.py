@@ -1,12 +1,12 @@
-"""Days and parts of a second since 1970 -> texts of ISO 8601, also beyond the years 1 to 9999, where `datetime` ends.
+"""Days and parts of a second since 1970 -> strings of ISO 8601, also beyond the years 1 to 9999, where `datetime` ends.
 
-Postgres's `infinity` has no number of its own: each client counts on from the number that stands for it. What those of
+Postgres's `infinity` has no number: each client continues from the number that means it. What those of
 Debezium and others write was observed with Debezium 3.6 and Postgres 15; the days differ between its snapshots, which
 pass JDBC and the time zone of the JVM, and its stream.
 
 Invariant: no number passes through float, and no digit of a second is dropped.
 
-JSON numbers that land in text columns exactly as they were written.
+JSON numbers that land in string columns exactly as they were written.
 
 A Decimal keeps the digits of a number and not its spelling: 1e5 would land as `1E+5`, 0.0000001 as `1E-7`. Such a
 number keeps its text. msgspec reads `-0` as the integer 0, so it is replaced by a placeholder before decoding.

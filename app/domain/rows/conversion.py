@@ -1,8 +1,8 @@
 """Exact conversion of source values to the type of their column.
 
 What each type accepts is defined value by value: exactly, or not at all (docs/reference/types.md). Arrow kernels
-convert whole columns where all values are texts that a kernel reads as the definition does. Where a kernel rejects, or
-may have accepted more, the definition decides and names the values. A value that does not fit is reported, never
+convert whole columns where all values are strings that a kernel reads as the definition does. Where a kernel rejects,
+or may have accepted more, the definition decides and names the values. A value that does not fit is reported, never
 rounded or cut. `ValueReading` says what a type leaves open: the zone of timestamps, the encoding of bytes.
 
 Invariant: the result of a column equals that of the definition for every value; a property test compares the two.
@@ -79,7 +79,7 @@ _SENTINEL: Final = re.compile(
     rf"-(?i:infinity)|-\d{{4,}}{_DAY}{_TIME}|\d{{4,}}{_DAY}{_TIME} BC|0000-\d\d-\d\d{_TIME}",
     re.ASCII,
 )
-"""Texts that databases and ISO 8601 write for times outside the years 1 to 9999, and MySQL for no time at all."""
+"""Strings that databases and ISO 8601 write for times outside the years 1 to 9999, and MySQL for no time at all."""
 _TIMESTAMP: Final = re.compile(
     rf"(\d{{4}}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(?: ?({_ZONE}))?)?", re.ASCII
 )
@@ -151,9 +151,9 @@ def _decimal(value: SourceValue, column_type: ColumnType, _: ValueReading) -> De
 
 
 def _sentinel(value: str, reading: ValueReading) -> datetime | None:
-    """Return the first or last timestamp for a text that means one beyond it, if the options saturate.
+    """Return the first or last timestamp for a string that means one beyond it, if the options saturate.
 
-    Raises ValueError with the option for such a text if they do not, but for MySQL's 0000-00-00.
+    Raises ValueError with the option for such a string if they do not, but for MySQL's 0000-00-00.
     """
     found = _SENTINEL.fullmatch(value)
     if found is None:
@@ -306,7 +306,7 @@ def convert(values: Sequence[SourceValue], column_type: ColumnType, reading: Val
     try:
         texts = pa.array(values, pa.string())
     except pa.ArrowTypeError:
-        pass  # not all values are texts
+        pass  # not all values are strings
     else:
         return convert_texts(texts, column_type, reading)
     if column_type.name in INTEGER_BITS:
@@ -322,7 +322,7 @@ def convert(values: Sequence[SourceValue], column_type: ColumnType, reading: Val
 
 
 def convert_texts(texts: pa.StringArray, column_type: ColumnType, reading: ValueReading = PLAIN) -> pa.Array:
-    """Do what `convert` does for values that are all texts. Raises BadValues."""
+    """Do what `convert` does for values that are all strings. Raises BadValues."""
     converted = _from_text(texts, column_type, reading)
     return converted if converted is not None else _by_definition(texts.to_pylist(), column_type, reading)
 
@@ -402,7 +402,7 @@ def hold_any(texts: pa.StringArray, parts: Iterable[int | bytes]) -> bool:
 def _timestamps(texts: pa.StringArray, zone: str) -> pa.Array | None:
     """Return timestamps with and without an offset; columns that are typed together may have both.
 
-    A kernel that fails takes as long as one for 20,000 texts, so the kernel for the usual form is not tried in vain.
+    A kernel that fails takes as long as one for 20,000 strings, so the kernel for the usual form is not tried in vain.
     """
     with suppress(pa.ArrowInvalid):  # an offset can be negative
         if not hold_any(texts, b"Z+"):
@@ -438,7 +438,7 @@ def timestamps_in(zone: str, local: pa.TimestampArray) -> pa.Array | None:
 
 
 def local_timestamps(local: pa.TimestampArray, column_type: ColumnType, reading: ValueReading) -> pa.Array:
-    """Return local times in microseconds, of the years 1 to 9999, as their texts are converted. Raises BadValues."""
+    """Return local times in microseconds, of the years 1 to 9999, as their strings are converted. Raises BadValues."""
     with suppress(pa.ArrowInvalid):
         array = timestamps_in(reading.zone, local)
         if array is not None:

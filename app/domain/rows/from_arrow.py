@@ -56,7 +56,7 @@ def source_rows(typed: pa.RecordBatch, rules: RowRules) -> Iterator[list[Values]
 
 
 def _exact(column: pa.Array) -> pa.Array:
-    """Return floats of 32 bits as texts: as Python's floats of 64 bits, 0.1 would be 0.10000000149011612."""
+    """Return floats of 32 bits as strings: as Python's floats of 64 bits, 0.1 would be 0.10000000149011612."""
     return pc.cast(column, pa.string()) if pa.types.is_float32(column.type) else column
 
 
@@ -109,7 +109,7 @@ def typed_array(
 ) -> pa.Array:
     """Return the values in the table's type. Raises RejectedInput `bad_value` or `value_too_large`.
 
-    `reserve` adds the bytes of the texts of lists, structs and maps.
+    `reserve` adds the bytes of the strings of lists, structs and maps.
     """
     if pa.types.is_null(given.type):
         return pa.nulls(len(given), column.type.arrow)
@@ -184,7 +184,7 @@ def _typed_column(given: pa.Array, column: Column, reading: ValueReading) -> pa.
             detail = "value is outside the years 1 to 9999; see the option out_of_range"
             raise rejected_rows(Code.BAD_VALUE, detail, column, beyond)
     elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
-        raise _rejected(Code.BAD_VALUE, "a text has the character U+0000", column)
+        raise _rejected(Code.BAD_VALUE, "a string has the character U+0000", column)
     if is_local:
         return _defined(lambda: local_timestamps(array, column.type, reading), column)
     if column.type.name is TypeName.JSON:
@@ -403,7 +403,7 @@ def snapshot_rows(
 
     Its columns are the destination's, by name, in any order; nullable ones can be absent. Types are the table's, or
     others of the same kind whose values fit; a column of type null is NULL in every row. `reserve` adds the most bytes
-    that the rows take beside the texts that the body has, before they are made, and raises if they are too many.
+    that the rows take beside the strings that the body has, before they are made, and raises if they are too many.
     Raises RejectedInput with `schema_mismatch`, `unknown_column`, `incomplete_insert`, `bad_value`,
     `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
     """

@@ -134,7 +134,7 @@ class ImageOverlay:
         return any(not layer.keys().isdisjoint(keys) for keys in live)
 
     def _flags(self, images: ImageRows) -> bool:
-        """Return True if rows are deleted, and stay in the mirror."""
+        """Return True if rows are deleted, and remain in the mirror."""
         return self.table.options.flags_deletes and images.has_deletes
 
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
@@ -167,7 +167,8 @@ class ImageOverlay:
     def _derived(self, batch: pa.RecordBatch, images: ImageRows, filled: Filled) -> pa.RecordBatch:
         """Return the completed rows with their derived columns.
 
-        Raises RejectedInput `bad_value` for a change that gives such a column no value. A deleted row stays without it.
+        Raises RejectedInput `bad_value` for a change that gives such a column no value. A deleted row remains without
+        it.
         """
         batch, wrong = with_derived(batch, RowRules.of(self.table))
         problems = []
@@ -197,7 +198,7 @@ class _Walk:
     filled: Filled = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     flagged: Filled = field(default_factory=dict)
-    """The full values of deleted rows that stay in the mirror."""
+    """The full values of deleted rows that remain in the mirror."""
     repeated: list[int] = field(default_factory=list)
     """Inserts whose key already has a row."""
     completed_size: int = 0

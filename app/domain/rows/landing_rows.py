@@ -113,7 +113,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
 def _with_derived(batch: pa.RecordBatch, builder: RowBuilder, rules: RowRules) -> pa.RecordBatch:
     """Return the rows with their derived columns; those that row images complete are computed again then.
 
-    Raises RejectedInput `bad_value`, or `body_too_large` for longer texts than one request can derive columns from.
+    Raises RejectedInput `bad_value`, or `body_too_large` for longer strings than one request can derive columns from.
     """
     check_text_bytes(batch, rules)
     batch, wrong = with_derived(batch, rules)

@@ -1,6 +1,6 @@
-"""Lists, structs and maps of Arrow columns as JSON texts: those that lists and objects of a JSON body become.
+"""Lists, structs and maps of Arrow columns as JSON strings: those that lists and objects of a JSON body become.
 
-A few rows at a time become Python values, so that a column never takes more than MAX_NESTED_BYTES beside its texts.
+A few rows at a time become Python values, so that a column never takes more than MAX_NESTED_BYTES beside its strings.
 Invariant: a value that JSON does not have is rejected, as a JSON body would be.
 """
 
@@ -32,10 +32,10 @@ def json_texts(
     binary: BinaryEncoding,
     reserve: Callable[[int], None],
 ) -> pa.StringArray:
-    """Return lists, structs or maps as JSON texts without blanks; `sizes` are their `nested_bytes`.
+    """Return lists, structs or maps as JSON strings without blanks; `sizes` are their `nested_bytes`.
 
-    Numbers stay numbers; bytes, dates and timestamps are texts as a source would write them; a map is an object.
-    `reserve` adds the bytes of some texts before more are made. Raises BadValues for numbers that JSON does not have,
+    Numbers remain numbers; bytes, dates and timestamps are strings as a source would write them; a map is an object.
+    `reserve` adds the bytes of some strings before more are made. Raises BadValues for numbers that JSON does not have,
     U+0000 and a map with a repeated key.
     """
     ends, first = np.cumsum(sizes), 0

@@ -2,7 +2,7 @@
 
 An image is JSON: a list of the source's values in the order of the table's columns. If the value of a column is
 unknown, it is an object of values by position instead, with the number of columns under position -1. So is the image
-of a row that is deleted and stays in the mirror, with true under position -2 before them. A column that was
+of a row that is deleted and remains in the mirror, with true under position -2 before them. A column that was
 added after the image was written is NULL in it, as in the mirrored row. Images are stored by row key, which is the
 typed key in canonical form. An update of a hundred bytes can become a row of any size, so the size of a request does
 not bound its images; `CompletedBytes` does.
@@ -77,7 +77,7 @@ class IncompleteRow(NamedTuple):
     values: Sequence[SourceValue]
     missing: MissingColumns
     unknown: Collection[int]
-    """Columns whose values are unknown and stay so in its image."""
+    """Columns whose values are unknown and remain so in its image."""
     message: int
     pointer: str
 

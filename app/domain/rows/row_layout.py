@@ -34,7 +34,7 @@ Side: TypeAlias = Literal["before", "after"]
 
 _NO_KEY: Final = "the key is not complete"
 _MAX_NAMED: Final = 3
-"""Names of columns in one error text."""
+"""Names of columns in one error message."""
 
 Fill: TypeAlias = Callable[[Values | None, Values | None], Values]
 """Takes the values of a row from those of the two images."""
@@ -56,7 +56,7 @@ class RowLayout(NamedTuple):
     operation: Operation
     """Operation on this row: a changed key is a delete and an insert."""
     image: Side
-    """The image that gives the row, for error texts."""
+    """The image that gives the row, for error messages."""
     fill: Fill
     is_after: bool
     """True if the row is the values after the change as they are."""
@@ -316,14 +316,14 @@ def _rejected(code: Code, detail: str, image: Side | None = None, columns: Seque
 
 
 def _twins(names: Collection[str], given: Collection[str]) -> str:
-    """Return an addition to the error text for names that differ from a given one in letter case only."""
+    """Return an addition to the error message for names that differ from a given one in letter case only."""
     folded = {name.casefold() for name in names}
     twins = sorted(name for name in given if name.casefold() in folded and name not in names)
     return f"; {', '.join(twins)} differs in letter case only, and letter case counts" if twins else ""
 
 
 def _strangers(given: Collection[str], known: Collection[str]) -> str:
-    """Return an addition to the error text for given names that no column has: one can be meant for the key."""
+    """Return an addition to the error message for given names that no column has: one can be meant for the key."""
     unknown = sorted(set(given).difference(known))[:_MAX_NAMED]
     return f"; the table has no column {', '.join(unknown)}" if unknown else ""
 

@@ -70,7 +70,7 @@ class LogRun(NamedTuple):
     first: LogPosition
     last: LogPosition
     positions: Sequence[Any]
-    """Sort like the texts of the positions: texts, numbers or tuples of them."""
+    """Sort like the strings of the positions: strings, numbers or tuples of them."""
     times: Sequence[SourceTime]
 
 
@@ -83,7 +83,7 @@ class ShapedChanges:
     before: Sequence[Values | None]
     after: Sequence[Values | None]
     null_text: bool = False
-    """True if the text `null` means NULL, as in Arcion's messages."""
+    """True if the string `null` means NULL, as in Arcion's messages."""
     ends_transaction: bool = True
     """False if the source said that its transaction continues after the last change."""
     source_position: str | None = None
@@ -154,7 +154,7 @@ class Masking:
         return self._hashed(array, mask)
 
     def _hashed(self, array: pa.StringArray, mask: Mask) -> pa.StringArray:
-        """Return the keyed hashes of texts. Arrow has no kernel for them, so each distinct text is hashed once."""
+        """Return the keyed hashes of strings. Arrow has no kernel for them, so each distinct string is hashed once."""
         key = self._own_secret().key_of(_scope(mask, self.table))
         encoded = array.dictionary_encode()
         hashes = [hmac.digest(key, text.encode(), sha256).hex() for text in encoded.dictionary.to_pylist()]
@@ -174,7 +174,7 @@ class Masking:
 def _scope(mask: Mask, table: Table) -> str:
     """Return what the hashes of a column share with others (decision 0071): a table is known by its number.
 
-    The number stays over a rename, a rebuild and a recreation, and no other table ever has it.
+    The number remains over a rename, a rebuild and a recreation, and no other table ever has it.
     """
     return f"table:{table.table_id}" if mask.group is None else f"group:{mask.group}"
 

@@ -1,4 +1,4 @@
-"""Finds what changes need of their table's schema: new text columns, or the row marker."""
+"""Finds what changes need of their table's schema: new string columns, or the row marker."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ def needed_schema(changes: Sequence[Change], table: Table) -> TableSchema:
 def _with_new_columns(changes: Sequence[Change], schema: TableSchema, options: TableOptions) -> TableSchema:
     """Return the schema with a nullable column for each unknown name of a new image, in order of appearance.
 
-    It is a text column unless the options override its type.
+    It is a string column unless the options override its type.
     """
     known = {*schema.names, *options.exclude}
     new: dict[str, Change] = {}

@@ -23,7 +23,7 @@ from app.domain.rows.row_rules import MAX_KEPT_COLUMNS, RowRules, ShapedChanges,
 
 NULL_TEXT: Final = "null"
 _COMPARABLE: Final = frozenset({str, int, type(None)})
-"""Types of which two equal values are equal once typed. True equals 1, and 1.0 equals 1.00, but not as texts."""
+"""Types of which two equal values are equal once typed. True equals 1, and 1.0 equals 1.00, but not as strings."""
 
 POINTER: Final = "/after"
 """Pointer of every row's image in errors of later steps; the exact path then names the right one."""
@@ -45,7 +45,7 @@ class ShapedRows:
     """By row: the positions of columns whose value in the source is unknown."""
     key_changes: Sequence[KeyChange]
     null_text: bool
-    """True if the text `null` in `rows` means NULL."""
+    """True if the string `null` in `rows` means NULL."""
     has_snapshots: Sequence[bool]
     """By request."""
     layouts: Sequence[RowLayout]
@@ -54,7 +54,7 @@ class ShapedRows:
     """By position: how columns are typed whose values are not source values."""
 
     def with_nulls(self) -> "ShapedRows":
-        """Return the rows with None for the text `null` where that means NULL."""
+        """Return the rows with None for the string `null` where that means NULL."""
         columns: list[Sequence[SourceValue]] = [*zip(*self.rows, strict=True)] if self.null_text else []
         nulls = [at for at, column in enumerate(columns) if NULL_TEXT in column]
         for at in nulls:

@@ -152,7 +152,7 @@ def _convert_at_once(
     height = len(by_column[0])
     in_order = [by_column[at] for group in alike for at in group.ordinals]
     texts = None
-    if height and in_order and isinstance(in_order[0][0], str | None):  # otherwise not all values are texts
+    if height and in_order and isinstance(in_order[0][0], str | None):  # otherwise not all values are strings
         with suppress(pa.ArrowTypeError):
             texts = _texts([*chain.from_iterable(in_order)], null_text=null_text)
     start = 0
@@ -170,7 +170,7 @@ def _convert_at_once(
 def _converted(
     values: Sequence[SourceValue], column_type: ColumnType, reading: ValueReading, *, null_text: bool
 ) -> pa.Array:
-    """Do what `convert` does, for values of which the text `null` may mean NULL."""
+    """Do what `convert` does, for values of which the string `null` may mean NULL."""
     if not null_text:
         return convert(values, column_type, reading)
     try:
@@ -181,7 +181,7 @@ def _converted(
 
 
 def _texts(values: Sequence[SourceValue], *, null_text: bool) -> pa.StringArray:
-    """Return values that are all texts, or raise ArrowTypeError."""
+    """Return values that are all strings, or raise ArrowTypeError."""
     texts = pa.array(values, pa.string())
     if null_text and hold_any(texts, [NULL_TEXT.encode()]):
         return pc.if_else(pc.equal(texts, NULL_TEXT), None, texts)

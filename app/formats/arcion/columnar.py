@@ -1,7 +1,7 @@
 """Columnar reading of Arcion JSON: many bodies and messages at once, without an object per message.
 
 A body is decoded in two steps. The first decodes the messages and leaves their images as bytes; it finds the tables.
-The second decodes all images of one table together, into tuples of texts in the order of the table's columns.
+The second decodes all images of one table together, into tuples of strings in the order of the table's columns.
 
 Invariant: the changes equal those of `decode_arcion`, or nothing is returned. It never rejects.
 
@@ -423,7 +423,7 @@ def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
     """
     addresses, operations, *others = keys
     opaque = [*map(_given, others[-2:])]
-    quotes = 4 * len(operations)  # of the keys and the texts of `opType`
+    quotes = 4 * len(operations)  # of the keys and the strings of `opType`
     for values in (addresses, *map(_given, others[:-2]), *opaque):
         distinct = _distinct(values)
         repeated = len(values) if len(distinct) == 1 else 1
@@ -493,7 +493,7 @@ class _CursorColumns(NamedTuple):
 
 
 def _cursor_columns(cursors: Sequence[Given]) -> _CursorColumns | None:
-    """Return cursors that are all texts of published ones; None if one is missing or has any other form."""
+    """Return cursors that are all strings of published ones; None if one is missing or has any other form."""
     written: Sequence[Any] = cursors
     try:
         texts = _TEXTS.decode(b"[" + b",".join(written) + b"]")

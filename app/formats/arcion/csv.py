@@ -1,7 +1,7 @@
 """Arcion's internal CDC format as CSV: records -> changes of one table (docs/reference/arcion-csv.md).
 
 A snapshot record has one field per column. A realtime record has NEW, OLD and EXISTS per column, then operation,
-cursor and operation counts. Unquoted `NULL` is SQL NULL, quoted it is a text. The column names are in the request or
+cursor and operation counts. Unquoted `NULL` is SQL NULL, quoted it is a string. The column names are in the request or
 from a header; they are never guessed.
 """
 
@@ -40,7 +40,7 @@ def decode_arcion_csv(
     *,
     keep_rejected: bool = False,
 ) -> CsvChanges:
-    """Read a body. In the `trimmed` columns, which are not texts, blanks around a value are ignored.
+    """Read a body. In the `trimmed` columns, which are not strings, blanks around a value are ignored.
 
     Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
     """

@@ -1,7 +1,7 @@
 """Arcion's internal CDC format and its NATIVE format as JSON: messages -> changes (docs/reference/arcion.md).
 
-All values are texts without types. The text `null` is SQL NULL where `exists` is not 0. `exists` says for each column
-which image has it: 0 none, 1 after, 2 before, 3 both.
+All values are strings without types. The string `null` is SQL NULL where `exists` is not 0. `exists` says for each
+column which image has it: 0 none, 1 after, 2 before, 3 both.
 
 Arcion table addresses: the source table that a message names, and the hashes beside its name.
 
@@ -345,7 +345,7 @@ def _with_nulls(image: Image) -> Image:
 
 
 def position_of(cursor: Any) -> str | None:
-    """Return a cursor as it was written; one that is not a text is encoded again."""
+    """Return a cursor as it was written; one that is not a string is encoded again."""
     if cursor is None or cursor is UNSET:
         return None
     return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()
@@ -363,7 +363,7 @@ class CursorFacts(NamedTuple):
 
 
 def facts_of_cursor(cursor: Any) -> CursorFacts:
-    """Return what a cursor says that is an object, also one in a text; of any other, its text alone."""
+    """Return what a cursor says that is an object, also one in a string; of any other, its text alone."""
     position = position_of(cursor)
     if isinstance(cursor, str) and cursor.lstrip().startswith("{"):
         try:
@@ -379,7 +379,7 @@ def facts_of_cursor(cursor: Any) -> CursorFacts:
 
 
 def operation_count(written: Any) -> int | None:
-    """Return the sum of the counts in an `operationcount`, an object, also in a text; None if it is none."""
+    """Return the sum of the counts in an `operationcount`, an object, also in a string; None if it is none."""
     if isinstance(written, str):
         try:
             written = _DECODER_OF_CURSORS.decode(written)

@@ -53,7 +53,7 @@ class Style(StrEnum):
     TEXT = "text"
     r"""As rows, Arcion and Replicate have them: decimals and times as text, bytes as hexadecimal digits after `\x`."""
     CONNECT = "connect"
-    """As Kafka Connect's JsonConverter writes them: numbers stay numbers, decimals and bytes are base64."""
+    """As Kafka Connect's JsonConverter writes them: numbers remain numbers, decimals and bytes are base64."""
 
 
 class DecodePlan:
@@ -222,7 +222,7 @@ class _ValueCount:
 
 
 class _Builder:
-    """Builder of the schema that fastavro reads, with names of our own, and of the function for what it gives."""
+    """Builder of the schema that fastavro reads, with our names, and of the function for what it gives."""
 
     def __init__(self, style: Style, native: bool) -> None:
         self._style = style

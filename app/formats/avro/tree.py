@@ -186,7 +186,7 @@ def _check_properties(kind: str, schema: Mapping[str, Any]) -> None:
     if kind == "enum":
         symbols = schema.get("symbols")
         if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols):
-            raise unsupported("has an enum whose symbols are not a list of texts")
+            raise unsupported("has an enum whose symbols are not a list of strings")
     else:
         size = schema.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_FIXED_BYTES:

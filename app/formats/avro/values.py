@@ -1,7 +1,7 @@
 """Functions from decoded Avro values to the JSON that the gateway reads. No value is rounded.
 
-A date or timestamp beyond the years 1 to 9999 becomes a text of ISO 8601, which the gateway rejects or saturates as the
-table's options say. A time beyond a day becomes the digits of its number.
+A date or timestamp beyond the years 1 to 9999 becomes a string of ISO 8601, which the gateway rejects or saturates as
+the table's options say. A time beyond a day becomes the digits of its number.
 """
 
 import math
@@ -25,7 +25,7 @@ def digits(value: bytes) -> str:
 
 
 def finite(value: float) -> float | str:
-    """Return the number; the text `NaN`, `Infinity` or `-Infinity` for what JSON has no number for."""
+    """Return the number; the string `NaN`, `Infinity` or `-Infinity` for what JSON has no number for."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -126,7 +126,7 @@ class ConnectField:
 
     @cached_property
     def _refined(self) -> ColumnType | None:
-        """The decimal that the column has at the source, for digits that Debezium writes as a text."""
+        """The decimal that the column has at the source, for digits that Debezium writes as a string."""
         if self.meaning not in {"", VARIABLE_DECIMAL} or (self.kind != "string" and not self.meaning):
             return None
         of_source = {name: self.parameters.get(_SOURCE_COLUMN + name) for name in ("type", "length", "scale")}

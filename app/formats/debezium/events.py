@@ -82,7 +82,7 @@ def unwrap(written: Any) -> tuple[Any, Mapping[str, Any] | None, str]:
 
 
 def read_key(written: Any) -> Any:
-    """Return a record's key; one that is JSON in a text is decoded."""
+    """Return a record's key; one that is JSON in a string is decoded."""
     if isinstance(written, str) and written.startswith("{"):
         try:
             return _DECODER.decode(written)

@@ -67,9 +67,9 @@ def source_connector(source: Mapping[str, Any]) -> str | None:
 
 
 def source_position(source: Mapping[str, Any]) -> str | None:
-    """Return the position as one text, such as `lsn=24023128 snapshot=last`; None if the block has none.
+    """Return the position as one string, such as `lsn=24023128 snapshot=last`; None if the block has none.
 
-    A text longer than an index takes is left out: positions are for people, and no rule reads them.
+    A string longer than an index takes is left out: positions are for people, and no rule reads them.
     """
     parts = [
         f"{name}={'true' if value is True else value}"

@@ -1,7 +1,7 @@
 """The needs of a Connect schema for the registered table: its registration, or more columns.
 
-A Connect schema has no version, and a record of an older one can arrive again. So a column that a schema lacks stays in
-the table; each change says which columns its row has. A column keeps its type: the schema's must be one whose values
+A Connect schema has no version, and a record of an older one can arrive again. So a column that a schema lacks remains
+in the table; each change says which columns its row has. A column keeps its type: the schema's must be one whose values
 the column holds exactly (docs/contribute/decisions/0047).
 """
 

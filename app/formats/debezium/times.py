@@ -1,4 +1,4 @@
-"""Debezium's and Connect's numbers for dates and times -> texts that columns of these types read.
+"""Debezium's and Connect's numbers for dates and times -> strings that columns of these types read.
 
 Dates count days, times and timestamps milliseconds, microseconds or nanoseconds since 1970; a timestamp without a zone
 is written as if it were in UTC. So its text has no offset, and the table's option `source_timezone` applies. Source:
@@ -57,7 +57,7 @@ def time_text(count: Any, per_second: int) -> str:
 
 
 def structured_text(value: Any) -> str:
-    """Return a date, time or timestamp of `time.precision.mode=structured` as one text, with its offset if it has one.
+    """Return a date, time or timestamp of `time.precision.mode=structured` as one string, with its offset, if any.
 
     Raises ValueError for an object with other parts.
     """
@@ -84,7 +84,7 @@ def without_nanoseconds(text: Any) -> Any:
 def iso_text(text: Any) -> str:
     """Return an ISO date, time or timestamp without its final `Z`: Debezium appends it to values that have no zone."""
     if not isinstance(text, str):
-        raise ValueError("is not a text")
+        raise ValueError("is not a string")
     return text.removesuffix("Z")
 
 

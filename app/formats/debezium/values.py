@@ -140,7 +140,7 @@ IsUnavailable: TypeAlias = Callable[[Any], bool]
 
 @lru_cache
 def unavailable_values(placeholders: tuple[str, ...]) -> IsUnavailable:
-    """Return the function that tells whether a value is one of these placeholders or Debezium's, in any form."""
+    """Return the function that returns True if a value is one of these placeholders or Debezium's, in any form."""
     all_of_them = (DEFAULT_PLACEHOLDER, *placeholders)
     texts = placeholder_texts(placeholders)
     lists = [form for text in all_of_them for form in _list_forms(text)]
@@ -157,7 +157,7 @@ def unavailable_values(placeholders: tuple[str, ...]) -> IsUnavailable:
 
 
 def _list_forms(text: str) -> tuple[list[Any], ...]:
-    """Return the placeholder as an array of texts, bytes, integers and UUIDs."""
+    """Return the placeholder as an array of strings, bytes, integers and UUIDs."""
     content = text.encode()
     name_based = UUID(bytes=hashlib.md5(content, usedforsecurity=False).digest(), version=3)
     return ([text], [b64encode(content).decode()], [*content], [str(name_based)])
@@ -165,7 +165,7 @@ def _list_forms(text: str) -> tuple[list[Any], ...]:
 
 @lru_cache
 def placeholder_texts(placeholders: tuple[str, ...]) -> frozenset[str]:
-    """Return these placeholders and Debezium's in all forms that are texts."""
+    """Return these placeholders and Debezium's in all forms that are strings."""
     return frozenset(form for text in (DEFAULT_PLACEHOLDER, *placeholders) for form in _text_forms(text))
 
 
@@ -274,7 +274,7 @@ def variable_decimal_text(value: Any) -> SourceValue:
 
 
 def nested_value(value: Any, field: ConnectField) -> Any:
-    """Return a part of an array, map or struct as JSON has it: dates as texts, decimals as numbers, bytes in base64."""
+    """Return a part of an array, map or struct as in JSON: dates as strings, decimals as numbers, bytes in base64."""
     if value is None:
         return None
     if field.kind in _CONTAINERS and field.meaning not in _OF_STRUCTS:
@@ -287,7 +287,7 @@ def nested_value(value: Any, field: ConnectField) -> Any:
 
 
 def _parts(value: Any, field: ConnectField) -> Any:
-    """Return a container with its parts read; a value of another kind stays as it is."""
+    """Return a container with its parts read; a value of another kind remains as it is."""
     if field.kind == "struct" and isinstance(value, dict):
         inner = field.by_name
         return {name: nested_value(part, inner[name]) if name in inner else part for name, part in value.items()}
@@ -342,16 +342,16 @@ def _timestamp(value: Any, column: str, unit: TimestampUnit | None) -> Any:
 
 
 def _encoded(column: Column, options: TableOptions) -> ReadValue | None:
-    """Return the reader of texts of bytes in the encoding of the column, which only the options can say.
+    """Return the reader of strings of bytes in the encoding of the column, which only the options can say.
 
-    Debezium writes base64 or hexadecimal digits, and many a text is both.
+    Debezium writes base64 or hexadecimal digits, and many a string is both.
     """
     return None if options.declared_encoding(column.name) is not None else _unknown_encoding
 
 
 def _unknown_encoding(_: Any) -> SourceValue:
     raise NeedsParameter(
-        "is a text of bytes, and nothing says how it is encoded: set the table's option `binary_encoding` to base64, "
+        "is a string of bytes, and nothing says how it is encoded: set the table's option `binary_encoding` to base64, "
         "or to hex for binary.handling.mode=hex"
     )
 
@@ -370,7 +370,7 @@ def _number(value: Any, scale: int, reading: DebeziumReading) -> Any:
 
 
 def _bytes_reader(encoding: BinaryEncoding) -> ReadValue:
-    """Return the reader of base64, which JsonConverter writes for bytes, as a text in the column's encoding."""
+    """Return the reader of base64, which JsonConverter writes for bytes, as a string in the column's encoding."""
 
     def read(value: Any) -> SourceValue:
         if not isinstance(value, str):

@@ -3,7 +3,7 @@
 msgspec decodes the body as a whole. What it accepts silently (duplicate keys, U+0000, deep nesting) is checked beside
 it, and a body that it rejects is decoded again message by message, so that the error names the wrong one.
 
-Invariant: no number passes through float, and no error text holds a value of the body.
+Invariant: no number passes through float, and no error message holds a value of the body.
 
 Duplicate keys, U+0000 and deep nesting, which msgspec accepts silently: the check of the exact path.
 
@@ -97,7 +97,7 @@ def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
 
 
 def _has_many_brackets(lines: bytes) -> bool:
-    """Return True if a line may have more than MAX_NESTING opening brackets, those in texts included."""
+    """Return True if a line may have more than MAX_NESTING opening brackets, those in strings included."""
     if len(lines) < _SHORT:
         return True
     text = np.frombuffer(lines, np.uint8)
@@ -301,7 +301,7 @@ class MessageDecoder(Generic[Message]):
 
     def _decode_part(self, index: int, offset: int, part: bytes) -> Message:
         try:
-            message = self._one.decode(part)  # as it is written first, for the positions in error texts
+            message = self._one.decode(part)  # as it is written first, for the positions in error messages
             kept = keep_minus_zeros(part)
             return message if kept is part else self._one.decode(kept)
         except msgspec.ValidationError as error:

@@ -21,13 +21,13 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]|null', re.DOTALL)
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _NO_JSON: Final = {
-    rb"NaN|-?Inf": "JSON has no NaN and no infinity, so send null, or a text for a column of floats",
+    rb"NaN|-?Inf": "JSON has no NaN and no infinity, so send null, or a string for a column of floats",
     rb"None|True|False": "JSON has null, true and false",
-    rb"'": "JSON has texts in double quotes",
+    rb"'": "JSON has strings in double quotes",
     rb"[,\s]*[}\]]": "JSON has no comma after the last value",
     rb"undefined": "JSON has null",
 }
-"""Texts that programs write instead of JSON, with the JSON to write."""
+"""Strings that programs write instead of JSON, with the JSON to write."""
 
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _ELEMENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
@@ -74,7 +74,7 @@ def reason_of(error: Exception, offset: int, part: bytes = b"") -> str:
     if isinstance(error, msgspec.DecodeError):
         return text.removeprefix("JSON is malformed: ") + _advice(str(error), part)
     byte = _BYTE.search(text)
-    return f"a text is not valid at byte {byte[1] if byte else offset}"
+    return f"a string is not valid at byte {byte[1] if byte else offset}"
 
 
 def _advice(error: str, part: bytes) -> str:

@@ -1,7 +1,7 @@
 """Quote accounting: proves that every key and text of a JSON document was decoded.
 
 msgspec keeps the last of two equal keys and skips unknown ones, silently. What it drops has a key, and a key has two
-quotes. So a document whose quotes all belong to decoded keys and texts holds nothing else. This is the only check of
+quotes. So a document whose quotes all belong to decoded keys and strings holds nothing else. This is the only check of
 the columnar path; it costs a tenth of a decode (docs/contribute/decisions/0035).
 
 Invariant: equal numbers are proof. Unequal ones can be wrong and cost a decode on the exact path.
@@ -65,7 +65,7 @@ def is_all_read(document: bytes, values: Iterable[Any]) -> bool:
 def is_all_decoded(document: bytes, written_again: bytes) -> bool:
     """Return True if valid JSON has the quotes that its decoded values have when they are written again.
 
-    Keys that were not written must not be written again. U+0000 in a text counts as not decoded.
+    Keys that were not written must not be written again. U+0000 in a string counts as not decoded.
     """
     if b"\\" in document and _has_unicode_escape(document) and b"\\u0000" in document:
         return False
@@ -88,8 +88,8 @@ def _has_unicode_escape(document: bytes) -> bool:
 def are_opaque(values: Sequence[Raw], decode: Callable[[bytes], Any]) -> bool:
     """Return True if these valid values, which nothing else reads, hide nothing that has to be rejected.
 
-    That is a key twice, too many lists and objects, deep nesting, U+0000 or half a surrogate pair; texts can have only
-    the last two.
+    That is a key twice, too many lists and objects, deep nesting, U+0000 or half a surrogate pair; strings can have
+    only the last two.
     """
     if values and values.count(values[0]) == len(values) and bytes(values[0]).startswith(b'"'):
         values = values[:1]
@@ -158,7 +158,7 @@ class ImageDecoder:
         if count_structural_quotes(document) != 2 * (keys + keys - nulls):
             raise ValueError("an image has a column twice")
         if has_suspicious_escape(document):
-            raise ValueError("a text may have U+0000 or a surrogate")
+            raise ValueError("a string may have U+0000 or a surrogate")
         return rows, is_full
 
     def decode_optional(self, images: Sequence[Given]) -> tuple[Sequence[tuple[Any, ...] | None], bool]:

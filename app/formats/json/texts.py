@@ -1,4 +1,4 @@
-"""Checks of the texts of a JSON body: UTF-8, no U+0000, no half of a surrogate pair.
+"""Checks of the strings of a JSON body: UTF-8, no U+0000, no half of a surrogate pair.
 
 msgspec checks no text that it skips, and accepts U+0000 everywhere, which Postgres cannot store.
 
@@ -74,7 +74,7 @@ _OTHERS: Final = bytes({*range(256)} - _STEPS.keys())
 def check_nested_values(body: bytes, messages: int) -> None:
     """Raise RejectedInput `too_many_nested_values` if a body with at most this many messages has too many.
 
-    Brackets inside texts do not count; they are told apart only if there are that many.
+    Brackets inside strings do not count; they are told apart only if there are that many.
     """
     limit = MAX_NESTED_VALUES + _OF_A_MESSAGE * messages
     if len(body) > limit and count_brackets(body) > limit and count_brackets(_TEXT.sub(b"", body)) > limit:
@@ -96,12 +96,12 @@ def count_values(body: bytes) -> int:
 
 
 def count_brackets(text: bytes) -> int:
-    """Return the number of opening brackets, those in texts included."""
+    """Return the number of opening brackets, those in strings included."""
     return text.count(b"[") + text.count(b"{")
 
 
 SLICE: Final = 2**16
-"""Bytes decoded at a time and dropped again, so that the text stays in the processor's cache."""
+"""Bytes decoded at a time and dropped again, so that the text remains in the processor's cache."""
 
 _SUSPICIOUS: Final = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _NOT_TEXT: Final = re.compile(
@@ -113,7 +113,7 @@ _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC
 
 
 def check_texts(body: bytes, offset: int) -> None:
-    """Check all texts of a body that starts `offset` bytes into the request. Raises RejectedInput `malformed_json`."""
+    """Check all strings of a body that begins `offset` bytes into the request. Raise RejectedInput `malformed_json`."""
     check_utf8(body, offset)
     if has_suspicious_escape(body):
         _check_escapes(body, offset)

@@ -237,7 +237,7 @@ def _origins(columns: DataColumns, start: int, end: int) -> ChangeFacts:
 
 
 def _log_run(columns: DataColumns, start: int, end: int) -> LogRun | None:
-    """Return the positions of the messages from `start` on, up to `end`: all of them sort as texts."""
+    """Return the positions of the messages from `start` on, up to `end`: all of them sort as strings."""
     sequences = columns.sequences[start:end]
     first, last = log_position_of(sequences[0]), log_position_of(sequences[-1])
     if first is None or last is None or {*map(type, sequences)} != {str}:

@@ -1,6 +1,6 @@
 """Replicate's data (DT) messages: the parts of a message -> a change as it is written.
 
-What a message says about its table and its columns stays beside the change, for `versions` to resolve. Source:
+What a message says about its table and its columns remains beside the change, for `versions` to resolve. Source:
 docs/reference/replicate.md, "Operations".
 """
 
@@ -187,12 +187,12 @@ def _image(image: dict[str, Any] | list[Any] | None, index: int, pointer: str) -
 
 
 def source_time(written: Any) -> SourceTime:
-    """Return the `timestamp` of headers; None for one that is empty, or neither a text nor a whole number."""
+    """Return the `timestamp` of headers; None for one that is empty, or neither a string nor a whole number."""
     return written or None if isinstance(written, str | int) and not isinstance(written, bool) else None
 
 
 def transaction_id(written: Any) -> str | None:
-    """Return the `transactionId` of headers; None for one that is empty or too long, or neither a text nor a number."""
+    """Return the `transactionId` of headers; None if it is empty, too long, or neither a string nor a number."""
     text = str(written) if isinstance(written, str | int) and not isinstance(written, bool) else ""
     return text if text and is_bounded(text) else None
 

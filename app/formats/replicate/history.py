@@ -1,7 +1,7 @@
 """The history of a table's source: the versions that its metadata (MD) messages declared, as Postgres keeps them.
 
 Versions are compared within one task, because each Replicate task numbers the versions of a table for itself. Earlier
-versions stay readable, so that data messages sent before a change of the table still find their columns.
+versions remain readable, so that data messages sent before a change of the table still find their columns.
 
 Renamed columns: metadata that drops a column of the table and adds one in its place.
 

@@ -91,7 +91,7 @@ class TableMetadata:
     schema_id: str | None
     table_version: int
     at: str
-    """JSON Pointer of the message's body, for error texts."""
+    """JSON Pointer of the message's body, for error messages."""
     columns: Mapping[str, SourceColumn]
     nullability_unknown: frozenset[str] = frozenset()
     """Columns for which the message does not say whether they can be NULL."""
@@ -120,7 +120,7 @@ class TableMetadata:
     def schema_after(self, current: TableSchema | None, options: TableOptions = DEFAULT_OPTIONS) -> TableSchema:
         """Return the schema to register over `current`; the table's `options` can give types of columns.
 
-        A present column stays nullable if the source no longer allows NULL or does not say. A new column is nullable,
+        A present column remains nullable if the source no longer allows NULL or does not say. A new column is nullable,
         because earlier rows have no value for it. Raises RejectedInput `incompatible_schema` or `bad_type` for a
         column that needs a type from the options and has none.
         """
@@ -172,7 +172,7 @@ def read_metadata(
 
 
 def _check_bounded(index: int, texts: Mapping[str, str | None], at: str) -> None:
-    """Raise RejectedInput `unstorable` for a text that is too long for an index."""
+    """Raise RejectedInput `unstorable` for a string that is too long for an index."""
     problems = [
         Problem(Code.UNSTORABLE, f"{name} is longer than {MAX_TEXT_BYTES} UTF-8 bytes", index, f"{at}/{name}")
         for name, text in texts.items()

@@ -5,7 +5,7 @@ The table is known before the body is read, so msgspec decodes a body straight i
 Invariant: the changes equal those of `decode_rows`, or NotColumnar is raised. Quote accounting proves that every key
 and text was decoded; what is unusual is not read.
 
-Plain rows as Arrow columns: the operation of each row, from a column of texts beside the others.
+Plain rows as Arrow columns: the operation of each row, from a column of strings beside the others.
 
 Columnar reading of plain rows as CSV: lines are split at once, and each column is read as a whole.
 
@@ -46,7 +46,7 @@ MAX_ROWS_NAMED: Final = 100
 def split_operations(given: pa.Table, default: RowOperation) -> tuple[pa.Table, RowOperations]:
     """Return the columns of values, and the operation of each row; NULL or no column means the default.
 
-    Only different texts are read, not each row's. Raises RejectedInput `bad_op` naming the rows.
+    Only different strings are read, not each row's. Raises RejectedInput `bad_op` naming the rows.
     """
     if OPERATION_COLUMN not in given.schema.names:
         return given, _all(default, given.num_rows)
@@ -94,7 +94,7 @@ class RowsBody(NamedTuple):
     operation: Operation
     max_rows: int
     is_plain: bool = True
-    """False for rows that a CDC tool wrote: they have no operations, and the text `null` is NULL in them."""
+    """False for rows that a CDC tool wrote: they have no operations, and the string `null` is NULL in them."""
 
 
 class _Decoder(NamedTuple):

@@ -1,6 +1,6 @@
 """Plain rows as CSV with a header, which names the columns.
 
-An empty field without quotes is NULL, as an unquoted `NULL` is; `""` is the empty text.
+An empty field without quotes is NULL, as an unquoted `NULL` is; `""` is the empty string.
 """
 
 from collections.abc import Collection, Iterator, Set
@@ -46,7 +46,7 @@ def decode_csv_rows(
     known: Set[str] = frozenset(),
     keep_rejected: bool = False,
 ) -> CsvRowChanges:
-    """Read a body for a table with the `known` columns. Blanks around values of the `trimmed` ones, no texts, go.
+    """Read a body for a table with the `known` columns. Blanks around values of the `trimmed` ones, no strings, go.
 
     Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
     """

@@ -1,7 +1,7 @@
 """The table that a request of plain rows declares: `columns=id:int64,name:string!` and `key_columns=id`, or its schema.
 
 Nothing is inferred from values. Invariant: a declaration only adds. What contradicts the registered table is rejected,
-and a column that is not declared stays, because a row need not give every column.
+and a column that is not declared remains, because a row need not give every column.
 """
 
 import re
@@ -161,7 +161,7 @@ def _declared_type(given: pa.DataType) -> ColumnType | str:
 
 
 def _matches(pattern: "re.Pattern[str]", text: str, otherwise: str) -> Sequence["re.Match[str]"]:
-    """Return consecutive matches that cover a text. Raises RejectedInput `bad_request`."""
+    """Return consecutive matches that cover a string. Raises RejectedInput `bad_request`."""
     found: list[re.Match[str]] = []
     end = 0
     while end < len(text) or text.endswith(","):

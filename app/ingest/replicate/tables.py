@@ -1,6 +1,6 @@
 """Applies the metadata messages of a Replicate request, then routes its data messages to tables.
 
-Invariant: a metadata message takes effect in its own transaction and stays in effect, whether or not the data
+Invariant: a metadata message takes effect in its own transaction and remains in effect, whether or not the data
 messages are accepted. Sending the request again repeats it without a change.
 
 Finds the table that a Replicate message is for, from the message's source, its schema id and `?table=`.

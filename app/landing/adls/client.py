@@ -34,7 +34,7 @@ _MISSING_CODES: Final = frozenset({"", "BlobNotFound", "PathNotFound", "Resource
 """Codes of a 404 about the path itself; other codes are about the account, workspace or item."""
 _TRANSIENT_CODES: Final = frozenset({"DestinationPathIsBeingDeleted", "SourcePathIsBeingDeleted", "PathInUse"})
 _IDENTITY_ERROR: Final = re.compile(r"AADSTS\d+")
-"""Code of Entra ID: no token was given. Its answer has a status of its own, which says nothing about the storage."""
+"""Code of Entra ID: no token was given. Its answer has another status, which says nothing about the storage."""
 _MAX_REASON_CHARACTERS: Final = 500
 _ATTEMPT: Final = "mirrorgate_attempt"
 _NEW_ONLY: Final[dict[str, Any]] = {"match_condition": MatchConditions.IfMissing}

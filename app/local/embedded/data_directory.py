@@ -23,7 +23,7 @@ _OTHER_ACCOUNTS: Final = 0o077
 class DataDirectory:
     """A data directory that this process has locked; created (mode 0700) if it is missing.
 
-    The kernel releases the lock when the process ends, however it ends. The lock file stays and holds the pid of its
+    The kernel releases the lock when the process ends, however it ends. The lock file remains and holds the pid of its
     last owner.
     """
 
@@ -62,8 +62,8 @@ class DataDirectory:
         """Take the permissions of other accounts away, and return what was done, None if they had none.
 
         A folder that no gateway has used and that has folders in it may be one that other programs need, such as /srv.
-        It stays as it is, like one that belongs to another account: the files of the gateway are private in themselves.
-        Call this with the lock held.
+        It remains as it is, like one that belongs to another account: the files of the gateway are private in
+        themselves. Call this with the lock held.
         """
         mode = stat.S_IMODE(self.path.stat().st_mode)
         if not mode & _OTHER_ACCOUNTS:

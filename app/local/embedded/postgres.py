@@ -226,7 +226,7 @@ def running_url(data_dir: Path) -> str | None:
 class PrivatePostgres:
     """Postgres 18 on `<data_dir>/postgres`, as a direct child process that ends with this one.
 
-    `settings` override the defaults. Its log goes to `log`, which must stay open until `stop`, or else to
+    `settings` override the defaults. Its log goes to `log`, which must remain open until `stop`, or else to
     `postgres.log`, which is not rotated. Start it from the main thread: for Linux, the parent of a process is the
     *thread* that started it, and the death signal follows that thread.
     """

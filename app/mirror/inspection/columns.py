@@ -122,7 +122,7 @@ def _advice(of_type: pa.DataType, distinct: int, rows: int) -> str | None:
         return "round it, or cast it as float32, with the table option derive"
     if pa.types.is_timestamp(of_type):
         return "truncate it with date_trunc in the table option derive, or land date and time as two columns"
-    return "exclude it if no model needs it; a key or a text that hardly repeats is the largest part of a model"
+    return "exclude it if no model needs it; a key or a string that hardly repeats is the largest part of a model"
 
 
 def _file_bytes(target: MirrorTarget, table: Any, paths: Sequence[str]) -> dict[str, int]:

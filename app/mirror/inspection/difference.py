@@ -72,7 +72,7 @@ class ComparedColumns:
     before: frozenset[str]
     after: frozenset[str]
     as_text: frozenset[str]
-    """Columns whose type differs between the versions. They are compared as texts."""
+    """Columns whose type differs between the versions. They are compared as strings."""
 
     @classmethod
     def of(cls, before: pa.Schema, after: pa.Schema, key_columns: tuple[str, ...]) -> "ComparedColumns":

@@ -35,7 +35,7 @@ _MAX_TRIES: Final = 5
 _MAX_MEMORY: Final = 512 << 20
 _PIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _LOG_CLEANUP: Final = "delta.enableExpiredLogCleanup"
-"""While a version is pinned, the log stays: without its entries, no reader finds the version's files."""
+"""While a version is pinned, the log remains: without its entries, no reader finds the version's files."""
 _TOMBSTONE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 
 
@@ -124,7 +124,7 @@ def optimize_table(
 ) -> Optimized:
     """Rewrite small files as large ones, sorted by key with `cluster`, and write a checkpoint.
 
-    Raises TemporarilyUnavailable `mirror_away` if the mirror changes the same files again and again.
+    Raises TemporarilyUnavailable `mirror_away` if the mirror changes the same files repeatedly.
     """
     before = open_table(target, name)
     with reading(name):
@@ -146,7 +146,7 @@ def vacuum_table(
 ) -> Vacuumed:
     """Delete the data files that no version within the retention needs. `names` are all tables of the target.
 
-    A file that was live at any moment within the retention stays, and so do the files of pinned versions.
+    A file that was live at any moment within the retention remains, and so do the files of pinned versions.
     """
     table = open_table(target, name)
     orphans = _deletes_orphans(names, name, table, retention_hours)

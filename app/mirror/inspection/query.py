@@ -231,7 +231,7 @@ class _Points:
 def _open_tables(
     engine: SqlEngine, target: MirrorTarget, named: list[_NamedTable], names: list[str], points: _Points
 ) -> None:
-    """Make the named tables readable. A name that is not a table stays unknown: it can be a common table expression."""
+    """Make the named tables readable. Other names remain unknown: they can be common table expressions."""
     for written, _ in points.pinned.values():
         find_table(names, written)
     known = {

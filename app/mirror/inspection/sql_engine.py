@@ -26,7 +26,7 @@ _MAX_SPILL: Final = "20GB"
 _BATCH_ROWS: Final = 10_000
 
 _GONE: Final = ("FileNotFoundError", "[errno 2]")
-"""Texts with which Arrow names a missing file, passed on by DuckDB: of a store in Python, and of a local folder."""
+"""Strings with which Arrow names a missing file, passed on by DuckDB: of a store in Python, and of a local folder."""
 
 
 class SqlEngine:
@@ -122,12 +122,12 @@ def identifier(name: str) -> str:
 
 
 def text_literal(text: str) -> str:
-    """Quote a text for SQL."""
+    """Quote a string for SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column; as texts where Python has no such value, such as infinite dates."""
+    """Return the values of a column; as strings where Python has no such value, such as infinite dates."""
     if pa.types.is_interval(column.type):
         return [None if value is None else str(value) for value in column]
     try:

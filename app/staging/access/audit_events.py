@@ -71,7 +71,7 @@ _CONTAINS = """
       AND (CAST(:table AS text) IS NULL OR strpos(folded_name, :table) > 0)
       AND (CAST(:action AS text) IS NULL OR strpos(lower(action), :action) > 0)
       AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)"""
-"""Select events by parts of their texts; a condition of two statements."""
+"""Select events by parts of their strings; a condition of two statements."""
 
 SELECT_OLDER = sa.text(f"{_SELECT_EVENTS} {_CONTAINS} AND event_id < :before ORDER BY event_id DESC LIMIT :limit")
 """Read matching events before an event, newest first."""
@@ -126,7 +126,7 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class AuditSearch:
-    """The events to find by parts of their texts, in any letter case; None matches everything."""
+    """The events to find by parts of their strings, in any letter case; None matches everything."""
 
     subject: str | None = None
     table: str | None = None

@@ -20,7 +20,7 @@ SELECT_FINGERPRINT = sa.text("""
     SELECT mask_fingerprint, EXISTS (
         SELECT FROM mirrorgate.tables WHERE mask_fingerprint IS NOT NULL AND state <> 'dropped') AS is_bound
     FROM mirrorgate.installation""")
-"""Read the fingerprint of the gateway's secret; tell whether a live table is hashed under it."""
+"""Read the fingerprint of the gateway's secret; return True if a live table is hashed under it."""
 
 LOCK_FINGERPRINT = sa.text("SELECT FROM mirrorgate.installation FOR UPDATE")
 """Lock the fingerprint, so that a table that is declared meanwhile is seen by the next statement."""

@@ -53,7 +53,7 @@ class Batch:
 
     @property
     def row_memory(self) -> int:
-        """Return the most bytes that the rows take, beside the texts of their values."""
+        """Return the most bytes that the rows take, beside the strings of their values."""
         return self.rows.rows * row_bytes(RowRules.of(self.table))
 
     @property

@@ -71,7 +71,7 @@ def is_committed(engine: sa.Engine, transaction: TransactionId, max_seconds: flo
 
     Raises TemporarilyUnavailable `commit_unknown` if that is still unknown after `max_seconds`. After a restart
     Postgres reports a transaction that was in progress as aborted, or, if its id was reused, the outcome of the later
-    one; the block is then missing. The outcome of a committed id without a block therefore stays unknown.
+    one; the block is then missing. The outcome of a committed id without a block therefore remains unknown.
     """
     deadline = time.monotonic() + max_seconds
     while True:

@@ -1,6 +1,6 @@
 """Engines for Postgres: sessions with our settings, bounded waits and a pool that replaces broken connections.
 
-Staging's callers import `Engine` and `Connection` from here, so that SQLAlchemy stays inside staging.
+Staging's callers import `Engine` and `Connection` from here, so that SQLAlchemy remains inside staging.
 
 A connection to Postgres that never waits forever for an answer.
 
@@ -11,7 +11,7 @@ As after any lost connection, it is unknown whether the server still executes th
 Translation of Postgres errors into ours, by SQLSTATE.
 
 A temporary condition becomes TemporarilyUnavailable (503; the client retries). Data that Postgres cannot store becomes
-RejectedInput (422; the same request would always fail). Every other error is a bug of ours and stays as it is (500).
+RejectedInput (422; the same request would always fail). Every other error is a bug of ours and remains as it is (500).
 The states are listed in "Appendix A. PostgreSQL Error Codes" of the Postgres documentation.
 
 A pool of connections that knows how many threads wait for one, which SQLAlchemy's pool does not tell.
@@ -124,7 +124,7 @@ _TEMPORARY: Final = {
     "25P03": "Postgres has ended a transaction that was idle for too long (idle_in_transaction_session_timeout)",
     "25P04": "Postgres has ended a transaction that took too long (transaction_timeout)",
 }
-"""Texts for the caller, by state or by the state's class (its first two characters)."""
+"""Strings for the caller, by state or by the state's class (its first two characters)."""
 
 _LOST_SESSIONS: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 """States after which the server has ended the session."""
@@ -133,7 +133,7 @@ _BAD_DATA: Final = frozenset({"22", "54"})
 """Classes "data exception" and "program limit exceeded"; an index row, for example, fits a third of a page at most."""
 
 BOUNDED: Final = "_is_bounded"
-"""Suffix of the CHECK constraints that bound a text of a request; the other constraints guard our own invariants."""
+"""Suffix of the CHECK constraints that bound a string of a request; the other constraints guard our own invariants."""
 
 
 def translated_error(error: sa.exc.DBAPIError) -> MirrorgateError | None:
@@ -145,7 +145,7 @@ def translated_error(error: sa.exc.DBAPIError) -> MirrorgateError | None:
         return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres takes no writes: it is read-only")
     never_sent = not state and isinstance(error, sa.exc.DataError)  # psycopg itself rejects U+0000
     if never_sent or state[:2] in _BAD_DATA or (state == "23514" and _constraint(error).endswith(BOUNDED)):
-        return RejectedInput(Code.UNSTORABLE, "Postgres cannot store a text of this request")
+        return RejectedInput(Code.UNSTORABLE, "Postgres cannot store a string of this request")
     temporary = _TEMPORARY.get(state) or _TEMPORARY.get(state[:2])
     if temporary is not None:
         return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, temporary)
@@ -158,7 +158,7 @@ def translated_error(error: sa.exc.DBAPIError) -> MirrorgateError | None:
 def ends_session(error: BaseException | None) -> bool:
     """Return true if the connection must be replaced after this error, although it may still be open.
 
-    A connection to a server that has become read-only stays with that server; only a new one finds the new primary.
+    A connection to a server that has become read-only remains with that server; only a new one finds the new primary.
     """
     return isinstance(error, psycopg.Error) and (error.sqlstate or "") in _READ_ONLY | _LOST_SESSIONS
 

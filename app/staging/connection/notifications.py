@@ -1,7 +1,7 @@
 """Notifications from API processes to drains: "something was staged".
 
 The drain would otherwise find new batches only at its next poll. A notification is sent after the COMMIT, on a
-connection of its own. It is a hint only: a lost one delays the drain by at most one polling interval, and loses no
+separate connection. It is a hint only: a lost one delays the drain by at most one polling interval, and loses no
 batch.
 """
 

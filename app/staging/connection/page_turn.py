@@ -1,6 +1,6 @@
 """Pages of a list that is ordered by id, newest first: which entries a page has, and where the next ones begin.
 
-A page is found by the id at its edge, not by its number, so entries that arrive while somebody reads shift nothing.
+A page is found by the id at its edge, not by its number, so entries that arrive while a user reads shift nothing.
 """
 
 from collections.abc import Callable, Sequence

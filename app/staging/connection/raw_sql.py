@@ -59,7 +59,7 @@ def int_array_literal(values: Iterable[int]) -> str:
 
 
 def text_array_literal(values: Sequence[str | None]) -> str:
-    """Return texts and NULLs as a Postgres array literal."""
+    """Return strings and NULLs as a Postgres array literal."""
     return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 

@@ -47,7 +47,8 @@ _NO_TRANSACTIONS: Final = "statement pooling mode"
 def require_own_sessions(engine: sa.Engine) -> None:
     """Raise Misconfigured `pooler_unusable` unless each session has its own server process.
 
-    Also raised for a pooler that rejects the session's settings. Raises TemporarilyUnavailable if Postgres is away.
+    Also raised for a pooler that rejects the session's settings. Raises TemporarilyUnavailable if Postgres is
+    unreachable.
     """
     try:
         with translated_errors(), answer_within(_PROBE_SECONDS):

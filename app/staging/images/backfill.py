@@ -2,8 +2,8 @@
 
 A request asks the drain that owns the table for it. It can run while all payloads are kept whose rows tell the rows of
 the source. The drain reads the staged blocks from the first one on, and each key gets its newest row: an image of a
-newer batch stays, and a key that a later block deletes loses what an earlier one gave it. So after the last block, and
-not before, the images are the rows of the table. Batches that are accepted meanwhile write their own images and are
+newer batch remains, and a key that a later block deletes loses what an earlier one gave it. So after the last block,
+and not before, the images are the rows of the table. Batches that are accepted meanwhile write their own images and are
 read like all others.
 
 Invariant: a step commits only if the backfill is still where the step began. So a drain whose backfill was cancelled or
@@ -191,7 +191,7 @@ def note_detail(connection: sa.Connection, table_id: TableId, detail: str) -> No
 def end_backfill(connection: sa.Connection, table: Table, state: BackfillState, detail: str | None = None) -> bool:
     """End the running backfill of a table's generation, and return whether there was one.
 
-    A drain that carries it out stops at its next step. Its images stay; they count as incomplete unless the state is
+    A drain that carries it out stops at its next step. Its images remain; they count as incomplete unless the state is
     `done`.
     """
     life = {"table_id": table.table_id, "generation": table.generation}
@@ -212,7 +212,7 @@ SELECT_LEFT = sa.text("""
         ON b.table_id = c.table_id AND b.generation = :generation AND b.last_sequence > :after
     LEFT JOIN mirrorgate.payload_buckets k ON k.bucket = b.bucket
     WHERE c.table_id = :table_id GROUP BY c.last_sequence""")
-"""Read the last batch of a table, and the rows behind a sequence; tell whether all their payloads are there."""
+"""Read the last batch of a table, and the rows behind a sequence; return True if all their payloads are there."""
 
 _RECREATE: Final = with_addresses(
     "Recreate the table with row_images=on and load it again, in one go or beside its changes in a load session "
@@ -256,7 +256,7 @@ def request_backfill(connection: sa.Connection, name: TableName, generation: Gen
 def stop_backfill(connection: sa.Connection, name: TableName, generation: Generation, actor: str) -> Table:
     """Cancel the running backfill of a table. Without one, change nothing.
 
-    Its images stay, and the next request continues it. A process that dies before the commit has cancelled nothing.
+    Its images remain, and the next request continues it. A process that dies before the commit has cancelled nothing.
     Raises RejectedInput `unknown_table` or `generation_mismatch`.
     """
     table = locked_table(connection, name, generation)

@@ -169,7 +169,7 @@ CLAIM_READING = sa.text("""
     WHERE r.read_at <= clock_timestamp() - make_interval(secs => :seconds) OR r.read_at > clock_timestamp()
     RETURNING NOT EXISTS (SELECT FROM mirrorgate.fabric_database
         WHERE tables_at BETWEEN clock_timestamp() - make_interval(secs => :api_seconds) AND clock_timestamp())""")
-"""Claim the next reading unless one was claimed less than `seconds` ago; tell whether the API's list is too old."""
+"""Claim the next reading unless one was claimed less than `seconds` ago; return True if the API's list is too old."""
 
 CHANGED_FAILURES = sa.text("""
     SELECT n.table_id

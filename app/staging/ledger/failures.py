@@ -17,7 +17,7 @@ FAILING_AFTER: Final = 3
 """Failed tries in a row after which a table is shown as failing; fewer usually pass by themselves."""
 
 _MAX_DETAIL_LENGTH: Final = 1_000
-"""Characters of an error text that are stored."""
+"""Characters of an error message that are stored."""
 
 RECORD_FAILURE = sa.text("""
     INSERT INTO mirrorgate.table_failures AS f (table_id, generation, code, detail, remedy)
@@ -37,7 +37,7 @@ SELECT_HAS_FAILED = sa.text("SELECT EXISTS (SELECT FROM mirrorgate.table_failure
 """Return True if a table's last try failed."""
 
 IS_FAILING = "(f.tries >= :tries AND t.state IN ('active', 'dropping', 'rebuilding')) IS TRUE"
-"""Condition on a table `t` and its failure `f`: the table publishes or is dropped, and fails again and again."""
+"""Condition on a table `t` and its failure `f`: the table publishes or is dropped, and fails repeatedly."""
 
 SELECT_FAILING = sa.text(f"""
     SELECT f.table_id, f.code, f.detail, f.remedy, f.tries, f.since, f.last_at

@@ -255,7 +255,7 @@ def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *
 
 
 def release_table(connection: sa.Connection, table_id: TableId, worker_id: UUID) -> None:
-    """Release one table of this worker to the others; the epoch stays until somebody claims it."""
+    """Release one table of this worker to the others; the epoch remains until another worker claims it."""
     connection.execute(RELEASE_TABLE, {"table_id": table_id, "worker_id": worker_id})
 
 

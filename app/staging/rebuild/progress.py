@@ -283,7 +283,7 @@ def start_attempt(connection: sa.Connection, table_id: TableId) -> Rebuild | Non
 
 
 def holds_attempt(connection: sa.Connection, rebuild: Rebuild) -> bool:
-    """Return True if this attempt is still the one that is due; if so, it stays that until the transaction ends."""
+    """Return True if this attempt is still the one that is due; if so, it remains that until the transaction ends."""
     connection.execute(LOCK_REBUILD, {"table_id": rebuild.table_id})
     present = find_rebuild(connection, rebuild.table_id)
     return present is not None and (present.attempt, present.phase) == (rebuild.attempt, rebuild.phase)
@@ -315,7 +315,7 @@ def end_check(
 
 
 def fail_rebuild(connection: sa.Connection, rebuild: Rebuild, findings: Sequence[UnfitRows], detail: str) -> None:
-    """Give a rebuild up and discard its copies; the table stays in its present generation.
+    """Give a rebuild up and discard its copies; the table remains in its present generation.
 
     An attempt that is over changes nothing: the copies, or the table itself by now, are those of another one.
     A process that dies before the commit leaves the rebuild to the next attempt, which comes to the same end.

@@ -6,8 +6,9 @@ its own and can be repeated, so a process that dies between two steps leaves the
 Deletes narrow history in chunks: blocks without a payload, old landing files, row images that are not used.
 
 A chunk is always the oldest part of a generation, and the same transaction adds it up in `purged_totals`. So accepted =
-staged = published stays true, and every sequence up to a total's last one is known to have been accepted. The metadata
-chain, the last published file of a generation, and events are kept; of a dropped table also its row and schemas.
+staged = published remains true, and every sequence up to a total's last one is known to have been accepted. The
+metadata chain, the last published file of a generation, and events are kept;
+of a dropped table also its row and schemas.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Events: what operators and the drain did to tables, and the outcome. They stay when the table is gone."""
+"""Events: what operators and the drain did to tables, and the outcome. They remain when the table is gone."""
 
 import json
 from collections.abc import Mapping

@@ -33,7 +33,7 @@ COUNT_STATES = sa.text(f"""
     SELECT CASE WHEN {IS_FAILING} THEN 'failing' ELSE t.state END AS shown, count(*)
     FROM mirrorgate.tables t LEFT JOIN mirrorgate.table_failures f USING (table_id, generation)
     WHERE t.state <> 'dropped' GROUP BY shown ORDER BY shown""")  # noqa: S608  # constant text
-"""Count the tables per state; those that fail again and again count as failing."""
+"""Count the tables per state; those that fail repeatedly count as failing."""
 
 
 def gateway_facts(connection: sa.Connection) -> GatewayFacts:

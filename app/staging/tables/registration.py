@@ -109,7 +109,7 @@ def register_table(
 
 
 def find_locked_table(connection: sa.Connection, name: TableName) -> Table | None:
-    """Return a table as it stays until the transaction ends, for a schema that depends on it; None if there is none.
+    """Return a table as it remains until the transaction ends, for a schema that depends on it; None if there is none.
 
     Without the lock, a column that another request adds meanwhile would count as one that has left the source.
     """
@@ -123,7 +123,7 @@ def find_locked_table(connection: sa.Connection, name: TableName) -> Table | Non
 def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *, marker_first: bool) -> Registration:
     """Bring a table to the schema that its changes need: `table.schema`, more columns, or the row marker.
 
-    If the table has changed since the changes were typed and the new schema does not fit, it stays as it is, and the
+    If the table has changed since the changes were typed and the new schema does not fit, it remains as it is, and the
     caller types the changes again. A process that dies before the commit leaves the table as it was.
     """
     lock_counters(connection, [table.table_id])
@@ -231,7 +231,7 @@ def _change(
 
 
 def _declared(wanted: TableSchema, options: TableOptions, present: TableSchema) -> TableSchema:
-    """Return the columns that a registration asks for. What it lists as the table has it stays.
+    """Return the columns that a registration asks for. What it lists as the table has it remains.
 
     An option that overrides a column's type does not change a column that exists.
     """

@@ -243,7 +243,7 @@ def losing_tables(connection: sa.Connection, table_id: TableId, options: TableOp
 def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
     """Route the names of the option `sources` to a table.
 
-    A name that is a table of its own, or feeds another table, is rejected. Names that differ only in letter case can
+    A name that is another table, or feeds another table, is rejected. Names that differ only in letter case can
     feed one table, not two. The tables that lose a source get a new revision, so requests that were typed under the old
     routes are typed again. Raises RejectedInput `bad_option`.
     """

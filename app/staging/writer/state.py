@@ -1,4 +1,4 @@
-"""The state of the staging thread, which tells whether the API process can accept changes now.
+"""The state of the staging thread, which shows whether the API process can accept changes now.
 
 The thread itself records it, health checks read it, and `export_writer_state` shows it in the metrics.
 """

@@ -1,4 +1,4 @@
-"""Health check of the staging thread, which tells whether this API process can stage changes now, and of which tables.
+"""Health check of the staging thread, which shows whether this API process can stage changes now, and of which tables.
 
 A ping on another connection does not tell: the staging thread's own connection may be dead, or lead to a server that
 has become read-only. So unless Postgres has answered the thread lately, it queries Postgres over that connection.

@@ -19,7 +19,7 @@ from app.verify.finding import Finding
 from app.verify.table_view import TableView
 
 KEPT_HIDDEN: Final = timedelta(days=7)
-"""Age at which a hidden file is no longer one that somebody is writing."""
+"""Age at which a hidden file is no longer one that a program is still writing."""
 EMPTY_AT_MOST: Final = timedelta(days=14)
 """Time for which mirroring accepts a table without data."""
 
@@ -62,7 +62,7 @@ def missing_data(view: TableView) -> Iterator[Finding]:
 
 
 def hidden_files(view: TableView) -> Iterator[Finding]:
-    """Find hidden files that somebody began to write long ago."""
+    """Find hidden files that a program began to write long ago."""
     expected = (METADATA, MARKER, *CONSUMED_FOLDERS)
     old = [
         path
@@ -315,7 +315,7 @@ def table_names(view: ZoneView) -> Iterator[Finding]:
 
 
 def old_scratch(view: ZoneView) -> Iterator[Finding]:
-    """Find hidden files at the root and in `_scratchPad` that somebody began to write long ago."""
+    """Find hidden files at the root and in `_scratchPad` that a program began to write long ago."""
     old = [path for path, entry in _hidden(view.zone, "", 0) if _is_leftover(path, entry, view.now)]
     if old:
         detail = f"hidden files older than 7 days: {len(old):,}"
@@ -359,6 +359,6 @@ def _hidden(zone: LandingZone, folder: str, depth: int) -> Iterator[tuple[str, E
 
 
 def _is_leftover(path: str, entry: Entry, now: datetime) -> bool:
-    """Return whether a file is old. A gateway's own markers stay: empty files, and the owner of the zone."""
+    """Return whether a file is old. A gateway's own markers remain: empty files, and the owner of the zone."""
     is_marker = path in (PARTNER_EVENTS, f"{SCRATCH}/{MARKER}") or entry.size == 0
     return not is_marker and entry.modified is not None and now - entry.modified > KEPT_HIDDEN

@@ -123,7 +123,7 @@ MAX_VALUE_LENGTH: Final = 60
 _POSITION: Final = "__position__"
 
 Row = Mapping[str, str | None]
-"""The texts of a row's values, by lower-case column name."""
+"""The strings of a row's values, by lower-case column name."""
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ class DifferenceDetails:
         return f"({row_hash(chunk.schema, delta_side.names_in(chunk, sorted(self.compared)))})::UHUGEINT"
 
     def _texts(self, rows: pa.Table) -> list[Row]:
-        """Return rows as texts, in their order, which DuckDB keeps only where a query asks for it."""
+        """Return rows as strings, in their order, which DuckDB keeps only where a query asks for it."""
         names = [name.casefold() for name in rows.column_names]
         texts = ", ".join(f"({text_of(rows.schema, name)})::VARCHAR" for name in rows.column_names)
         with registered(self.connection, rows.append_column(_POSITION, pa.array(range(rows.num_rows)))) as chunk:

@@ -194,5 +194,5 @@ class ZoneFold:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a file cannot be applied. DuckDB's texts can quote a value, so they are not shown."""
+    """Return why a file cannot be applied. DuckDB's strings can quote a value, so they are not shown."""
     return str(error) if isinstance(error, StopsHere) else f"its values cannot be read ({type(error).__name__})"

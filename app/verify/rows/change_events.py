@@ -39,7 +39,7 @@ _KINDS: Final[Mapping[str, Callable[[pa.DataType], bool]]] = {
 
 
 def comparable(rows: pa.Table) -> pa.Table:
-    """Cast the columns to types that DuckDB reads and whose texts are equal for equal values."""
+    """Cast the columns to types that DuckDB reads and whose strings are equal for equal values."""
     return pa.table(
         {name: _cast(column) for name, column in zip(rows.column_names, rows.columns, strict=True)},
     )
@@ -103,7 +103,7 @@ def text_of(schema: pa.Schema, name: str) -> str:
 
 
 def any_null(keys: Iterable[str]) -> str:
-    """Return SQL that tells whether a key has NULL in a column."""
+    """Return SQL that is true if a key has NULL in a column."""
     return " OR ".join(f"{quoted(key)} IS NULL" for key in keys) or "FALSE"
 
 
@@ -113,12 +113,12 @@ def quoted(name: str) -> str:
 
 
 def quoted_text(text: str) -> str:
-    """Return a text as an SQL literal."""
+    """Return a string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _delimited(text: str) -> str:
-    """Return SQL for a text with its length, so that neighbors cannot be confused: ('a', 'bc') is not ('ab', 'c')."""
+    """Return SQL for a string with its length, so that neighbors cannot be confused: ('a', 'bc') is not ('ab', 'c')."""
     return f"coalesce(length({text}) || ':' || {text}, '-')"
 
 

@@ -106,7 +106,7 @@ class KeyHistory:
     def judge(self, events: str, *, complete: bool) -> Iterator[RowFault]:
         """Yield the faults of the collected events by file, and apply the events.
 
-        `complete` tells whether all files before were read, so that a key without a row is a missing row.
+        `complete`: True if all files before were read, so that a key without a row is a missing row.
         """
         names = {"events": events, "live": self._live, "last": self._last}
         codes = {code.value: code.value for code in FindingCode}
@@ -243,5 +243,5 @@ def _describe(fault: RowFault) -> str:
 
 
 def _reason(error: UnreadableFile | duckdb.Error | OSError) -> str:
-    """Return why a file cannot be read. DuckDB's texts can quote a value, so they are not shown."""
+    """Return why a file cannot be read. DuckDB's strings can quote a value, so they are not shown."""
     return error.reason if isinstance(error, UnreadableFile) else f"its values cannot be read ({type(error).__name__})"

@@ -151,7 +151,7 @@ def _text(data: bytes | bytearray, at: int) -> tuple[str, int]:
     try:
         return written.decode(), at
     except UnicodeDecodeError:
-        raise ValueError("a text is not UTF-8") from None
+        raise ValueError("a string is not UTF-8") from None
 
 
 def _is_given(data: bytes | bytearray, at: int) -> tuple[bool, int]:

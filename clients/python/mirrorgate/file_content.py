@@ -155,7 +155,7 @@ class HashedStream:
             yield block
 
     def digest_at(self, end: int) -> str:
-        """Return the hash of the content before `end`, which was read already; another text if it is shorter."""
+        """Return the hash of the content before `end`, which was read already; another string if it is shorter."""
         if end > self._hashed + len(self._ahead):
             return "too short"
         self._advance(end)

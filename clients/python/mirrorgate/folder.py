@@ -23,7 +23,7 @@ class Found:
     key: str
     size: int
     etag: str
-    """A text that changes with the content."""
+    """A string that changes with the content."""
     modified: int
 
 
@@ -32,7 +32,7 @@ class ObjectGone(Exception):
 
 
 def found_file(key: str, status: os.stat_result) -> Found:
-    """Return a file as a listing shows it: size and modification time tell whether it is still the same."""
+    """Return a file as a listing shows it: size and modification time show whether it is still the same."""
     return Found(key, status.st_size, f"{status.st_size}-{status.st_mtime_ns}", status.st_mtime_ns // 1_000_000)
 
 

@@ -20,7 +20,7 @@ Mode = Literal["full", "append"]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load session of a table. `patience` says how long a call is repeated while the gateway is away."""
+    """A load session of a table. `patience` says how long a call is repeated while the gateway is unreachable."""
 
     client: GatewayClient
     table: str
@@ -68,7 +68,7 @@ class Load:
             on_progress(status)
 
     def abort(self) -> Mapping[str, Any]:
-        """End the load without deletes, and return its final status. What it landed stays."""
+        """End the load without deletes, and return its final status. What it landed remains."""
         status: Mapping[str, Any] = self.patience.call(lambda: self.client.delete(self._path))
         return status
 

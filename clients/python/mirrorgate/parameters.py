@@ -22,7 +22,7 @@ class LoadMode(StrEnum):
 
 
 class RowOperation(StrEnum):
-    """The operation of all rows of a request that have none of their own."""
+    """The operation of all rows of a request that have none."""
 
     UPSERT = "upsert"
     INSERT = "insert"
@@ -47,7 +47,7 @@ class CsvDialect:
     """The only text without quotes that is NULL; None leaves it to the format, see `nulls`."""
 
     def nulls(self, *, empty_is_null: bool) -> tuple[str, ...]:
-        """Return the texts that are NULL without quotes; `empty_is_null` is what the format says of the empty one."""
+        """Return the strings that are NULL without quotes; `empty_is_null` is what the format says of the empty one."""
         if self.null is not None:
             return (self.null,)
         return (_NULL, "") if empty_is_null else (_NULL,)

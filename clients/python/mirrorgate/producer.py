@@ -186,7 +186,7 @@ class RequestSender:
     def send(self, request: ChangeRequest) -> Mapping[str, Any]:
         """Return the answer to a request, after it is durable; repeat it under its name until then.
 
-        Raises RejectedByGateway if the request is wrong: nothing of it is durable, and its name stays free. Raises
+        Raises RejectedByGateway if the request is wrong: nothing of it is durable, and its name remains free. Raises
         Stopped if `stop` is set, and TemporarilyUnavailable or RejectedByGateway after `give_up_after` seconds: the
         request may be durable, and the same one can be sent again.
         """

@@ -118,7 +118,7 @@ class _Goal:
         return cls(status["table"], status["generation"], status["last_sequence"], stage)
 
     def seen(self, status: Status) -> "_Goal":
-        """Return the goal after a look at the table. Raises RejectedInput for another generation."""
+        """Return the goal after a check of the table. Raises RejectedInput for another generation."""
         if status["generation"] != self.generation:
             raise RejectedInput(
                 Code.GENERATION_MISMATCH,

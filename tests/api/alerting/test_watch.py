@@ -123,7 +123,7 @@ def test_the_remedy_of_a_quarantine_names_the_command_that_releases_the_table(
 ) -> None:
     watch_of(quarantined, receiver).look()
     [remedy] = [alert["remedy"] for alert in receiver.alerts() if alert["subject"] == "s.a"]
-    assert "move the file away" in remedy
+    assert "move the file out of the landing zone" in remedy
     assert "`mirrorgate tables release s.a --generation 1 --reason …`" in remedy
 
 

@@ -77,7 +77,7 @@ def test_a_wrong_value_of_an_option_is_told_the_allowed_ones(gateway: Gateway) -
 
 
 NO_JSON: Final = [
-    (b'{"id": NaN}', "send null, or a text for a column of floats"),
+    (b'{"id": NaN}', "send null, or a string for a column of floats"),
     (b'[{"id": 1}, {"id": -Infinity}]', "send null"),
     (b'{"id": None}', "null, true and false"),
     (b"{'id': 1}", "double quotes"),

@@ -39,7 +39,7 @@ def test_a_registration_with_fewer_columns_says_which_stay(gateway: Gateway, ter
     assert (fewer.status_code, fewer.json()["undeclared_columns"]) == (200, ["a"])
     assert fewer.json()["schema_version"] == 1
     said = terminal.run("tables", "register", "t", "--key-column", "id", "--column", "id:int64:required").output
-    assert said.splitlines()[1] == "columns that you left out stay in the table: a, b"
+    assert said.splitlines()[1] == "columns that you left out remain in the table: a, b"
 
 
 def test_register_sets_options_that_are_json_or_text(gateway: Gateway, terminal: Terminal) -> None:

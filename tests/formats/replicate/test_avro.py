@@ -151,7 +151,7 @@ for level in range(70):
         (record(["null", "int"]), b"\x08", "not of the Avro"),
         (record(["null", "R"]), b"\x02" * 1_000, "contains itself"),
         (DEEP, b"\x02", "nests deeper"),
-        (record({"type": "enum", "name": "E", "symbols": [1]}), b"\0", "not a list of texts"),
+        (record({"type": "enum", "name": "E", "symbols": [1]}), b"\0", "not a list of strings"),
         (record({"type": "enum", "name": "E", "symbols": ["a b", "a b"]}), b"\0", "cannot be read"),
         (record({"type": "fixed", "name": "F", "size": 2**40}), b"\0", "without a size"),
         ({"type": "record", "name": "R", "fields": 5}, b"\0", "not a list"),

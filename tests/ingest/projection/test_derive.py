@@ -214,7 +214,7 @@ def test_texts_of_derived_columns_are_bounded_together(harness: IngestHarness, m
         ({"derive": {"FIRST": "last"}}, "/options/derive/FIRST", "another column lands as 'FIRST'"),
         ({"derive": {"x": "quantiy * price"}}, "/options/derive/x", "no column 'quantiy', at character 1"),
         ({"derive": {"x": "quantity *"}}, "/options/derive/x", "cannot be read, at character 10"),
-        ({"derive": {"x": "date '2026-02-30'"}}, "/options/derive/x", "a text is no date, at character 6"),
+        ({"derive": {"x": "date '2026-02-30'"}}, "/options/derive/x", "a string does not fit date, at character 6"),
         ({"derive": {"x": "last"}, "exclude": ["last"]}, "/options/derive/x", "no column 'last'"),
         ({"derive": {"x": "last"}, "masks": {"last": {"method": "null"}}}, "/options/derive/x", "excluded or masked"),
         ({"derive": {"last": "first"}, "masks": {"last": {"method": "null"}}}, "/options/derive/last", "masked"),

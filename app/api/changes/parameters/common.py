@@ -184,8 +184,8 @@ class CsvDialectParameters(Parameters):
     """CSV: the character before a quote inside a field; by default the quote character."""
 
     null: str | None = None
-    """CSV: the only text without quotes that means NULL. By default it is `NULL`, and in plain rows the empty text too;
-    an empty `null` is the empty text alone, as in CSV of Postgres's `COPY`."""
+    """CSV: the only string without quotes that means NULL. The default is `NULL`, in plain rows also the empty string;
+    an empty `null` is the empty string alone, as in CSV of Postgres's `COPY`."""
 
     @property
     def dialect(self) -> CsvDialect:

@@ -63,7 +63,7 @@ class OverrideParameters(PartitionParameters):
     """Parameters of Arcion's JSON."""
 
     override: bool = False
-    """Apply every message to `table`, whatever table the message names."""
+    """Apply every message to `table`, even if the message names another one."""
 
 
 class CsvParameters(CsvDialectParameters):

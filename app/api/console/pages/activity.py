@@ -41,7 +41,7 @@ def audit(
     before: _Id = None,
     after: _Id = None,
 ) -> Response:
-    """List the events whose texts have these parts: operations on keys and tables, and rejected calls."""
+    """List the events whose strings have these parts: operations on keys and tables, and rejected calls."""
     user.require(Right.ADMIN, every_table=True)
     texts = {"subject": subject.strip(), "table": table.strip(), "action": action.strip()}
     wanted = {"done": False, "rejected": True}.get(outcome)

@@ -171,7 +171,7 @@ def _ask_recreate(connection: Connection, seen: SeenTable, visit: Visit) -> Aske
 
 
 def _ask_drop(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
-    then = "Then the table is gone, and its name can be registered again. Its events stay."
+    then = "Then the table is gone, and its name can be registered again. Its events remain."
     return _ask_deletion(connection, seen, then)
 
 
@@ -199,17 +199,17 @@ def _abort(sent: Submission) -> None:
 
 
 def _ask_abort(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
-    """Return what stays of the load. Raises RejectedInput `load_ended` if it has ended meanwhile."""
+    """Return what remains of the load. Raises RejectedInput `load_ended` if it has ended meanwhile."""
     load = _loads(visit).get(_load_id(visit))
     if load.state.has_ended:
         raise ended(load)
     if load.state is LoadState.COMPLETING:
-        rest = f"Of the rows that it did not have, {text.count(load.deletes)} are deleted already. The others stay."
+        rest = f"Of the rows that it did not have, {text.count(load.deletes)} are deleted already. The others remain."
     else:
-        rest = "Rows that it did not have stay too: nothing is deleted."
+        rest = "Rows that it did not have remain too: nothing is deleted."
     return Asked(
         [
-            f"What the load has landed stays: {text.amount(load.rows, 'row')}.",
+            f"What the load has landed remains: {text.amount(load.rows, 'row')}.",
             rest,
             "Its sender gets `load_ended`. Another load can begin.",
         ]
@@ -292,7 +292,7 @@ _ACTS: Final = (
         "backfill/cancel",
         "Cancel the backfill",
         "The backfill is cancelled.",
-        "What it has written stays. The next one continues there.",
+        "What it has written remains. The next one continues there.",
         lambda sent: sent.operation.cancel_backfill(),
         states=frozenset(TableState),
         fits=lambda _, backfill: backfill is not None and backfill.state is BackfillState.RUNNING,
@@ -338,7 +338,7 @@ _ACTS: Final = (
         "abort",
         "Abort",
         "The load session is aborted.",
-        "What it landed stays. Another load can begin.",
+        "What it landed remains. Another load can begin.",
         _abort,
         question=Question(
             "Abort a load of {}",

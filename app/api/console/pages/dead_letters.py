@@ -339,7 +339,7 @@ def _tables(connection: Connection, user: SignedIn, wanted: str) -> Mapping[Tabl
 
 
 def _with_plain_lines(text: str) -> str:
-    """Return a text as a browser sends it back: it changes every end of a line."""
+    """Return a string as a browser sends it back: it changes every end of a line."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

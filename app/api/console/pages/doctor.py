@@ -52,7 +52,7 @@ def probe(request: Request, user: ConsoleUser, _: ConsoleForm, gateway: GatewayD
 
 
 def _examined(request: Request, user: SignedIn, gateway: Gateway, *, with_zone: bool) -> Response:
-    # Imported here: an API process needs nothing of the landing zone until somebody asks for it.
+    # Imported here: an API process needs nothing of the landing zone until a user asks for it.
     from app.checks.preflight import examine, examine_machine
     from app.zone_settings import zone_address
 

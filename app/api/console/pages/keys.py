@@ -49,7 +49,7 @@ _PROBLEMS: Final = {
     "requests_per_second": "Requests per second must be a number from 0.001 to 1,000,000.",
     "bytes_per_second": "Bytes per second must be a whole number above 0.",
 }
-"""Texts about fields that the model rejects."""
+"""Strings about fields that the model rejects."""
 
 _CHANGED: Final = Notice("good", "The key is changed.", "Its limits apply within five seconds.")
 

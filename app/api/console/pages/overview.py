@@ -1,6 +1,6 @@
 """`/console` and `/console/tables`: what needs attention, totals, plots and health, and the list of tables.
 
-The parts of both pages that change all the time have addresses of their own, from which the pages refresh them.
+The parts of both pages that change all the time have separate addresses, from which the pages refresh them.
 """
 
 import shutil

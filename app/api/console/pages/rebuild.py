@@ -89,7 +89,7 @@ def checked_rebuild(connection: Connection, seen: SeenTable) -> Rebuild:
 def _plan_page(visit: Visit, typed: PlanFields | None = None, found: Rejected | None = None) -> Response:
     """Return the page of the plan. The form has what was typed in, or the last plan.
 
-    There is no form while the table is being rebuilt, checked or dropped: it takes no plan then.
+    There is no form while the table is being rebuilt, checked or dropped: it accepts no plan then.
     """
     with translated_errors(), visit.gateway.engine.begin() as connection:
         seen = visit.seen(connection, right=Right.ADMIN)

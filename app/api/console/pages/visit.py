@@ -1,4 +1,4 @@
-"""A visit of the pages of one table: who comes, what the user may see of the table, and the forms about it.
+"""A visit of the pages of one table: the user, what the user may see of the table, and the forms about it.
 
 A form names the generation that its page showed, so it never changes the next one.
 """
@@ -73,7 +73,7 @@ class Visit:
         return TableHead(str(table.name if table is not None else name), table, tab, is_admin=True)
 
     def number(self, name: str, default: int) -> int:
-        """Return a whole number of the address; a text that is none counts as left out."""
+        """Return a whole number of the address; a string that is none counts as left out."""
         given = self.request.path_params.get(name, self.request.query_params.get(name, ""))
         return number_in(str(given), default)
 
@@ -120,7 +120,7 @@ class Submission:
 
 
 def number_in(text: str, default: int) -> int:
-    """Return a whole number of an address; a text that is none counts as left out."""
+    """Return a whole number of an address; a string that is none counts as left out."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else default
 
 

@@ -94,6 +94,6 @@ def complete_load(operation: OperationDep, load: LoadPath, response: Response) -
 def abort_load(operation: OperationDep, load: LoadPath) -> LoadModel:
     """End the load without further deletes.
 
-    Abort does not undo anything: what the load landed stays, and of a load that is being completed also the deletes.
+    Abort does not undo anything: what the load landed remains, and of a load that is being completed also the deletes.
     """
     return LoadModel.of_session(operation.abort(LoadId(str(load))), str(operation.name))

@@ -32,8 +32,9 @@ async def check_table_source(
 
     A row is the text of its columns joined by U+001F; NULL is `\N`. Integers and dates are as in JSON, decimals have
     all digits of their scale, timestamps are `YYYY-MM-DD HH:MM:SS.ffffff` in UTC (those without a zone as they are),
-    booleans `1` or `0`, bytes hexadecimal capitals. Texts are not normalized. The bucket is the first digits of the MD5
-    of the key's text. The checksum is the first 8 digits of the MD5 of the row's text as a number, summed by bucket.
+    booleans `1` or `0`, bytes hexadecimal capitals. Strings are not normalized. The bucket is the first digits of the
+    MD5 of the key's text. The checksum is the first 8 digits of the MD5 of the row's text as a number, summed by
+    bucket.
     """
     async with gateway.check_limit.slot():
         return await run_in_threadpool(_answer, gateway, table, principal, wanted)

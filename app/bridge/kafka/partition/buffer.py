@@ -1,6 +1,6 @@
 """The records of one partition between Kafka and the gateway, bounded by bytes; records leave when they are durable.
 
-Records stay in the runs in which the consumer handed them over. The buffer cuts batches from runs, so
+Records remain in the runs in which the consumer handed them over. The buffer cuts batches from runs, so
 no Python code runs for a single record (performance notebook).
 """
 
@@ -37,7 +37,7 @@ class _Run:
 
 
 class RecordBuffer:
-    """One thread puts records in, another one takes batches. A batch stays in the buffer until `drop_through`."""
+    """One thread puts records in, another one takes batches. A batch remains in the buffer until `drop_through`."""
 
     def __init__(self, settings: BatchSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings

@@ -315,7 +315,7 @@ class Partition:
         return call_with_retries(call, None, self._pause, self._on_wait, _may_pass)
 
     def _after_conflict(self, producer: Producer, conflict: ProducerConflict) -> None:
-        """Continue after the position that another process has reached; stop if that happens again and again."""
+        """Continue after the position that another process has reached; stop if that happens repeatedly."""
         self.own_counters.conflicts += 1
         now = time.monotonic()
         self._conflicts = [*(at for at in self._conflicts if now - at < _CONFLICT_SECONDS), now]

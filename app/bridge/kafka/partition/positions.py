@@ -30,7 +30,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Read a position. Raises CannotContinue for a text that is not one of a Kafka bridge."""
+        """Read a position. Raises CannotContinue for a string that is not one of a Kafka bridge."""
         try:
             return msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, msgspec.ValidationError):

@@ -25,7 +25,7 @@ from mirrorgate.errors import Code, RejectedInput
 _PARSED: Final = KeptByTable[Mapping[str, ParsedExpression]]()
 
 MAX_DERIVED_TEXT_BYTES: Final = 64 * 2**20
-"""Bytes of all texts that the derived columns of one request read, each counted as often as it is read."""
+"""Bytes of all strings that the derived columns of one request read, each counted as often as it is read."""
 
 _CARRIED: Final = "\0derive."
 _MAX_WIDE: Final = 76
@@ -128,7 +128,7 @@ def with_derived(batch: pa.RecordBatch, rules: RowRules) -> tuple[pa.RecordBatch
 
 
 def text_bytes(batch: pa.RecordBatch, rules: RowRules) -> int:
-    """Return the bytes of the texts that derived columns read, each counted as often as it is read."""
+    """Return the bytes of the strings that derived columns read, each counted as often as it is read."""
     uses = [name for one in expressions_of(rules).values() for name in one.text_uses]
     sizes = {name: batch.column(rules.schema.names.index(name)).nbytes for name in {*uses}}
     return sum(sizes[name] for name in uses)
@@ -140,7 +140,9 @@ def check_text_bytes(batch: pa.RecordBatch, rules: RowRules) -> None:
     Rows of row images are not checked: the drain reads them in small blocks.
     """
     if rules.options.derive and not rules.from_images and text_bytes(batch, rules) > MAX_DERIVED_TEXT_BYTES:
-        detail = f"derived columns read more than {MAX_DERIVED_TEXT_BYTES} bytes of texts; send fewer rows in a request"
+        detail = (
+            f"derived columns read more than {MAX_DERIVED_TEXT_BYTES} bytes of strings; send fewer rows in a request"
+        )
         raise RejectedInput(Code.BODY_TOO_LARGE, detail)
 
 
@@ -391,7 +393,7 @@ def _cast(node: Expression, operand: pa.Array) -> Derived:
 
 
 def _from_texts(node: Expression, texts: pa.StringArray) -> Derived:
-    """Return texts as values, by the rules for the texts of changes."""
+    """Return strings as values, by the rules for the strings of changes."""
     try:
         return _none(convert_texts(texts, node.type))
     except BadValues as bad:
@@ -399,7 +401,9 @@ def _from_texts(node: Expression, texts: pa.StringArray) -> Derived:
         for row in bad.reasons:
             wrong[row] = 1
     flags = _flags(wrong)
-    return _without(convert_texts(pc.if_else(flags, None, texts), node.type), flags, node, f"a text is no {node.type}")
+    return _without(
+        convert_texts(pc.if_else(flags, None, texts), node.type), flags, node, f"a string does not fit {node.type}"
+    )
 
 
 def _written(operand: pa.Array, source: ColumnType) -> pa.StringArray:

@@ -14,7 +14,7 @@ A message of three bytes can become a row of thousands of columns, of constants,
 a body does not bound the memory of its rows; their number and their table do. The API reserves this bound before it
 builds rows, and the drain cuts its work by it.
 
-Invariant: with the texts of its values, which the body has, no row takes more than `row_bytes`. An option that adds a
+Invariant: with the strings of its values, which the body has, no row takes more than `row_bytes`. An option that adds a
 column, or makes a value longer, adds its bytes here.
 
 Rows of landing files -> typed rows of their source: the opposite of `landing_projection`, where there is one.
@@ -150,7 +150,7 @@ _WRITTEN: Final = {
     TypeName.DATE: 13,
     TypeName.TIMESTAMP: 37,
 }
-"""Bytes of the longest value of a type in a row image, with its comma. Texts are counted with the body."""
+"""Bytes of the longest value of a type in a row image, with its comma. Strings are counted with the body."""
 _NULL_WRITTEN: Final = 5
 
 MAX_BLOCK_BYTES: Final = 64 * 2**20
@@ -160,7 +160,7 @@ _KEPT: Final = KeptByTable[int]()
 
 
 def row_bytes(rules: RowRules) -> int:
-    """Return the maximum bytes of a landed row, without the bytes of the texts in its change."""
+    """Return the maximum bytes of a landed row, without the bytes of the strings in its change."""
     return _KEPT.get(rules) or _KEPT.keep(rules, None, _row_bytes(rules.schema, rules.options))
 
 

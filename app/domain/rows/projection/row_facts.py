@@ -40,7 +40,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS: Final = 10**11
 _MAX_MILLIS: Final = 10**14
 _MAX_MICROS: Final = 10**17
-"""Numbers from which a time counts smaller units; the year is then between 1973 and 5138, whatever the unit."""
+"""Numbers from which a time counts smaller units; the year is then between 1973 and 5138, for each unit."""
 
 
 def carried(value: AuditValue) -> str:
@@ -118,7 +118,7 @@ def operation_column(operations: Sequence[Operation]) -> pa.StringArray:
 def source_times(written: Sequence[SourceTime]) -> pa.TimestampArray:
     """Return times as the source wrote them; NULL where one is not given, is 0 or is not a time.
 
-    A text without an offset is in UTC. The size of a number tells whether it counts seconds, milli-, micro- or
+    A string without an offset is in UTC. The size of a number shows whether it counts seconds, milli-, micro- or
     nanoseconds since 1970.
     """
     try:
@@ -178,7 +178,7 @@ def _from_numbers(numbers: pa.Int64Array) -> pa.TimestampArray:
 
 
 def _from_texts(texts: pa.StringArray) -> pa.TimestampArray:
-    """Return the times of texts, cut off below microseconds."""
+    """Return the times of strings, cut off below microseconds."""
     known = pc.replace_substring_regex(pc.if_else(pc.equal(texts, ""), None, texts), r"(\.\d{6})\d+", r"\1")
     try:
         return convert_texts(known, _TIME)

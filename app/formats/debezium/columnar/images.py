@@ -7,8 +7,9 @@ Invariant: the changes equal those of `RecordReader`, or NotColumnar is raised.
 
 Reads a column of values as `values` reads each of them: numbers of days and seconds, and decimals, by Arrow kernels.
 
-Row images have source values, which are texts here. For a table without them, the kernels make the column of the table
-at once; a text that is parsed again costs more than all else that is done with the value (performance notebook).
+Row images have source values, which are strings here. For a table without them, the kernels make the column of the
+table at once; a string that is parsed again costs more than all else that is done with the value (performance
+notebook).
 
 Invariant: the result is that of the reader for each value, or ValueError is raised.
 """
@@ -485,7 +486,7 @@ def _decoder(
 ) -> msgspec.json.Decoder[list[msgspec.Struct]]:
     """Return a decoder of images with values of these types, all of which are required unless there is a default.
 
-    They can have the `others` as well, as texts, integers or booleans: the exact path bounds nested values.
+    They can have the `others` as well, as strings, integers or booleans: the exact path bounds nested values.
     """
     renamed = {f"column_{at}": name for at, name in enumerate((*names, *others))}
     fields: list[tuple[Any, ...]] = [(f"column_{at}", of_value, *default) for at, of_value in enumerate(types)]

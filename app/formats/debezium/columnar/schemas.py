@@ -4,8 +4,8 @@ JsonConverter repeats the schema in each event, and it takes five times the byte
 written with the same bytes, so it is read once; finding it again compares bytes, without decoding them.
 
 Invariant: the content means what the body means with the schema in each place of its number. A schema that follows
-`"schema":` begins with a brace, so in valid JSON that is a key and not the end of a text; and a JSON value in place of
-another leaves JSON valid or not. A body that has such a number itself is declined, so each one that an event names
+`"schema":` begins with a brace, so in valid JSON that is a key and not the end of a string; and a JSON value in place
+of another leaves JSON valid or not. A body that has such a number itself is declined, so each one that an event names
 was put in place of a schema; and if events name as many as were put, each schema was that of an event.
 
 Blocks `source` of many events: the table that each names, and what else they say of their changes.
@@ -239,7 +239,7 @@ def _are_alike(written: Sequence[Raw], first: _Block) -> bool:
     """Return True if all blocks, which are valid JSON, have the members of the first one and name its table.
 
     Without their digits they are equal. A name can differ in digits, so the members that name the table are counted;
-    none can be hidden in a text, which has no quote without a backslash.
+    none can be hidden in a string, which has no quote without a backslash.
     """
     template = bytes(written[0]).translate(None, _DIGITS)
     if b"\\u" in template:
@@ -349,7 +349,7 @@ def cut_schemas(body: bytes) -> CutBody:
 
 
 def _key_of(body: bytes) -> bytes:
-    """Return the key of a schema and the brace after it as the first event has them; a long text is found faster."""
+    """Return the key of a schema and the brace after it as the first event has them; a long string is found faster."""
     start = body.find(_SCHEMA) + len(_SCHEMA)
     return _SCHEMA + (b" {" if body.startswith(b" ", start) else b"{")
 

@@ -155,7 +155,7 @@ HEADERS: Final = {
 """The headers that rows depend on, by what Replicate calls them."""
 
 NAMES: Final = ("schema_id", "schema", "table")
-"""Texts that identify the table."""
+"""Strings that identify the table."""
 
 OPERATIONS: Final = ("insert", "update", "delete", "refresh")
 
@@ -201,7 +201,7 @@ def read_layout(document: Any) -> Layout:
             known = ", ".join((*PARTS, *HEADERS, *NAMES, "operations"))
             problems.append(LayoutProblem(pointer, f"a layout has no such part; its parts are {known}"))
         elif not isinstance(written, str):
-            problems.append(LayoutProblem(pointer, "a place must be a text"))
+            problems.append(LayoutProblem(pointer, "a place must be a string"))
         else:
             try:
                 places[name] = Place.parse(written)
@@ -358,7 +358,7 @@ class CustomForm:
         if found is None or found is UNSET:
             return None
         if not isinstance(found, str):
-            raise rejection(Code.MALFORMED_MESSAGE, "expected a text or null", index, self._pointer(name, at))
+            raise rejection(Code.MALFORMED_MESSAGE, "expected a string or null", index, self._pointer(name, at))
         return found
 
     def _pointer(self, name: str, at: str) -> str:

@@ -14,7 +14,7 @@ A DELETE can have no image at all: its key is in the record's key only (FromRepl
 kafka-connect-transform-cdc, DeleteTest of mongo-kafka). The image of another message can lack the key columns
 (ReplaceTest of mongo-kafka). Keys are an object of the key columns, that object inside
 `key`, `data`, `message` or `payload`, as envelopes and Connect's converter write it, or the value of a single key
-column. An object can also be a text that has it as JSON.
+column. An object can also be a string that has it as JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -207,7 +207,7 @@ def _pointers(prefix: str) -> HeaderPointers:
 
 
 def text(written: Text) -> str | None:
-    """Return a text, None for null or nothing."""
+    """Return a string, None for null or nothing."""
     return written if isinstance(written, str) else None
 
 
@@ -266,7 +266,7 @@ def key_image(key: Any, key_columns: Sequence[str]) -> Image | None:
 
 
 def _from_text(key: str) -> Any:
-    """Return the JSON that a key has as its text, None for a text that is not JSON."""
+    """Return the JSON that a key has as its text, None for a string that is not JSON."""
     try:
         objects = _DECODER.decode(key.encode())
     except RejectedInput:

@@ -1,6 +1,6 @@
 """Cut files of Replicate's messages: envelopes in Avro, which begin with `atMSG`, or JSON.
 
-Only the lengths in an envelope are read. What is wrong inside its message stays in the body, and the gateway reports
+Only the lengths in an envelope are read. What is wrong inside its message remains in the body, and the gateway reports
 it.
 """
 

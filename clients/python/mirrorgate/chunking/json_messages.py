@@ -1,6 +1,6 @@
 """Cut JSON streams into chunks: an array, or concatenated objects, with or without line breaks between them.
 
-Only strings and brackets are examined. Any other error stays in the body, and the gateway reports it.
+Only strings and brackets are examined. Any other error remains in the body, and the gateway reports it.
 """
 
 import re

@@ -46,7 +46,7 @@ def say(text: str, style: str | None = None, *, to: Console = OUTPUT) -> None:
 
 
 def encoded(value: object) -> str:
-    """Return a value as JSON: decimals as numbers with all digits, dataclasses as objects, other types as texts."""
+    """Return a value as JSON: decimals as numbers with all digits, dataclasses as objects, other types as strings."""
     try:
         return _ENCODER.encode(value).decode()
     except UnicodeEncodeError:  # a name in a foreign zone has bytes that are not text: they become escapes

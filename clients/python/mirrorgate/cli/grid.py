@@ -26,7 +26,7 @@ class Grid(Table):
             last.no_wrap, last.overflow, last.min_width = False, "fold", _NARROWEST_TEXT
 
     def add(self, *cells: str, style: str = "") -> None:
-        """Append a row of texts, none of which is markup, in the order of the titles."""
+        """Append a row of strings, none of which is markup, in the order of the titles."""
         self.add_row(*map(Text, cells), style=style)
 
     @property

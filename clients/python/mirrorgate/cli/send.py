@@ -145,7 +145,7 @@ def parameters(source_format: SourceFormat, **given: str | None) -> dict[str, st
 
 
 def other_parameters(texts: Sequence[str]) -> dict[str, str]:
-    """Return parameters that have no option of their own, which the gateway checks. Raises BadParameter."""
+    """Return parameters without an option, which the gateway checks. Raises BadParameter."""
     found = named_values("--parameter", texts)
     for name in found:
         if name in _FORMATS_OF or name == "table":
@@ -224,7 +224,8 @@ def send(
     table_from: Annotated[
         str | None,
         typer.Option(
-            "--table-from", help="replicate: where each message names its table: `data.COLUMN`, or a JSON Pointer."
+            "--table-from",
+            help="replicate: location of the table's name in each message: `data.COLUMN`, or a JSON Pointer.",
         ),
     ] = None,
     header: Annotated[bool, typer.Option("--header", help="csv: the first record holds the column names.")] = False,
@@ -277,10 +278,10 @@ def send(
     """Send changes to the gateway: files, folders or standard input, once and in order.
 
     A file is cut between messages into requests, sent in order. Each is durable before the next one is sent, and
-    accepted as a whole or not at all. After a rejection, the requests before it stay accepted: fix the file and
+    accepted as a whole or not at all. After a rejection, the requests before it remain accepted: fix the file and
     continue with the --from-message that the error names.
 
-    With --producer, the gateway keeps how far the files are sent. Whatever ended the command (a rejection, kill -9,
+    With --producer, the gateway keeps how far the files are sent. After any end of the command (a rejection, kill -9,
     a power failure), run it again, on any machine: it continues exactly there, and sends nothing twice.
 
     To follow a folder into which a tool writes, use `mirrorgate bridge objects FOLDER`.

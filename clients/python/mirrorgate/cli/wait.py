@@ -23,7 +23,7 @@ def wait(
         ),
     ] = Stage.PUBLISHED,
     timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds after which the command gives up. 0: look once.")
+        float, typer.Option(min=0, help="Seconds after which the command gives up. 0: check once.")
     ] = WAIT_SECONDS,
     as_json: AsJson = False,
 ) -> None:

@@ -89,8 +89,8 @@ class Code(StrEnum):
         "List the layouts with GET /v1/layouts, or store this one with PUT /v1/layouts/{name}.",
     )
     LAYOUTS_FULL = Kind.CONFLICT.code(
-        "The gateway keeps 1,000 layouts, and this one would be another.",
-        "Delete a layout that no request names any more, with DELETE /v1/layouts/{name}. Replacing one needs no room.",
+        "The gateway already keeps 1,000 layouts, its maximum.",
+        "Delete a layout that no request names any more, with DELETE /v1/layouts/{name}. You can still replace one.",
     )
     NOT_FOUND = Kind.MISSING.code("The path does not exist.", "Look up the path in the gateway's /docs.")
     METHOD_NOT_ALLOWED = Kind.METHOD.code(
@@ -137,7 +137,7 @@ class Code(StrEnum):
     )
     EMPTY_REQUEST = Kind.INVALID.code("The request has no message.", "Send at least one message.")
     UNSTORABLE = Kind.INVALID.code(
-        "Postgres cannot store a text of the request: the text is too long for an index, or has a character that "
+        "Postgres cannot store a string of the request: the text is too long for an index, or has a character that "
         "Postgres does not support.",
         "Shorten the names and ids in the request. docs/reference/limits.md lists their limits.",
     )
@@ -225,11 +225,10 @@ class Code(StrEnum):
         {ROWS_FORMAT: "Use upsert, insert, update or delete."},
     )
     TRUNCATE_UNSUPPORTED = Kind.INVALID.code(
-        "The source truncated a table. Mirroring cannot delete all rows at once.",
+        "The source truncated a table. Mirroring has no operation that deletes all rows.",
         "Let the connector skip truncates (skipped.operations=t), and delete the rows by a full load session "
         "(docs/tables/reload.md) or by deletes. Or recreate the table (POST /v1/tables/{table}/recreate), which "
-        "empties it, "
-        "then send the events after this one.",
+        "empties it, then send the events after this one.",
     )
     BAD_EXISTS = Kind.INVALID.code("An `exists` value is not 0, 1, 2 or 3.", _EXISTS)
     EXISTS_MISMATCH = Kind.INVALID.code("`exists` contradicts the images or the operation.", _EXISTS)
@@ -268,8 +267,8 @@ class Code(StrEnum):
         "change replaces its row.",
     )
     POSITION_RESTARTED = Kind.CONFLICT.code(
-        "The table enforces the source order, and a change has a position that was accepted before, but a later time "
-        "than all that were: the log of the source has begun again.",
+        "The table enforces the source order. A change has a position that was accepted before, and a time later than "
+        "all accepted changes: the log of the source has begun again.",
         "If the source was restored or its log was reset, recreate the table and load it again, or set the table "
         "option source_order=arrival. Nothing was staged.",
     )
@@ -279,8 +278,7 @@ class Code(StrEnum):
         "The message has a column that the table does not have.",
         "Correct the name of the column. Or, if the column is new, add it with PUT /v1/tables/{table} (all columns "
         "plus the new nullable one), or set the table option new_columns=add_as_string "
-        "(docs/tables/change-columns.md). Then send the "
-        "request again.",
+        "(docs/tables/change-columns.md). Then send the request again.",
     )
     BAD_VALUE = Kind.INVALID.code(
         "The column's declared type cannot represent a value exactly.",
@@ -315,7 +313,7 @@ class Code(StrEnum):
         "Configure the source tool to include the key columns in before images.",
     )
     AMBIGUOUS_KEY_CHANGE = Kind.CONFLICT.code(
-        "Updates in the request change keys, and it is unclear whether one row moved twice or two rows moved at once.",
+        "Updates in the request change keys, and it is unclear whether one row moved twice or two rows moved.",
         "Configure the source tool to write full before images. Or set the table option partial_updates=complete and "
         "load the table's rows, so that each row has a row image (docs/explanation/row-images.md).",
     )
@@ -411,8 +409,7 @@ class Code(StrEnum):
         "The request has snapshot rows for a table that already has other changes; inserting them would duplicate "
         "rows.",
         "Set the table option `reload` to `upsert`, or load the rows in a load session (docs/tables/reload.md): "
-        "both keep the "
-        "rows. Or recreate the table, which empties it, before a full reload.",
+        "both keep the rows. Or recreate the table, which empties it, before a full reload.",
     )
     TABLE_NOT_ACCEPTING = Kind.CONFLICT.code(
         "The table is being dropped, or was dropped.",
@@ -456,7 +453,7 @@ class Code(StrEnum):
         "its staged payloads; or recreate it with the option and load it from its source.",
     )
     OLD_ROW_IMAGES = Kind.CONFLICT.code(
-        "The table has row images from before that it must not use, and they are too many to delete in one request.",
+        "The table has old row images that it must not use, and there are too many to delete in one request.",
         "Repeat the request in some minutes: the drain deletes the images of a table that keeps none, 5,000 at a time.",
     )
 
@@ -471,12 +468,12 @@ class Code(StrEnum):
         "another one.",
     )
     LOAD_ENDED = Kind.CONFLICT.code(
-        "The load session takes no more rows: it is being completed, or it is completed, aborted or expired.",
+        "The load session accepts no more rows: it is being completed, or it is completed, aborted or expired.",
         "Begin a new load and send all rows with its id. Nothing of this request was staged.",
     )
     LOAD_TABLE_MISMATCH = Kind.CONFLICT.code(
         "A request with `Mirrorgate-Load` has changes of another table than the load session.",
-        "Send the rows of other tables in a request of their own, without the header or with a load of their table.",
+        "Send the rows of other tables in another request, without the header or with a load of their table.",
     )
     LOAD_TAKES_ROWS = Kind.INVALID.code(
         "A request with `Mirrorgate-Load` has a change other than an insert, an upsert or a snapshot row.",
@@ -495,11 +492,12 @@ class Code(StrEnum):
     PRODUCER_GAP = Kind.CONFLICT.code(
         "The producer skipped numbers: an earlier request is missing.",
         "Send the requests one after the other, starting at the expected number. If the gateway had accepted that "
-        "number before, its database has gone back, as after a restore or failover: send everything since again.",
+        "number before, its database is in an earlier state, as after a restore or failover: repeat all later "
+        "requests.",
     )
     RECEIPT_EXPIRED = Kind.CONFLICT.code(
         "The request was accepted longer ago than receipts are kept.",
-        "Do not send it again. Continue with the number after the last durable one: GET /v1/producers/{producer}.",
+        "Do not repeat it. Continue with the number after the last durable one: GET /v1/producers/{producer}.",
     )
     UNKNOWN_PRODUCER = Kind.MISSING.code(
         "The gateway has accepted nothing from this producer under the caller's key.",
@@ -546,20 +544,20 @@ class Code(StrEnum):
     )
     MASK_SECRET_MISSING = Kind.UNAVAILABLE.code(
         "A column of the table is masked by a hash, and this API process has no secret for it. Nothing was staged.",
-        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again.",
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and restart them.",
     )
     MASK_SECRET_DIFFERS = Kind.UNAVAILABLE.code(
         "The table is hashed under another secret than the MIRRORGATE_MASK_SECRET of this API process, or other "
         "tables of the gateway are. Nothing was staged.",
-        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and start them again. To change "
+        "Set MIRRORGATE_MASK_SECRET to the same value for all API processes, and restart them. To change "
         "it, drop all tables with hashed columns first, and register and load them again "
         "(docs/operate/table-operations.md).",
     )
     SHUTTING_DOWN = Kind.UNAVAILABLE.code("This API process is shutting down.", RETRY)
     NOT_READY = Kind.UNAVAILABLE.code("A part of the gateway is not ready.", "See which part it is with GET /statusz.")
     ALERT_NOT_SENT = Kind.UNAVAILABLE.code(
-        "The webhook of MIRRORGATE_ALERT_URL did not take a message.",
-        "Check the address with `mirrorgate alerts test`; the gateway sends the alerts again.",
+        "The webhook of MIRRORGATE_ALERT_URL did not accept a message.",
+        "Check the address with `mirrorgate alerts test`; the gateway repeats the alerts.",
     )
     INTERNAL = Kind.BROKEN.code(
         "An unexpected error occurred in the gateway.",
@@ -573,7 +571,7 @@ class Code(StrEnum):
     )
     SOURCE_AWAY = Kind.MISCONFIGURED.code(
         "`mirrorgate tables check` cannot read the source of a table.",
-        "Check the address, the rights of its account, and the names of table and columns.",
+        "Check the address of the source, the rights of its account, and the names of the table and its columns.",
     )
     SOURCE_AMBIGUOUS = Kind.MISCONFIGURED.code(
         "The source of a table has two rows with the same key, so its rows cannot be compared one by one.",
@@ -599,7 +597,7 @@ class Code(StrEnum):
     LANDING_ZONE_TAKEN = Kind.MISCONFIGURED.code(
         "The landing zone belongs to another gateway, which has another database.",
         "Check MIRRORGATE_LANDING_ZONE and MIRRORGATE_DATABASE_URL: each gateway needs its own landing zone. To start "
-        "over, use a new landing zone, or clear the one of a gateway that is gone for good "
+        "over, use a new landing zone, or clear the one of a gateway that no longer exists "
         "(docs/operate/landing-zone.md).",
     )
     LANDING_ZONE_CHANGED = Kind.MISCONFIGURED.code(
@@ -634,7 +632,8 @@ class Code(StrEnum):
         "Install the extra `mirrorgate-gateway[embedded]`, or set MIRRORGATE_DATABASE_URL.",
     )
     POSTGRES_FAILED = Kind.MISCONFIGURED.code(
-        "The private Postgres did not start.", "Read postgres.log in the data directory."
+        "The private Postgres did not start.",
+        "Correct what the end of `postgres.log` in the data directory names, then run the command again.",
     )
     JAVA_MISSING = Kind.MISCONFIGURED.code(
         "No Java 17 or newer was found.",
@@ -654,17 +653,18 @@ class Code(StrEnum):
     SPARK_WITHOUT_EXECUTORS = Kind.UNAVAILABLE.code(
         "The Spark cluster has no executor for the drain or the mirror, so nothing is built.",
         "Look at the master's page or log. A worker needs as many free cores and as much free memory as an executor "
-        "takes (spark.executor.cores, spark.executor.memory and its overhead). After a restart of the master, restart "
+        "needs (spark.executor.cores, spark.executor.memory and its overhead). After a restart of the master, restart "
         "the drain: a standalone master forgets its applications.",
     )
     STORAGE_FAILED = Kind.BROKEN.code(
         "The drain could not read or write the landing zone.",
-        "The detail has the answer of the operating system or storage service. The drain tries the table again.",
+        "The detail contains the answer of the operating system or storage service. Correct what it names; the drain "
+        "retries the table by itself.",
     )
     STORAGE_CREDENTIAL = Kind.UNAVAILABLE.code(
-        "The landing zone's storage service rejects the drain's credential, or none can be had (401, AADSTS…).",
-        "Renew the secret or certificate of the service principal and start the drain with it again, or repair the "
-        "managed identity. The detail has the service's answer.",
+        "The landing zone's storage service rejects the drain's credential, or Azure gave none (401, AADSTS…).",
+        "Renew the secret or certificate of the service principal and restart the drain with it, or repair the managed "
+        "identity. The detail contains the service's answer.",
     )
     STORAGE_FORBIDDEN = Kind.UNAVAILABLE.code(
         "The storage service knows the drain's identity and denies it the landing zone (403).",
@@ -678,23 +678,23 @@ class Code(StrEnum):
     )
     STORAGE_THROTTLED = Kind.UNAVAILABLE.code(
         "The storage service limits the rate of requests (429), and did so for longer than a call is repeated.",
-        "Nothing at once: the drain continues by itself. If it lasts, raise the capacity, or publish fewer and larger "
-        "files: raise MIRRORGATE_MAX_DELAY_SECONDS.",
+        "No action is needed at first: the drain continues by itself. If it lasts, raise the capacity, or publish "
+        "fewer and larger files: raise MIRRORGATE_MAX_DELAY_SECONDS.",
     )
     STORAGE_UNAVAILABLE = Kind.UNAVAILABLE.code(
         "The storage service did not answer, or answered with a server error, until the retries ended.",
-        "Nothing at once: the drain continues when the service is back. If it lasts, check its health page, the "
-        "network and its proxy or firewall.",
+        "No action is needed at first: the drain continues when the service is back. If it lasts, check its health "
+        "page, the network and its proxy or firewall.",
     )
     STALE_EPOCH = Kind.BROKEN.code(
         "The drain's claim of the table is over: another drain has claimed it, or the database was restarted, restored "
         "or failed over.",
-        "You need not do anything: the new owner, or this drain with a new claim, continues.",
+        "No action is needed: the new owner, or this drain with a new claim, continues.",
     )
     FOREIGN_FILE = Kind.BROKEN.code(
         "A file that this gateway did not plan has the next file number.",
-        "Find out who writes into the landing zone. If Fabric cannot have read it, move the file away and release "
-        "the table; if it may have, rebuild or recreate the table instead "
+        "Find out who writes into the landing zone. If Fabric cannot have read it, move the file out of the "
+        "landing zone and release the table; if it may have, rebuild or recreate the table instead "
         "(docs/troubleshoot/quarantined.md#foreign_file).",
     )
     LANDING_FOLDER_LOST = Kind.BROKEN.code(
@@ -703,11 +703,11 @@ class Code(StrEnum):
         "recreate it and load it again (docs/troubleshoot/quarantined.md).",
     )
     LEDGER_BEHIND_ZONE = Kind.BROKEN.code(
-        "The landing zone has files of the table that the database does not know, because the database has gone back: "
-        "it was restored to an earlier point, or a standby took over that lacked the last transactions.",
-        "Do not move these files away. Fabric has, or will have, rows that the gateway no longer knows: rebuild it "
-        "from its row images (`mirrorgate tables rebuild`) and send again what the database lost, or recreate it and "
-        "load it again (docs/operate/backup.md).",
+        "The landing zone has files of the table that the database does not know, because the database is in an "
+        "earlier state: it was restored, or a standby took over that lacked the last transactions.",
+        "Leave these files where they are. Fabric has, or will have, rows that the gateway no longer knows: rebuild "
+        "the table from its row images (`mirrorgate tables rebuild`) and send again what the database lost, or "
+        "recreate it and load it again (docs/operate/backup.md).",
     )
     PAYLOAD_CORRUPT = Kind.BROKEN.code(
         "A staged payload does not match its recorded digest.",
@@ -715,7 +715,7 @@ class Code(StrEnum):
     )
     BUILD_FAILED = Kind.BROKEN.code(
         "The drain could not build a landing file.",
-        "Read the drain's log. The drain tries the file again.",
+        "Correct what the drain's log names. The drain retries the file by itself.",
     )
     BROKEN_CHAIN = Kind.BROKEN.code(
         "A table's metadata chain is not consistent.",
@@ -724,8 +724,8 @@ class Code(StrEnum):
 
     # The Delta mirror: errors of the Delta mirror. They appear in its log, in its status and in `mirrorgate verify`.
     NOT_MIRRORED = Kind.MISSING.code(
-        "No mirror has reported the current generation of the table, or the API was not told where the Delta tables "
-        "are.",
+        "No mirror has reported the current generation of the table, or the API does not know where the Delta "
+        "tables are.",
         "Start the mirror with the database of this gateway: `mirrorgate up --mirror` or `mirrorgate mirror run`. For "
         "rows, set MIRRORGATE_MIRROR_TARGET for the API too.",
     )
@@ -736,8 +736,8 @@ class Code(StrEnum):
     )
     MIRROR_AWAY = Kind.UNAVAILABLE.code(
         "The target of the mirror cannot be read or written now.",
-        "The detail has the answer of the operating system or storage service. Repeat the command when the target is "
-        "available again.",
+        "The detail contains the answer of the operating system or storage service. Repeat the command when the target "
+        "is available again.",
     )
     MIRROR_RUNNING = Kind.MISCONFIGURED.code(
         "Another mirror writes to the same target.",
@@ -753,7 +753,7 @@ class Code(StrEnum):
     )
     LANDING_FILE_UNREADABLE = Kind.BROKEN.code(
         "A data file of the landing zone cannot be read: it is empty, incomplete or damaged, or its markers are wrong.",
-        "Put a valid file at the same name. The mirror then continues with it.",
+        "Put a valid file under the same name. The mirror then continues with it.",
     )
     LANDING_METADATA_UNREADABLE = Kind.BROKEN.code(
         "The `_metadata.json` of a table folder is missing or cannot be read.",
@@ -765,44 +765,45 @@ class Code(StrEnum):
     )
     LANDING_ORDER_UNSUPPORTED = Kind.BROKEN.code(
         "The files of a table have no order that the mirror can rely on: their names are not numbers, or they are "
-        "ordered by update time and one came with an older time than a file that is applied.",
+        "ordered by update time and one has an older time than a file that is applied.",
         "Name the files by number (20 digits, from 1, without a gap) and remove `fileDetectionStrategy`.",
     )
     LANDING_TIME_TIES = Kind.BROKEN.code(
         "Files of a table that orders them by update time have the same time. The mirror applied them in the order of "
-        "their names; Fabric may apply them in another one.",
+        "their names; Fabric may use another order.",
         "Name the files by number and remove `fileDetectionStrategy`.",
     )
     SCHEMA_MERGE_FAILURE = Kind.BROKEN.code(
         "A file has another type for a column than the files before it, or lacks a required column "
         "(Fabric's `SchemaMergeFailure`).",
-        "Replace the file by one with the former columns, or drop the table folder, recreate it and load the table "
-        "again.",
+        "Replace the file with one that has the former columns, or drop the table folder, recreate it and load the "
+        "table again.",
     )
     MIRROR_TYPE_UNSUPPORTED = Kind.BROKEN.code(
         "A column has a Parquet type that a mirrored table cannot have.",
-        "Write the column with a supported type: complex values as JSON text, times as text.",
+        "Write the column with a supported type: complex values as JSON in a string, times as strings.",
     )
     MIRROR_KEY_MISSING = Kind.BROKEN.code(
         "Rows are updates, deletes or upserts, and the table has no key columns, or the file lacks one of them.",
         "Declare the key columns in `_metadata.json`, and write them in every file.",
     )
     MIRROR_TARGET_FOREIGN = Kind.BROKEN.code(
-        "The mirror's target has a Delta table that the mirror did not write, or a kept generation is in the way.",
-        "Choose an empty target, or move the table away.",
+        "The mirror's target has a Delta table that the mirror did not write, or already keeps that generation.",
+        "Choose an empty target, or move that Delta table elsewhere.",
     )
 
     # Bridges: errors that end a bridge or stop a partition or table of it. They appear in its log and status.
     SOURCE_UNAVAILABLE = Kind.UNAVAILABLE.code(
         "The source of a bridge does not answer: the brokers, the schema registry or the object storage.",
-        "The bridge tries again until it answers. Check the address, the network and the credentials of the source.",
+        "The bridge retries until the source answers. Check the address, the network and the credentials of the "
+        "source.",
     )
     SOURCE_REJECTED = Kind.MISCONFIGURED.code(
         "The source of a bridge rejects what the bridge asks for: an unknown topic or bucket, or a missing right.",
         "Correct the name in the bridge's file, or grant the right that the detail names.",
     )
     SOURCE_POSITION_LOST = Kind.CONFLICT.code(
-        "The source no longer has what follows the durable position: it was recreated, cut off or deleted by "
+        "The source no longer has the messages after the durable position: it was recreated, cut off or deleted by "
         "retention.",
         "Decide what to read next, as the detail says. Nothing was sent, and the position is unchanged.",
     )
@@ -838,7 +839,8 @@ class Code(StrEnum):
     )
     FABRIC_REJECTED = Kind.MISCONFIGURED.code(
         "Fabric rejected the request, or its operation failed.",
-        "The message has Fabric's own code and text. `mirrorgate fabric status` shows the state and its remedy.",
+        "The message contains Fabric's code and explanation. `mirrorgate fabric status` shows the state and its "
+        "remedy.",
     )
     FABRIC_THROTTLED = Kind.UNAVAILABLE.code(
         "Fabric limits the number of requests, and asks to wait for longer than the command does.",
@@ -846,7 +848,7 @@ class Code(StrEnum):
     )
     FABRIC_UNAVAILABLE = Kind.UNAVAILABLE.code(
         "Fabric's API did not answer, failed, or has not finished an operation in time.",
-        "Run the command again later. If it stays so, check MIRRORGATE_FABRIC_API and the network.",
+        "Run the command again later. If the error persists, check MIRRORGATE_FABRIC_API and the network.",
     )
     FABRIC_NOT_RUNNING = Kind.MISCONFIGURED.code(
         "The mirrored database did not reach the state that was asked for.",
@@ -862,7 +864,7 @@ class Code(StrEnum):
         "MIRRORGATE_FABRIC_DATABASE. A drain that has just started asks within a minute.",
     )
     WAIT_TIMED_OUT = Kind.UNAVAILABLE.code(
-        "What was accepted has not reached the stage in time.",
+        "The accepted rows have not reached the stage in time.",
         "Wait again, with a longer --timeout. `mirrorgate status` shows how far the table is.",
     )
 

@@ -1,4 +1,4 @@
-"""Addresses of the documentation's site, for texts of readers who have the programs but not the repository.
+"""Addresses of the documentation's site, for strings of readers who have the programs but not the repository.
 
 The sources name a page by its path in the repository, `docs/<page>.md#<heading>`, which a test follows; what is
 printed has its address.
@@ -18,5 +18,5 @@ def page_of_code(code: str) -> str:
 
 
 def with_addresses(text: str) -> str:
-    """Return a text with each page of `docs/` that it names as an address of the site."""
+    """Return a string with each page of `docs/` that it names as an address of the site."""
     return _PAGE.sub(lambda page: f"{SITE}{page[1]}/{page[2] or ''}", text)

@@ -9,7 +9,7 @@ from typing import Final
 
 
 class StoreFault(StrEnum):
-    """A fault that only another setting mends, in the words of an error's detail."""
+    """A fault that only another setting fixes, in the words of an error's detail."""
 
     NO_CREDENTIALS = "there are no credentials for it"
     MISSING = "it does not exist"
@@ -43,10 +43,10 @@ _QUERY: Final = re.compile(r"(https?://[^\s?]+)\?\S*?(?=:?(?:\s|$))")
 
 
 def without_queries(text: str) -> str:
-    """Return a text without the queries of its addresses, such as a signature, whose times have colons."""
+    """Return a string without the queries of its addresses, such as a signature, whose times have colons."""
     return _QUERY.sub(r"\1", text)
 
 
 def store_fault(text: str) -> StoreFault | None:
-    """Return what the text of an error means; None for a store that is away, and for any other error."""
+    """Return what the text of an error means; None for a store that is unreachable, and for any other error."""
     return next((fault for fault, pattern in _PATTERNS.items() if pattern.search(text)), None)

@@ -78,7 +78,7 @@ class Sender:
     ) -> None:
         """Send a file without its first `skip` messages, or what follows a `mark` that is in this file.
 
-        Raises SendFailed. What `progress` counts by then stays accepted.
+        Raises SendFailed. What `progress` counts by then remains accepted.
         """
         self.progress.begin(skip if mark is None else mark.next_message or 0)
         chunks = self.cutter.chunks(blocks, limits, skip, mark)

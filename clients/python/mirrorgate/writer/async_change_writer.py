@@ -123,7 +123,7 @@ class AsyncChangeWriter(Generic[Row]):
     async def write_change(
         self, message: Mapping[str, Any] | bytes | str, *, handle: Any = None, position: str | None = None
     ) -> None:
-        """Write one message as the tool wrote it: text stays as it is, a mapping becomes JSON."""
+        """Write one message as the tool wrote it: text remains as it is, a mapping becomes JSON."""
         await self._put(encode_change(message), handle, position)
 
     async def flush(self) -> tuple[Receipt, ...]:

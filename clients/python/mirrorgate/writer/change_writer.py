@@ -32,15 +32,15 @@ _one_value: Final = msgspec.json.Decoder(msgspec.Raw)
 def encode_row(row: Any) -> bytes:
     """Return a row as a JSON object in one line.
 
-    A row is a mapping, a dataclass, an attrs class or a msgspec Struct. Decimals, dates, times and UUIDs become texts,
-    bytes become base64. Raises RejectedInput `malformed_message` for anything else, and for NaN and infinity.
+    A row is a mapping, a dataclass, an attrs class or a msgspec Struct. Decimals, dates, times and UUIDs become
+    strings, bytes become base64. Raises RejectedInput `malformed_message` for anything else, and for NaN and infinity.
     """
     try:
         body = _encoder.encode(row)
         if b"null" in body and _has_no_json(msgspec.to_builtins(row)):
             raise _malformed("it has a number that is NaN or infinite", "Write None, or the text that the table takes.")
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        reason = "a text has a lone surrogate" if isinstance(error, UnicodeError) else str(error)
+        reason = "a string has a lone surrogate" if isinstance(error, UnicodeError) else str(error)
         raise _malformed(reason, "Give values that JSON has, or `encode`, a function that writes a row.") from error
     return body
 
@@ -55,7 +55,7 @@ def as_row(body: bytes, operation: str | None) -> bytes:
 
 
 def encode_change(message: Mapping[str, Any] | bytes | str) -> bytes:
-    """Return a message of a tool in one line; texts stay as written. Raises RejectedInput."""
+    """Return a message of a tool in one line; strings remain as written. Raises RejectedInput."""
     if isinstance(message, str):
         message = message.encode(errors="surrogatepass")  # which `in_one_line` rejects
     return in_one_line(message) if isinstance(message, bytes) else encode_row(message)
@@ -98,7 +98,7 @@ request takes many turns of the sending thread."""
 class ChangeWriter(Generic[Row]):
     """Writer of rows of one table, or of a tool's messages: each lands once and in order.
 
-    `write` returns at once while the buffer has room. After a rejection, or after the gateway was away for
+    `write` returns at once while the buffer has room. After a rejection, or after the gateway was unreachable for
     `give_up_after` seconds, the writer has stopped: each call raises the reason.
 
     Thread-safe: rows land in the order of the calls of `write`. A process that was forked opens its own writer, because
@@ -129,7 +129,7 @@ class ChangeWriter(Generic[Row]):
         - `producer`: the name under which requests are numbered. The gateway then keeps the last `position` that was
           given to `write`, and a restarted program continues after it. One process at a time may use a name.
         - `limits`: when a request is sent, and how much may wait.
-        - `give_up_after`: seconds to repeat a request while the gateway is away or busy; None: for ever.
+        - `give_up_after`: seconds to repeat a request while the gateway is unreachable or busy; None: for ever.
         - `encode`: a function that writes a row as a JSON object.
         - `on_accepted`: called with each durable request. `on_wait`: called before each pause, with its seconds and
           reason.
@@ -204,7 +204,7 @@ class ChangeWriter(Generic[Row]):
     def write_change(
         self, message: Mapping[str, Any] | bytes | str, *, handle: Any = None, position: str | None = None
     ) -> None:
-        """Write one message as the tool wrote it: text stays as it is, a mapping becomes JSON."""
+        """Write one message as the tool wrote it: text remains as it is, a mapping becomes JSON."""
         self.put(encode_change(message), handle, position)
 
     def flush(self) -> tuple[Receipt, ...]:

@@ -1,6 +1,6 @@
 """The decisions of a writer, without input or output, threads or a clock: callers pass the time and the answers.
 
-Rows wait in one queue. A request is a run of rows at its front, which stay there until the answer is known: so no row
+Rows wait in one queue. A request is a run of rows at its front, which remain there until the answer is known: so no row
 can be lost or overtaken. Invariant: at most one request is open, and `settled` rows are durable or were handed to the
 caller as rejected.
 """

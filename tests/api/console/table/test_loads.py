@@ -116,7 +116,7 @@ def test_a_load_is_aborted_after_a_page_that_says_what_stays(sign_in: SignIn, ga
     sender = sign_in("read", "ingest", tables=["sales.*"])
     asked = sender.page(f"{PRICES}/loads/{load}/abort")
     check_markup(asked)
-    assert "What the load has landed stays: 2 rows." in asked
+    assert "What the load has landed remains: 2 rows." in asked
     for _ in range(2):
         page = sender.submit(f"{PRICES}/loads/{load}/abort").text
         check_markup(page)

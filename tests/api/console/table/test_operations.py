@@ -139,7 +139,7 @@ def test_a_published_file_is_repaired_from_its_page(browser: Browser, stock: Sto
     answer = browser.submit(f"{ORDERS}/files/2/repair", generation="1")
     assert "Repair requested." in answer.text
     assert f'action="{ORDERS}/files/2/repair"' not in answer.text
-    assert "repair asked for" in browser.page(f"{ORDERS}/files")
+    assert "repair requested" in browser.page(f"{ORDERS}/files")
     assert browser.submit(f"{ORDERS}/files/9/repair", generation="1").status_code == 404
 
 
