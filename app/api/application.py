@@ -33,6 +33,7 @@ from app.api.routes import (
 )
 from app.api.routes.recovery import loads, source_checks
 from app.api.server.content_types import require_declared_type
+from app.api.server.request_parameters import require_known_query
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 
@@ -72,7 +73,10 @@ def create_app(settings: Settings | None = None, *, in_front: bool = True) -> Ga
     app = GatewayApp(lifespan=lifespan)
     app.include_router(changes.router)
     for module in _ROUTES:
-        app.include_router(module.router, dependencies=[Depends(require_declared_type)])
+        checks = [Depends(require_declared_type)]
+        if module not in (probes, metrics, docs_pages):  # a probe, a scraper or a browser may add parameters
+            checks.append(Depends(require_known_query))
+        app.include_router(module.router, dependencies=checks)
     if settings.console:
         install_console(app)
     install_error_handlers(app)

@@ -45,7 +45,7 @@ def create_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, resp
     "",
     operation_id="list_keys",
     summary="List all API keys, without their secrets",
-    responses=problems(401, 403, 503),
+    responses=problems(400, 401, 403, 503),
 )
 def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
     """Return all keys with their rights, limits and last use."""

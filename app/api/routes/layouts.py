@@ -75,7 +75,7 @@ def put_layout(
     operation_id="list_layouts",
     summary="List the layouts of Replicate messages",
     response_model_exclude_none=True,
-    responses=problems(401, 403, 503),
+    responses=problems(400, 401, 403, 503),
 )
 def get_layouts(gateway: GatewayDep, principal: Reader) -> LayoutsModel:
     """Return all layouts by name."""

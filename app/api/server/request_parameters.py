@@ -1,14 +1,17 @@
-"""Query parameters and headers of the change endpoints, read without FastAPI's dependency injection.
+"""Query parameters and headers of the change endpoints, read without FastAPI's dependency injection, and their names.
 
 FastAPI takes 0.3 ms to look for a dozen parameters and to solve what depends on them: half the cost of a small
 request, and most requests give none of them. The same models describe the parameters in the contract.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from typing import Any, Literal, TypeVar
 
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.api.server.problem_responses import printable_name
@@ -40,16 +43,32 @@ def read_parameters(model: type[ParametersT], location: ParameterLocation, given
 
 
 def check_query_names(given: Mapping[str, str], known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
-    """Raise RejectedInput `bad_request` for a query parameter that this body's format does not have.
+    """Raise RejectedInput `bad_request` for a query parameter that the endpoint, or its body's format, does not have.
 
-    Without this check, a misspelled `dry_run` would stage the changes that it was meant to try.
+    Without this check, a misspelled `dry_run` would do what it was meant to try.
     """
     for name in given:
         if name in only_csv:
             raise RejectedInput(Code.BAD_REQUEST, f"the parameter `{name}` requires the content type text/csv")
         if name not in known:
-            detail = f"unknown query parameter `{printable_name(name)}`; known: " + ", ".join(sorted(known))
+            detail = f"unknown query parameter `{printable_name(name)}`; known: " + (", ".join(sorted(known)) or "none")
             raise RejectedInput(Code.BAD_REQUEST, detail)
+
+
+async def require_known_query(request: Request) -> None:
+    """Check the names of the query parameters of a framework route, as a dependency of all routes of the contract.
+
+    Raises RejectedInput `bad_request`.
+    """
+    route = request.scope.get("route")
+    if request.query_params and isinstance(route, APIRoute):
+        check_query_names(request.query_params, {*_names_of(route.dependant)})
+
+
+def _names_of(dependant: Dependant) -> Iterator[str]:
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _names_of(inner)
 
 
 def openapi_parameters(model: type[Parameters], location: ParameterLocation) -> list[dict[str, Any]]:

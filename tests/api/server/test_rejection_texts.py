@@ -25,6 +25,18 @@ def test_an_unknown_query_parameter_is_named(tables: Gateway) -> None:
     assert "\n" not in long["detail"]
 
 
+def test_an_unknown_query_parameter_is_rejected_before_a_table_is_changed(tables: Gateway) -> None:
+    asked = {"generation": "1", "recreate": "true"}
+    details = problem(tables.request("DELETE", "/v1/tables/t", params=asked), 400, "bad_request")
+    assert details["detail"] == "unknown query parameter `recreate`; known: generation"
+    assert tables.get("/v1/tables/t").json()["state"] == "active"
+    body = {"columns": [COLUMN], "key_columns": ["id"]}
+    problem(tables.put("/v1/tables/v", json=body, params={"dryrun": "true"}), 400, "bad_request")
+    problem(tables.get("/v1/tables/v"), 404, "unknown_table")
+    details = problem(tables.get("/v1/keys", params={"page": "2"}), 400, "bad_request")
+    assert details["detail"] == "unknown query parameter `page`; known: none"
+
+
 def test_a_wrong_type_names_its_column(gateway: Gateway) -> None:
     columns = [COLUMN, {"name": "x", "type": "int17"}]
     details = problem(gateway.put("/v1/tables/t", json={"columns": columns}), 422, "bad_type")

@@ -92,7 +92,10 @@ def test_a_quarantined_table(operator: Operator, site: Site) -> None:
     site.publish()
 
     trouble = operator.finds(
-        "sales.orders", "quarantined", f"foreign_file: another file has number {number}", "move the file out of the landing zone"
+        "sales.orders",
+        "quarantined",
+        f"foreign_file: another file has number {number}",
+        "move the file out of the landing zone",
     )
     foreign.unlink()
     operator.follows(trouble)
