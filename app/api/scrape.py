@@ -308,7 +308,7 @@ def _gateway_families(facts: ScrapeFacts) -> Iterable[Metric]:
     clock = GaugeMetricFamily(
         "mirrorgate_clock_behind_seconds",
         "How far a clock is behind that of Postgres, negative if it is ahead: of this API process and of the drain "
-        "that is furthest away",
+        "that is furthest off",
         labels=["process"],
     )
     future = GaugeMetricFamily(
@@ -322,7 +322,7 @@ def _gateway_families(facts: ScrapeFacts) -> Iterable[Metric]:
         clock.add_metric(["drain"], gateway.drain_clock_behind_seconds)
         future.add_metric([], gateway.future_batches)
     rows = GaugeMetricFamily("mirrorgate_row_images", "Row images of all tables, as estimated by Postgres")
-    size = GaugeMetricFamily("mirrorgate_row_images_bytes", "Room that the row images of all tables take in Postgres")
+    size = GaugeMetricFamily("mirrorgate_row_images_bytes", "Space that the row images of all tables need in Postgres")
     if facts.images is not None:
         rows.add_metric([], facts.images.rows)
         size.add_metric([], facts.images.bytes)

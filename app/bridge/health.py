@@ -74,7 +74,7 @@ def serving(health: Health, settings: HealthSettings) -> Iterator[int]:
         raise Misconfigured(
             Code.BAD_SETTING,
             f"health: the bridge cannot listen on {settings.host}, port {settings.port}: {error.strerror}",
-            remedy="Set a free `port` in the section `health`, one for each bridge of the machine; 0 takes any.",
+            remedy="Set a free `port` in the section `health`, one for each bridge of the machine; 0 chooses one.",
         ) from error
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="health", daemon=True)

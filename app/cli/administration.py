@@ -258,7 +258,7 @@ def test_alerts() -> None:
     Webhook(settings.alert_url, settings.alert_secret).send(
         {"version": 1, "gateway": "", "sent_at": now, "text": text, "alerts": []}
     )
-    say("the webhook took the message")
+    say("the webhook accepted the message")
 
 
 def show_zone(as_json: AsJson = False, data_dir: LocalDataDir = DEFAULT_DATA_DIR) -> None:

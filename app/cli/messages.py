@@ -128,7 +128,7 @@ def discard(
         mirrorgate dead-letters discard sales.orders --through 20 --generation 1
     """
     if (letter_id is None) == (through is None) or (through is None) != (generation is None):
-        raise typer.BadParameter("give the id of a letter, or --through with --generation")
+        raise typer.BadParameter("give the id of a dead letter, or --through with --generation")
     with connection.client() as client:
         if letter_id is not None:
             answer = client.delete(f"{table_path(table)}/dead-letters/{letter_id}")

@@ -122,7 +122,7 @@ def progress_text(rebuild: Rebuild, *, is_planned: bool) -> str:
         case RebuildPhase.CHECKED if not is_planned:
             return "The columns or options of the table have changed since. Check the plan again."
         case RebuildPhase.CHECKED:
-            return f"The plan fits {images}. Copying takes about {text.duration(rebuild.estimated_seconds)}."
+            return f"The plan fits {images}. Copying lasts about {text.duration(rebuild.estimated_seconds)}."
         case RebuildPhase.COPYING:
             return (
                 f"A drain copies the row images into generation {rebuild.next_generation}. Changes are accepted by the "

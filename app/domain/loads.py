@@ -114,7 +114,7 @@ def unknown_load(load_id: LoadId) -> RejectedInput:
 def ended(load: LoadSession) -> RejectedInput:
     """Return the rejection of a request that arrives too late for the load."""
     why = {
-        LoadState.COMPLETING: "is being completed and takes no more rows",
+        LoadState.COMPLETING: "is being completed and accepts no more rows",
         LoadState.COMPLETED: "is completed",
         LoadState.ABORTED: "was aborted, or its table was dropped or recreated",
         LoadState.EXPIRED: f"expired, because no request used it for {load.idle_seconds / 3600:g} hours",

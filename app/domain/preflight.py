@@ -169,7 +169,7 @@ def _writable(facts: DatabaseFacts) -> Finding:
     return judged(
         "postgres_primary",
         Outcome.UNSAFE,
-        good="the server is a primary that takes writes",
+        good="the server is a primary that accepts writes",
         bad=bad,
         remedy="Connect to the primary, for example with target_session_attrs=read-write in MIRRORGATE_DATABASE_URL.",
     )

@@ -263,7 +263,7 @@ def _check_sources(chosen: Sequence[RebuiltColumn], table: Table) -> None:
     sources = [entry.source for entry in chosen]
     for source in sources:
         if source not in table.schema.names:
-            detail = f"no column {source!r} has values to take; register new columns after the rebuild"
+            detail = f"no column {source!r} has values to use; register new columns after the rebuild"
             raise RejectedInput(Code.BAD_SCHEMA, detail)
         if source in table.late_columns:
             detail = (

@@ -351,7 +351,7 @@ class _ArrayReader:
     def _decoded(self, indexes: pa.Array, dictionary: int) -> pa.Array:
         """Return the values at these places of a dictionary, whose bytes are counted and reserved first."""
         if dictionary not in self._dictionaries:
-            raise Damaged("a record batch comes before its dictionary")
+            raise Damaged("a record batch precedes its dictionary")
         values = self._dictionaries[dictionary].array
         bounds = pc.min_max(indexes).as_py()
         if bounds["max"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(values):

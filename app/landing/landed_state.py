@@ -198,7 +198,7 @@ def unknown_files(
     return InvariantBroken(
         Code.LEDGER_BEHIND_ZONE,
         f"the ledger ends at file {recorded}, but folder {name.folder} has, or Fabric has consumed, files of this table"
-        f" that the database does not know: {_shown(ahead)}; the database has gone back to an older point: it was"
+        f" that the database does not know: {_shown(ahead)}; the database is in an earlier state: it was"
         " restored, or a standby took over that did not have the last transactions",
     )
 

@@ -100,4 +100,6 @@ RESOURCE_LOW: Final = Gauge(
     multiprocess_mode="livemax",
 )
 ALERTS: Final = Counter("mirrorgate_alerts_total", "Alerts that the webhook has taken, by status", ["status"])
-ALERTS_NOT_SENT: Final = Counter("mirrorgate_alerts_not_sent_total", "Messages of alerts that the webhook did not take")
+ALERTS_NOT_SENT: Final = Counter(
+    "mirrorgate_alerts_not_sent_total", "Messages of alerts that the webhook did not accept"
+)

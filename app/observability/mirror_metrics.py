@@ -21,7 +21,7 @@ FAILURES: Final = MIRROR.counter(
 )
 ROUND_FAILURES: Final = MIRROR.counter(
     "mirrorgate_mirror_round_failures_total",
-    "Rounds that found the landing zone or the target away, by error code",
+    "Rounds that could not reach the landing zone or the target, by error code",
     ["code"],
 )
 REPORT_FAILURES: Final = MIRROR.counter(

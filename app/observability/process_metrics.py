@@ -120,7 +120,7 @@ class DriverMetrics(ProcessMetrics):
                 Code.BAD_SETTING,
                 f"{setting}: the {self.component} cannot listen on {address.host}, port {address.port}: "
                 f"{error.strerror}",
-                remedy=f"Set a free port, one for each {self.component} of the machine; 0 takes any. "
+                remedy=f"Set a free port, one for each {self.component} of the machine; 0 chooses one. "
                 "MIRRORGATE_METRICS_HOST must be an address of this machine, or 0.0.0.0 for all of them.",
             ) from error
         return int(server.server_port)

@@ -287,7 +287,7 @@ def _check_apart(zone: ZoneAddress, target: MirrorTarget) -> None:
         raise Misconfigured(
             Code.BAD_SETTING,
             f"the mirror's target {target.location} and the landing zone {zone.location} lie in each other",
-            remedy="Give a target beside the landing zone with --to or MIRRORGATE_MIRROR_TARGET.",
+            remedy="Give a target outside the landing zone with --to or MIRRORGATE_MIRROR_TARGET.",
         )
 
 

@@ -107,7 +107,7 @@ def _foreign(flow: CodeFlow) -> RejectedInput:
     start_address = flow.redirect_url.removesuffix(CALLBACK_PATH) + _START
     return RejectedInput(
         Code.UNAUTHENTICATED,
-        f"the sign-in did not begin in this browser, or took longer than {ATTEMPT_SECONDS // 60} minutes",
+        f"the sign-in did not begin in this browser, or lasted longer than {ATTEMPT_SECONDS // 60} minutes",
         remedy=f"Start again, at {start_address}.",
     )
 

@@ -211,7 +211,7 @@ TAGS: Final[list[dict[str, Any]]] = [
         "name": "operations",
         "description": "Pause, drop, recreate, repair and release tables. Each operation names a generation.",
     },
-    {"name": "loads", "description": "Load a table again beside its stream of changes."},
+    {"name": "loads", "description": "Reload a table while its stream of changes continues."},
     {"name": "recovery", "description": "Compare a table with its source."},
     {"name": "layouts", "description": "Say where Replicate messages of a custom format have their parts."},
     {"name": "keys", "description": "Manage API keys: their rights, tables and rate limits."},

@@ -32,7 +32,7 @@ class RenameTable(Model):
 class ReleaseTable(Model):
     """The reason that the table can publish again: the cause and its correction."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "The foreign file was moved away."}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "The foreign file was removed."}]})
 
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
     """The reason, kept with the table's events."""

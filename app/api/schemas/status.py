@@ -328,7 +328,7 @@ class RowImagesSizeModel(Model):
     """Number of row images."""
 
     exact: bool = Field(description="False if `rows` is an estimate.")
-    bytes: int = Field(description="An estimate of the room that they take in Postgres.")
+    bytes: int = Field(description="An estimate of the space that they need in Postgres.")
 
 
 class BackfillModel(Model):

@@ -127,7 +127,7 @@ def _snapshots(client: GatewayClient, topic: str, table: str) -> CheckLine:
     except MirrorgateError:
         return CheckLine(True, f"{topic}: for its tables: {SNAPSHOTS_REMEDY}")
     if options["reload"] == options["insert_marker"] == "upsert":
-        return CheckLine(True, f"{topic}: table {table} takes snapshot rows after changes")
+        return CheckLine(True, f"{topic}: table {table} accepts snapshot rows after changes")
     return CheckLine(False, f"{topic}: table {table} rejects snapshot rows after changes", SNAPSHOTS_REMEDY)
 
 

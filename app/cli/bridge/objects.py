@@ -52,7 +52,7 @@ def objects(
     table: Annotated[str | None, typer.Option(help="SOURCE: the table of all objects.", show_default=False)] = None,
     table_from_path: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEMPLATE", help="SOURCE: take the table from the path, as '{schema}/{table}/…'."),
+        typer.Option(metavar="TEMPLATE", help="SOURCE: read the table from the path, as '{schema}/{table}/…'."),
     ] = None,
     parameters: Annotated[
         list[str] | None,
@@ -247,7 +247,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
         if stop.is_set():
             os._exit(128 + number)
         stop.set()
-        say("Stopping after the answers to the requests under way. Press Ctrl-C again to stop at once.", to=ERRORS)
+        say("Stopping after the answers to the requests under way. Press Ctrl-C again to stop immediately.", to=ERRORS)
 
     before = {number: signal.signal(number, end) for number in _END_SIGNALS}
     try:

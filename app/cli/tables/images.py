@@ -67,7 +67,7 @@ def rebuild(
     """
     changes = bool(key_columns or types or dropped or renamed)
     if every and (table is not None or generation is not None or changes):
-        raise typer.BadParameter("--all takes no table and no change of columns or keys")
+        raise typer.BadParameter("--all accepts no table and no change of columns or keys")
     if not every and (table is None or generation is None):
         raise typer.BadParameter("name a table and its --generation, or give --all")
     from mirrorgate.http import RejectedByGateway
@@ -202,7 +202,7 @@ def _progress(table: str, *, hidden: bool) -> "Iterator[Callable[[dict[str, Any]
 def _say_result(result: dict[str, Any]) -> None:
     rows = f"{result['rows_done']:,} of {result['rows_total'] or 0:,} rows"
     estimate = result["estimated_seconds"]
-    after = "" if estimate is None else f"; copying takes about {estimate:,.0f} s"
+    after = "" if estimate is None else f"; copying lasts about {estimate:,.0f} s"
     say(f"{result['table']}: {result['phase']}, {rows}{after}")
     if result["detail"]:
         say(f"  {result['detail']}")

@@ -231,7 +231,7 @@ def release(
         mirrorgate tables release sales.orders --generation 1 --reason "remounted the share"
     """
     if every and (table is not None or generation is not None or rewrite_marker or code is None):
-        raise typer.BadParameter("--all takes --code and --reason, and no table")
+        raise typer.BadParameter("--all accepts --code and --reason, and no table")
     if not every and (table is None or generation is None or code is not None):
         raise typer.BadParameter("name a table and its --generation, or give --all and --code")
     with connection.client() as client:

@@ -494,7 +494,7 @@ class TableOptions:
         if self.filter is not None:
             self._check_filter(self.filter, schema)
         if self.masks and self.dead_letters is DeadLetters.ACCEPT:
-            detail = "dead_letters=accept keeps messages as they are written, with the values that masks take away"
+            detail = "dead_letters=accept keeps messages as they are written, with the values that masks remove"
             raise bad_option(detail, "dead_letters")
 
     def check_change(self, present: "TableOptions") -> None:

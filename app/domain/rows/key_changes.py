@@ -161,7 +161,7 @@ class _Statement:
                 self.end = at + 1
                 return
         last = max(self._rows_at[key][-1] for key in self._crowded) if self._crowded else at
-        detail = "another row has the new key, and no update of the same statement moves it away"
+        detail = "another row has the new key, and no update of the same statement moves it"
         self._reject(Code.KEY_IN_USE, detail, last)
 
     def _move(self, at: int) -> None:
@@ -199,7 +199,7 @@ class _Statement:
         if self._all_have_images(range(at, later + 1)):
             return False
         if changes[later].row - changes[at].row == 2 * (later - at):
-            detail = "it is unclear whether one row moved twice or two rows moved at once"
+            detail = "it is unclear whether one row moved twice or two rows moved"
             self._reject(Code.AMBIGUOUS_KEY_CHANGE, detail, at, later)
         return False
 

@@ -334,7 +334,7 @@ class PrivatePostgres:
             raise Misconfigured(
                 Code.POSTGRES_FAILED,
                 f"{self._folder} holds something other than Postgres data",
-                remedy="Move it away, or give another --data-dir.",
+                remedy="Move it elsewhere, or give another --data-dir.",
             ) from error
         _sync_folder(self._data_dir)
 

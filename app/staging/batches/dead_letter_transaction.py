@@ -120,5 +120,5 @@ def dead_letters_full(entry: TableLetters, detail: str) -> RejectedInput:
 def ended_letter(generation: int) -> RejectedInput:
     """Return the rejection for settling a letter whose generation has ended."""
     detail = f"the dead letter belongs to generation {generation}, which has ended"
-    remedy = "If the present generation needs the message, send the message again. The drain discards the letter."
+    remedy = "If the present generation needs the message, send the message again. The drain discards the dead letter."
     return RejectedInput(Code.GENERATION_MISMATCH, detail, remedy=remedy)

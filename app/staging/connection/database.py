@@ -142,7 +142,7 @@ def translated_error(error: sa.exc.DBAPIError) -> MirrorgateError | None:
     if state in _BUSY:
         return TemporarilyUnavailable(Code.TABLE_BUSY, "the table is locked by another transaction")
     if state in _READ_ONLY:
-        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres takes no writes: it is read-only")
+        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres accepts no writes: it is read-only")
     never_sent = not state and isinstance(error, sa.exc.DataError)  # psycopg itself rejects U+0000
     if never_sent or state[:2] in _BAD_DATA or (state == "23514" and _constraint(error).endswith(BOUNDED)):
         return RejectedInput(Code.UNSTORABLE, "Postgres cannot store a string of this request")

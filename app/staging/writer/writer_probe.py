@@ -66,4 +66,4 @@ def _require_writable(connection: sa.Connection, _: sa.RootTransaction) -> None:
     [(read_only,)] = driver_rows(connection, SHOW_READ_ONLY, {})
     if read_only == "on":
         connection.invalidate()  # a new connection may reach the server that has taken over
-        raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres takes no writes: it is read-only")
+        raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres accepts no writes: it is read-only")

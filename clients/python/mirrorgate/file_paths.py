@@ -119,7 +119,7 @@ class PathTemplate:
         if "table" not in names:
             raise _bad(text, "has no {table}")
         if last == "{table}":
-            raise _bad(text, "ends with {table}, which would take the whole file name")
+            raise _bad(text, "ends with {table}, which would match the whole file name")
         return cls(text, re.compile(pattern))
 
     def match(self, path: str) -> TablePath | None:

@@ -103,7 +103,7 @@ def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway, 
         ("amount", "int16"),
     ]
     assert result.exit_code == 1
-    assert "orders: checked, 5,000 of 5,000 rows; copying takes about 61 s" in result.output
+    assert "orders: checked, 5,000 of 5,000 rows; copying lasts about 61 s" in result.output
     assert "bad_value: column amount, 1,234 rows, the first at position 17" in result.output
 
 

@@ -62,7 +62,7 @@ def test_check_names_the_options_that_a_topic_of_several_partitions_needs(
     for body, status, said in (
         (None, 0, needed),
         ({"columns": columns, "key_columns": ["id"]}, 1, needed),
-        ({"options": {"reload": "upsert", "insert_marker": "upsert"}}, 0, "takes snapshot rows after changes"),
+        ({"options": {"reload": "upsert", "insert_marker": "upsert"}}, 0, "accepts snapshot rows after changes"),
     ):
         if body is not None:
             gateway.put("/v1/tables/c.parts", json=body).raise_for_status()

@@ -90,7 +90,7 @@ def test_each_state_is_continued_repeated_or_rejected(state: LoadState) -> None:
     ("state", "why"),
     [
         (LoadState.OPEN, "is not being completed"),
-        (LoadState.COMPLETING, "is being completed and takes no more rows"),
+        (LoadState.COMPLETING, "is being completed and accepts no more rows"),
         (LoadState.COMPLETED, "is completed"),
         (LoadState.ABORTED, "was aborted, or its table was dropped or recreated"),
         (LoadState.EXPIRED, "expired, because no request used it for 2 hours"),

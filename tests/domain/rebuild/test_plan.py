@@ -112,7 +112,7 @@ RETURNED = replace(table_with(), late_columns={"total": BatchSequence(3)})
             "bad_option",
             "table t lands every change, and row images have the newest row of each key",
         ),
-        (table_with(), [*ALL, NEW], None, "bad_schema", "no column 'new' has values to take; register new columns"),
+        (table_with(), [*ALL, NEW], None, "bad_schema", "no column 'new' has values to use; register new columns"),
         (RETURNED, ALL, None, "bad_schema", "column 'total' came back to the source, or was added with a default, and"),
         (table_with(), [*ALL, TWICE], None, "bad_schema", "two columns take their values from the same column"),
         (table_with(), ALL[1:], None, "bad_schema", "the key column 'id' is dropped: give key_columns"),

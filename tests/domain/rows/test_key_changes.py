@@ -120,14 +120,14 @@ def test_a_key_that_another_row_keeps_is_rejected_at_the_last_row_that_moves_the
     with rejected() as rejection:
         landed(rows, live)
     assert rejection.places == [(Code.KEY_IN_USE, at, f"/{at}/after/id", "id")]
-    assert rejection.details == ["another row has the new key, and no update of the same statement moves it away"]
+    assert rejection.details == ["another row has the new key, and no update of the same statement moves it"]
 
 
 def test_one_row_that_moves_twice_and_two_that_move_at_once_are_not_guessed_apart() -> None:
     with rejected() as rejection:
         landed("x a>b b>c")
     assert rejection.places == [(Code.AMBIGUOUS_KEY_CHANGE, at, f"/{at}/after/id", "id") for at in (1, 2)]
-    assert rejection.details == ["it is unclear whether one row moved twice or two rows moved at once"] * 2
+    assert rejection.details == ["it is unclear whether one row moved twice or two rows moved"] * 2
     for rows, at in (("a>b c>d b>e", [0, 2]), ("x>y a>b b>c", [1, 2])):
         with rejected() as rejection:
             landed(rows)

@@ -213,7 +213,7 @@ async def replay_selected(request: Request, user: ConsoleUser, form: ConsoleForm
         receipt = await replay_one(gateway, seen.name, seen.letter.letter_id, principal)
         return f"Accepted as batch {receipt.sequence}."
 
-    return _done(request, user, "Replay of the selected letters", await _each(request, chosen, act))
+    return _done(request, user, "Replay of the selected dead letters", await _each(request, chosen, act))
 
 
 @router.post(PATH + "/discard")
@@ -228,7 +228,7 @@ async def discard_selected(request: Request, user: ConsoleUser, form: ConsoleFor
         await asyncio.to_thread(discard_waiting, gateway, seen.name, seen.letter.letter_id, principal)
         return "Discarded."
 
-    return _done(request, user, "Discard of the selected letters", await _each(request, chosen, act))
+    return _done(request, user, "Discard of the selected dead letters", await _each(request, chosen, act))
 
 
 @router.post(PATH + "/replay-table")
@@ -320,7 +320,7 @@ def _selected(user: SignedIn, gateway: Gateway, form: Form) -> list[SeenLetter]:
     numbers = (name.removeprefix(_SELECTED) for name in form.fields if name.startswith(_SELECTED))
     ids = [int(number) for number in numbers if number.isascii() and number.isdigit() and len(number) <= 18]
     if not ids:
-        remedy = "Go back, and check the boxes of the letters that you mean."
+        remedy = "Go back, and check the boxes of the dead letters that you mean."
         raise RejectedInput(Code.BAD_REQUEST, "no dead letter is selected", remedy=remedy)
     with translated_errors(), gateway.engine.begin() as connection:
         tables = _tables(connection, user, "")

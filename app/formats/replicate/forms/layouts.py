@@ -105,9 +105,9 @@ class TableFrom(NamedTuple):
         try:
             place = Place.parse(written)
         except ValueError as reason:
-            raise RejectedInput(Code.BAD_REQUEST, f"table_from is not a place in a message: {reason}") from None
+            raise RejectedInput(Code.BAD_REQUEST, f"table_from is not a location in a message: {reason}") from None
         if place.prefix is not None or not place.steps:
-            raise RejectedInput(Code.BAD_REQUEST, "table_from must be data.<column> or a place without *")
+            raise RejectedInput(Code.BAD_REQUEST, "table_from must be data.<column> or a location without *")
         return cls(written, None, place)
 
     @property
@@ -127,7 +127,7 @@ class TableFrom(NamedTuple):
         else:
             found, pointer = self.place.find(message, index, at), at + self.place.pointer
         if not isinstance(found, str) or not found:
-            detail = "table_from names this place for the table of the message, and it has no text there"
+            detail = "table_from names this location for the table of the message, and it has no string there"
             raise rejection(Code.MALFORMED_MESSAGE, detail, index, pointer)
         schema, dot, name = found.partition(".")
         try:
@@ -201,12 +201,12 @@ def read_layout(document: Any) -> Layout:
             known = ", ".join((*PARTS, *HEADERS, *NAMES, "operations"))
             problems.append(LayoutProblem(pointer, f"a layout has no such part; its parts are {known}"))
         elif not isinstance(written, str):
-            problems.append(LayoutProblem(pointer, "a place must be a string"))
+            problems.append(LayoutProblem(pointer, "a location must be a string"))
         else:
             try:
                 places[name] = Place.parse(written)
             except ValueError as reason:
-                problems.append(LayoutProblem(pointer, f"not a place: {reason}"))
+                problems.append(LayoutProblem(pointer, f"not a location: {reason}"))
     if not problems:
         problems = _contradictions(places)
     if problems:
@@ -228,7 +228,7 @@ def _contradictions(places: Mapping[str, Place]) -> list[LayoutProblem]:
         if name not in PARTS and place.prefix is not None:
             problems.append(LayoutProblem(f"/{name}", "only data, before_data, key and headers can end in *"))
         elif place in known and not (name == "headers" and place.prefix is not None):  # headers are known by name
-            problems.append(LayoutProblem(f"/{name}", f"{known[place]} has the same place"))
+            problems.append(LayoutProblem(f"/{name}", f"{known[place]} has the same location"))
         known[place] = name
     return problems
 

@@ -127,7 +127,7 @@ class Usage:
         if self.from_message and _are_several(self.files):
             raise typer.BadParameter("--from-message is for one file")
         if self.load is not None and (self.producer is not None or self.from_message):
-            raise typer.BadParameter("--load does not take --producer or --from-message")
+            raise typer.BadParameter("--load does not accept --producer or --from-message")
         if self.load is not None and self.table is None:
             raise typer.BadParameter("--load requires --table")
         if self.producer is not None and not _PRODUCER.fullmatch(self.producer):

@@ -367,7 +367,7 @@ def _after_absent(files: Sequence[GivenFile], mark: Mark) -> Sequence[GivenFile]
     """
     if mark.next_message is not None and mark.key != STANDARD_INPUT and _may_exist(mark, files):
         detail = f"{mark.key} is only partly sent and must be completed first"
-        remedy = "Send it with the same --producer, or move it away to skip the rest of it."
+        remedy = "Send it with the same --producer, or move it out of the folder to skip the rest of it."
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
     sent = [file for file in files if file.folder and mark.key.startswith(file.folder) and file.found.key < mark.key]
     _check_not_late(sent, mark)

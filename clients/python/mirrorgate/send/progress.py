@@ -147,4 +147,4 @@ class ProgressDisplay:
         if self._end_requested or not self._request_is_open:
             raise KeyboardInterrupt
         self._end_requested = True
-        self.print("Stopping after the answer to this request. Press Ctrl-C again to stop at once.")
+        self.print("Stopping after the answer to this request. Press Ctrl-C again to stop immediately.")

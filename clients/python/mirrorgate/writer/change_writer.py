@@ -38,7 +38,9 @@ def encode_row(row: Any) -> bytes:
     try:
         body = _encoder.encode(row)
         if b"null" in body and _has_no_json(msgspec.to_builtins(row)):
-            raise _malformed("it has a number that is NaN or infinite", "Write None, or the text that the table takes.")
+            raise _malformed(
+                "it has a number that is NaN or infinite", "Write None, or the string that the table accepts."
+            )
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         reason = "a string has a lone surrogate" if isinstance(error, UnicodeError) else str(error)
         raise _malformed(reason, "Give values that JSON has, or `encode`, a function that writes a row.") from error

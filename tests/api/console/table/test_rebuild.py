@@ -67,7 +67,7 @@ def test_a_checked_plan_is_carried_out_after_the_generation_is_typed_in(
     checked_by_a_drain(api_engine)
     page_text = browser.page(f"{ORDERS}/rebuild")
     check_markup(page_text)
-    assert "The plan fits 5,000 row images. Copying takes about 1 min 1 s." in page_text
+    assert "The plan fits 5,000 row images. Copying lasts about 1 min 1 s." in page_text
     for typed in (
         "\narea\nid<",
         "\namount: decimal(12,2) required\nnote: binary<",
