@@ -85,7 +85,7 @@ class BackgroundWork(ABC):
         except Exception as error:  # noqa: BLE001  # a failed attempt must not end the thread; the loop starts the next
             failure = described(error)
             log.warning(f"{self._kind}_attempt_failed", table_id=table_id, code=failure.code, detail=failure.detail)
-            self._note(table_id, f"{failure.code}: {failure.detail}; tried again")
+            self._note(table_id, f"{failure.code}: {failure.detail}; the drain retries")
             self._stopping.wait(RETRY_SECONDS)
             return False
 

@@ -276,12 +276,12 @@ class HealthSettings(Section):
 
 
 class StopSettings(Section):
-    """The time for requests in flight at the end, and when a stopped partition or table is tried again."""
+    """The time for requests in flight at the end, and when a stopped partition or table is retried."""
 
     within: Annotated[float, seconds(0, 600)] = 30.0
     """Time for requests in flight when the bridge ends."""
     retry_after: Annotated[float, seconds(0.01, 86_400)] = 60.0
-    """Time until a stopped partition or table is tried again."""
+    """Time until a stopped partition or table is retried."""
 
 
 class LogSettings(Section):

@@ -150,7 +150,7 @@ def _letters(client: "GatewayClient", table: str, state: LetterState | None) -> 
 
 
 def _replay_all(client: "GatewayClient", table: str) -> tuple[int, int]:
-    """Replay every waiting letter, in order. Return how many were accepted and how many rejected again."""
+    """Replay every waiting dead letter, in order. Return how many were accepted and how many rejected again."""
     replayed = rejected = 0
     after: int | None = 0
     with OUTPUT.status(f"{table}: replaying") as line:

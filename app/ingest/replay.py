@@ -1,7 +1,7 @@
 """Replays of dead letters: a kept message goes through ingestion again.
 
 Invariant: a letter is settled in the transaction that stages its message, so a crash leaves both done or neither. A
-letter that is rejected again remains waiting, with its present errors.
+dead letter that is rejected again remains waiting, with its present errors.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ MAX_REPLAY_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLetters:
-    """The outcome of replaying several letters in order."""
+    """The outcome of replaying several dead letters in order."""
 
     replayed: int
     rejected: int
     next_after: int | None
-    """The last letter that was tried, if more are waiting after it."""
+    """The last dead letter that was tried, if more are waiting after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Replays:
     async def replay(
         self, name: TableName, letter_id: int, principal: Principal, correction: bytes | None = None
     ) -> Receipt:
-        """Accept the message of a waiting letter, or the `correction` in its place."""
+        """Accept the message of a waiting dead letter, or the `correction` in its place."""
         written = await asyncio.to_thread(self._waiting, name, letter_id)
         reader = KeptMessage(written.content if correction is None else correction, written, name)
         replay = LetterReplay(letter_id, principal.key_id, corrected=correction is not None)
@@ -59,7 +59,7 @@ class Replays:
     async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, limit: int) -> ReplayedLetters:
         """Replay the oldest `limit` waiting letters after letter `after`, in order, and fewer after MAX_REPLAY_SECONDS.
 
-        A letter that is rejected again remains waiting and does not hold the others back.
+        A dead letter that is rejected again remains waiting and does not hold the others back.
         """
         table, letter_ids = await asyncio.to_thread(self._next, name, after, limit + 1)
         replayed = rejected = 0
@@ -79,7 +79,7 @@ class Replays:
         return ReplayedLetters(replayed, rejected, letter_ids[limit - 1] if len(letter_ids) > limit else None)
 
     def _waiting(self, name: TableName, letter_id: int) -> WrittenMessage:
-        """Return the message of a letter that waits in the table's present generation."""
+        """Return the message of a dead letter that waits in the table's present generation."""
         with translated_errors(), self.ingest.engine.begin() as connection:
             letter, table = find_letter(connection, name, letter_id), find_table(connection, name)
             if letter is None:

@@ -94,7 +94,7 @@ _AZURE_CREDENTIALS: Final = (
 )
 """Ends of the option names that tell deltalake how to sign in at Azure."""
 _WAITING: Final = {"retry_timeout": "30s"}
-"""deltalake tries for 180 seconds, in which a table neither advances nor says why. The mirror tries again by itself."""
+"""deltalake tries for 180 seconds, in which a table neither advances nor says why. The mirror retries by itself."""
 
 
 STORAGE_TOKENS: Final = AzureTokens(

@@ -249,7 +249,7 @@ class MirrorLoop:
     def run_once(self, on_progress: Callable[[], None]) -> None:
         """Apply everything that can be applied now, or until `stopping` is set; call `on_progress` often.
 
-        Tables that failed are not tried again. Raise OSError or TemporarilyUnavailable if the zone or target is
+        Tables that failed are not retried. Raise OSError or TemporarilyUnavailable if the zone or target is
         unreachable.
         """
         try:
@@ -298,7 +298,7 @@ class MirrorLoop:
         outcomes: list[TableOutcome] = []
         try:
             outcomes = self._run_job(due)
-        except Exception as error:  # noqa: BLE001  # a thread must not die silently; the tables are tried again
+        except Exception as error:  # noqa: BLE001  # a thread must not die silently; the tables are retried
             failure = described(error)
             log.warning("mirror_job_failed", tables=len(tables), code=failure.code, detail=failure.detail)
             outcomes = [TableOutcome(table, failure=failure) for table in tables]

@@ -6,7 +6,7 @@ It needs a landing zone and a target, no Postgres: the zone may be another publi
 
 Stores the mirror's reports in the gateway's database, where the API reads them, from a separate thread.
 
-The mirror works without a database, so a failure here is logged and tried again, and delays no file.
+The mirror works without a database, so a failure here is logged and retried, and delays no file.
 """
 
 import argparse

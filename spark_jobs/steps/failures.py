@@ -139,7 +139,7 @@ class TableFailures:
                 self.context.claimed_zone.require()
             with translated_errors(), self.context.engine.begin() as connection:
                 check_epoch(connection, table_id, epoch)
-                note_drop_trouble(connection, table_id, f"{failure.code}: {failure.detail}; tried again")
+                note_drop_trouble(connection, table_id, f"{failure.code}: {failure.detail}; the drain retries")
                 quarantined = failure.code in QUARANTINE_CODES and quarantine_table(
                     connection, table_id, f"{failure.code}: {failure.detail}"
                 )

@@ -110,7 +110,7 @@ def test_a_folder_in_use_is_tried_again_and_the_state_says_so(
         patch.setattr(LocalZone, "remove_folder", in_use)
         assert worker.prepare(current(engine, "t").table_id) is None
     reason = sql.value(engine, "SELECT state_reason FROM mirrorgate.tables")
-    assert reason == "storage_failed: in use; tried again"
+    assert reason == "storage_failed: in use; the drain retries"
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     drain(worker)
     assert not (landing_zone / "t").exists()

@@ -93,7 +93,7 @@ DRAIN: Final = Section(
         ),
         Graph(
             "Failed attempts per second",
-            "By error code. The drain tries again with growing pauses.",
+            "By error code. The drain retries with growing pauses.",
             {"{{code}}": rate("mirrorgate_drain_failed_attempts_total", "code")},
             unit="ops",
             stacked=True,

@@ -20,7 +20,7 @@ from app.staging.tables.registry import find_table
 
 
 def require_letter(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
-    """Return a letter of a table that has or had this name. Raises RejectedInput `unknown_dead_letter`."""
+    """Return a dead letter of a table that has or had this name. Raises RejectedInput `unknown_dead_letter`."""
     letter = find_letter(connection, name, letter_id)
     if letter is None:
         raise unknown_letter(letter_id)
@@ -28,7 +28,7 @@ def require_letter(connection: Connection, name: TableName, letter_id: int) -> S
 
 
 def letter_message(gateway: Gateway, table: str, letter_id: int, principal: Principal) -> WrittenMessage:
-    """Return the message of a letter, which contains row values. Raises what `require_letter` raises."""
+    """Return the message of a dead letter, which contains row values. Raises what `require_letter` raises."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
         require_letter(connection, name, letter_id)
@@ -48,7 +48,7 @@ async def replay_one(
 async def replay_waiting(
     gateway: Gateway, table: str, principal: Principal, *, after: int, limit: int
 ) -> ReplayedLetters:
-    """Accept the oldest waiting letters of a table, each in a separate transaction."""
+    """Accept the oldest waiting dead letters of a table, each in a separate transaction."""
     name = visible_name(table, principal)
     done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, limit=limit)
     REPLAYED_LETTERS.inc(done.replayed)
@@ -56,7 +56,7 @@ async def replay_waiting(
 
 
 def discard_one(gateway: Gateway, table: str, letter_id: int, principal: Principal) -> int:
-    """Discard a letter; return how many, 0 for a settled one. Raises what `require_letter` raises."""
+    """Discard a dead letter; return how many, 0 for a settled one. Raises what `require_letter` raises."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
         require_letter(connection, name, letter_id)
@@ -64,7 +64,7 @@ def discard_one(gateway: Gateway, table: str, letter_id: int, principal: Princip
 
 
 def discard_waiting(gateway: Gateway, table: str, letter_id: int, principal: Principal) -> None:
-    """Discard a letter that waits in the table's present generation.
+    """Discard a dead letter that waits in the table's present generation.
 
     Raises RejectedInput `unknown_dead_letter`, `generation_mismatch` or `dead_letter_settled`.
     """
@@ -77,7 +77,7 @@ def discard_waiting(gateway: Gateway, table: str, letter_id: int, principal: Pri
 
 
 def discard_through(gateway: Gateway, table: str, generation: Generation, last: int, principal: Principal) -> int:
-    """Discard the waiting letters of a generation through a letter; return how many.
+    """Discard the waiting dead letters of a generation through a dead letter; return how many.
 
     Raises RejectedInput `unknown_table` or `generation_mismatch`.
     """

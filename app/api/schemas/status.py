@@ -291,7 +291,7 @@ class WaitingLettersModel(Model):
 class FailingModel(Model):
     """The reason that publication of a table fails; it has failed three or more times in a row.
 
-    The drain tries again after growing pauses. The next success clears this.
+    The drain retries after growing pauses. The next success clears this.
     """
 
     code: str = Field(description="An error code of https://mirrorgate.github.io/mirrorgate/reference/errors/.")

@@ -177,7 +177,7 @@ class TableReader:
             self._stop(error)
 
     def _wait(self, error: TemporarilyUnavailable) -> None:
-        """Try again with the next listing, unless patience has ended: then stop."""
+        """Retry with the next listing, unless patience has ended: then stop."""
         now, give_up_after = self.clock(), self.patience.give_up_after
         self._away_since = now if self._away_since is None else self._away_since
         is_of_store = error.code is Code.SOURCE_UNAVAILABLE

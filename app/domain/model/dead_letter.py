@@ -12,17 +12,17 @@ MAX_LETTER_BYTES: Final = 2**20
 """Bytes of one message; a longer one rejects its request."""
 
 MAX_WAITING_LETTERS: Final = 10_000
-"""Waiting letters of a table; a request that would exceed it is rejected."""
+"""Waiting dead letters of a table; a request that would exceed it is rejected."""
 
 MAX_WAITING_BYTES: Final = 256 * 2**20
 """Bytes of the waiting messages of a table."""
 
 MAX_LETTER_ERRORS: Final = 100
-"""Problems that are stored with a letter."""
+"""Problems that are stored with a dead letter."""
 
 
 class LetterFormat(StrEnum):
-    """The format that the message of a letter is written in."""
+    """The format that the message of a dead letter is written in."""
 
     ARCION = "arcion"
     ARCION_CSV = "arcion_csv"
@@ -33,7 +33,7 @@ class LetterFormat(StrEnum):
 
 
 class LetterState(StrEnum):
-    """A letter waits until its message is replayed or discarded."""
+    """A dead letter waits until its message is replayed or discarded."""
 
     WAITING = "waiting"
     REPLAYED = "replayed"
@@ -59,7 +59,7 @@ class WrittenMessage:
 
 @dataclass(frozen=True, slots=True)
 class NewLetter:
-    """A letter to be stored."""
+    """A dead letter to be stored."""
 
     rejected: RejectedMessage
     written: WrittenMessage

@@ -87,7 +87,7 @@ def is_committed(engine: sa.Engine, transaction: TransactionId, max_seconds: flo
                 if status == "aborted":
                     return False
         except (sa.exc.DBAPIError, sa.exc.TimeoutError):
-            pass  # tried again until the deadline
+            pass  # retried until the deadline
         if time.monotonic() >= deadline:
             raise TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "the connection was lost during COMMIT")
         time.sleep(_PAUSE_SECONDS)

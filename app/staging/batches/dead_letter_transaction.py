@@ -26,7 +26,7 @@ from app.staging.batches.dead_letters import (
 from mirrorgate.errors import Code, RejectedInput
 
 NO_LONGER_WAITING: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
-"""Codes of the rejections that mean: no such letter is waiting."""
+"""Codes of the rejections that mean: no such dead letter is waiting."""
 
 
 @dataclass
@@ -38,14 +38,14 @@ class DeadLetterTransaction:
 
     requests: Sequence[StagingRequest]
     _waiting: dict[TableId, tuple[int, int]] = field(default_factory=dict)
-    """Waiting letters per table, and their bytes, including those that this transaction adds."""
+    """Waiting dead letters per table, and their bytes, including those that this transaction adds."""
     _locked: dict[int, LockedLetter] = field(default_factory=dict)
-    """The letters that requests replay, without those that this transaction has settled."""
+    """The dead letters that requests replay, without those that this transaction has settled."""
     _new: list[tuple[TableLetters, RequestIdentity | None]] = field(default_factory=list)
     _replayed: list[tuple[LetterReplay, BatchSequence]] = field(default_factory=list)
 
     def lock(self, connection: sa.Connection) -> None:
-        """Read, under the tables' locks, what the requests depend on, and lock the letters that they replay."""
+        """Read, under the tables' locks, what the requests depend on, and lock the dead letters that they replay."""
         if tables := {entry.table.table_id for request in self.requests for entry in request.letters}:
             self._waiting = count_waiting(connection, tables)
         if letter_ids := {request.replay.letter_id for request in self.requests if request.replay}:
@@ -71,7 +71,7 @@ class DeadLetterTransaction:
             del self._locked[request.replay.letter_id]
 
     def store(self, connection: sa.Connection) -> None:
-        """Write the new letters and settle the replayed ones; dying before COMMIT leaves everything as it was."""
+        """Write the new dead letters and settle the replayed ones; dying before COMMIT leaves everything as it was."""
         insert_letters(connection, self._new)
         mark_replayed(connection, self._replayed)
 
@@ -80,7 +80,7 @@ class DeadLetterTransaction:
         return letters + len(entry.letters), size + sum(len(letter.written.content) for letter in entry.letters)
 
     def _check_replay(self, request: StagingRequest, replay: LetterReplay) -> None:
-        """Require that the letter still waits, and that the batch is of its table and generation."""
+        """Require that the dead letter still waits, and that the batch is of its table and generation."""
         letter = self._locked.get(replay.letter_id)
         if letter is None or letter.state is not LetterState.WAITING:
             raise settled_letter(replay.letter_id)
@@ -90,7 +90,7 @@ class DeadLetterTransaction:
 
 
 def require_waiting(letter: StoredLetter, table: Table | None) -> Table:
-    """Return the live table of a letter's name if the letter waits in its present generation.
+    """Return the live table of a letter's name if the dead letter waits in its present generation.
 
     Raises RejectedInput `generation_mismatch` or `dead_letter_settled`.
     """
@@ -102,12 +102,12 @@ def require_waiting(letter: StoredLetter, table: Table | None) -> Table:
 
 
 def unknown_letter(letter_id: int) -> RejectedInput:
-    """Return the rejection for a letter that no table of the name has."""
+    """Return the rejection for a dead letter that no table of the name has."""
     return RejectedInput(Code.UNKNOWN_DEAD_LETTER, f"the table has no dead letter {letter_id}")
 
 
 def settled_letter(letter_id: int) -> RejectedInput:
-    """Return the rejection for settling a letter that is settled."""
+    """Return the rejection for settling a dead letter that is settled."""
     return RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {letter_id} is already replayed or discarded")
 
 
@@ -118,7 +118,7 @@ def dead_letters_full(entry: TableLetters, detail: str) -> RejectedInput:
 
 
 def ended_letter(generation: int) -> RejectedInput:
-    """Return the rejection for settling a letter whose generation has ended."""
+    """Return the rejection for settling a dead letter whose generation has ended."""
     detail = f"the dead letter belongs to generation {generation}, which has ended"
     remedy = "If the present generation needs the message, send the message again. The drain discards the dead letter."
     return RejectedInput(Code.GENERATION_MISMATCH, detail, remedy=remedy)

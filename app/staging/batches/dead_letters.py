@@ -1,7 +1,7 @@
 """Dead letters in Postgres: rejected messages, kept until an operator settles them by a replay or by discarding them.
 
-A letter is stored in the transaction of its request, and settled as replayed in the transaction that stages its
-message. So a crash leaves neither a lost letter nor one that is replayed twice.
+A dead letter is stored in the transaction of its request, and settled as replayed in the transaction that stages its
+message. So a crash leaves neither a lost dead letter nor one that is replayed twice.
 """
 
 import json
@@ -24,24 +24,24 @@ INSERT_LETTER = sa.text("""
         principal, request_name, producer_sequence)
     VALUES (:table_id, :generation, :format, CAST(:reading AS jsonb), :message, CAST(:errors AS jsonb), :message_index,
         :principal, :request_name, :producer_sequence)""")
-"""Store a letter."""
+"""Store a dead letter."""
 
 SELECT_WAITING = sa.text("""
     SELECT table_id, count(*) AS letters, sum(octet_length(message))::bigint AS bytes FROM mirrorgate.dead_letters
     WHERE table_id = ANY(:table_ids) AND state = 'waiting' GROUP BY table_id""")
-"""Count the waiting letters of some tables, and the bytes of their messages."""
+"""Count the waiting dead letters of some tables, and the bytes of their messages."""
 
 LOCK_LETTERS = sa.text("""
     SELECT letter_id, table_id, generation, state FROM mirrorgate.dead_letters
     WHERE letter_id = ANY(:letter_ids) ORDER BY letter_id FOR UPDATE""")
-"""Lock letters, and read what a replay depends on."""
+"""Lock dead letters, and read what a replay depends on."""
 
 MARK_REPLAYED = sa.text("""
     UPDATE mirrorgate.dead_letters
     SET state = 'replayed', settled_at = clock_timestamp(), settled_by = :principal, corrected = :corrected,
         replayed_sequence = :sequence
     WHERE letter_id = :letter_id""")
-"""Settle a letter as replayed by a batch."""
+"""Settle a dead letter as replayed by a batch."""
 
 DISCARD = sa.text("""
     UPDATE mirrorgate.dead_letters d
@@ -52,72 +52,72 @@ DISCARD = sa.text("""
           AND letter_id BETWEEN :first AND :last
         ORDER BY letter_id FOR UPDATE) waiting
     WHERE d.letter_id = waiting.letter_id""")
-"""Discard the waiting letters of a generation in a range of ids."""
+"""Discard the waiting dead letters of a generation in a range of ids."""
 
 RENEW_ERRORS = sa.text("""
     UPDATE mirrorgate.dead_letters SET errors = CAST(:errors AS jsonb)
     WHERE letter_id = :letter_id AND state = 'waiting'""")
-"""Replace the errors of a waiting letter."""
+"""Replace the errors of a waiting dead letter."""
 
 _SELECT_LETTERS = """
     SELECT d.letter_id, d.table_id, d.generation, d.format, d.message_index, octet_length(d.message) AS message_bytes,
         d.errors, d.principal, d.request_name, d.producer_sequence, d.received_at, d.state, d.settled_at, d.settled_by,
         d.corrected, d.replayed_sequence
     FROM mirrorgate.dead_letters d"""
-"""Read letters without their messages; the beginning of two statements."""
+"""Read dead letters without their messages; the beginning of two statements."""
 
 _OF_NAME = "d.table_id IN (SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name)"
-"""Select the letters of every table that has or had a name; a condition of two statements."""
+"""Select the dead letters of every table that has or had a name; a condition of two statements."""
 
 SELECT_LETTERS = sa.text(f"""{_SELECT_LETTERS}
     WHERE {_OF_NAME} AND d.letter_id > :after AND (CAST(:state AS text) IS NULL OR d.state = :state)
     ORDER BY d.letter_id LIMIT :limit""")
-"""Read a page of the letters of a table name."""
+"""Read a page of the dead letters of a table name."""
 
 SELECT_LETTER = sa.text(f"{_SELECT_LETTERS} WHERE {_OF_NAME} AND d.letter_id = :letter_id")
-"""Read one letter of a table name."""
+"""Read one dead letter of a table name."""
 
 _MATCHES = """
     WHERE d.table_id = ANY(:table_ids) AND (CAST(:state AS text) IS NULL OR d.state = :state)
       AND (CAST(:with_error AS jsonb) IS NULL OR d.errors @> CAST(:with_error AS jsonb))"""
-"""Select the letters of some tables that match a filter; a condition of two statements."""
+"""Select the dead letters of some tables that match a filter; a condition of two statements."""
 
 SELECT_OLDER = sa.text(f"{_SELECT_LETTERS} {_MATCHES} AND d.letter_id < :before ORDER BY d.letter_id DESC LIMIT :limit")
-"""Read matching letters before a letter, newest first."""
+"""Read matching dead letters before a dead letter, newest first."""
 
 SELECT_NEWER = sa.text(f"{_SELECT_LETTERS} {_MATCHES} AND d.letter_id > :after ORDER BY d.letter_id LIMIT :limit")
-"""Read matching letters after a letter, oldest first."""
+"""Read matching dead letters after a dead letter, oldest first."""
 
 SELECT_ANY = sa.text(f"{_SELECT_LETTERS} WHERE d.letter_id = ANY(:letter_ids) ORDER BY d.letter_id")
-"""Read letters of any table."""
+"""Read dead letters of any table."""
 
 SELECT_MESSAGE = sa.text("SELECT format, message, reading FROM mirrorgate.dead_letters WHERE letter_id = :letter_id")
-"""Read the message of a letter, and how to decode it."""
+"""Read the message of a dead letter, and how to decode it."""
 
 SELECT_NEXT = sa.text("""
     SELECT letter_id FROM mirrorgate.dead_letters
     WHERE table_id = :table_id AND generation = :generation AND state = 'waiting' AND letter_id > :after
     ORDER BY letter_id LIMIT :limit""")
-"""Read the ids of the next waiting letters of a generation."""
+"""Read the ids of the next waiting dead letters of a generation."""
 
 DISCARD_ENDED = sa.text("""
     UPDATE mirrorgate.dead_letters d
     SET state = 'discarded', settled_at = clock_timestamp(), settled_by = 'retention'
     FROM mirrorgate.tables t
     WHERE t.table_id = d.table_id AND d.state = 'waiting' AND (t.state = 'dropped' OR d.generation < t.generation)""")
-"""Discard the waiting letters of all generations that have ended."""
+"""Discard the waiting dead letters of all generations that have ended."""
 
 PURGE_LETTERS = sa.text("""
     DELETE FROM mirrorgate.dead_letters WHERE letter_id = ANY(ARRAY(
         SELECT letter_id FROM mirrorgate.dead_letters
         WHERE state <> 'waiting' AND settled_at < clock_timestamp() - make_interval(secs => :seconds)
         ORDER BY settled_at LIMIT :limit))""")
-"""Delete the letters that were settled first and are past their retention."""
+"""Delete the dead letters that were settled first and are past their retention."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLetters:
-    """The letters that one request leaves for one table."""
+    """The dead letters that one request leaves for one table."""
 
     table: Table
     letters: Sequence[NewLetter]
@@ -126,7 +126,7 @@ class TableLetters:
 
 @dataclass(frozen=True, slots=True)
 class LetterReplay:
-    """The letter that a request replays, and who replays it."""
+    """The dead letter that a request replays, and who replays it."""
 
     letter_id: int
     principal: str
@@ -136,7 +136,7 @@ class LetterReplay:
 
 @dataclass(frozen=True, slots=True)
 class LockedLetter:
-    """The facts of a locked letter that a replay depends on."""
+    """The facts of a locked dead letter that a replay depends on."""
 
     table_id: TableId
     generation: Generation
@@ -145,7 +145,7 @@ class LockedLetter:
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """The letters to list: of these tables, in this state, with this code among their errors; None matches any."""
+    """The dead letters to list: of these tables, in this state, with this code among their errors; None matches any."""
 
     table_ids: Sequence[TableId]
     state: LetterState | None = None
@@ -154,7 +154,7 @@ class LetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class StoredLetter:
-    """A letter without its message."""
+    """A dead letter without its message."""
 
     letter_id: int
     table_id: TableId
@@ -175,26 +175,26 @@ class StoredLetter:
 
 
 def insert_letters(connection: sa.Connection, entries: Sequence[tuple[TableLetters, RequestIdentity | None]]) -> None:
-    """Store letters with the names of the requests that left them; dying before COMMIT leaves none."""
+    """Store dead letters with the names of the requests that left them; dying before COMMIT leaves none."""
     rows = [_row(entry, letter, identity) for entry, identity in entries for letter in entry.letters]
     if rows:
         connection.execute(INSERT_LETTER, rows)
 
 
 def count_waiting(connection: sa.Connection, table_ids: Collection[TableId]) -> dict[TableId, tuple[int, int]]:
-    """Return the number of waiting letters per table, and the bytes of their messages."""
+    """Return the number of waiting dead letters per table, and the bytes of their messages."""
     rows = connection.execute(SELECT_WAITING, {"table_ids": list(table_ids)})
     return {TableId(row.table_id): (row.letters, row.bytes) for row in rows}
 
 
 def lock_letters(connection: sa.Connection, letter_ids: Collection[int]) -> dict[int, LockedLetter]:
-    """Lock these letters until the transaction ends; missing ones are left out."""
+    """Lock these dead letters until the transaction ends; missing ones are left out."""
     rows = connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)})
     return {row.letter_id: LockedLetter(row.table_id, row.generation, LetterState(row.state)) for row in rows}
 
 
 def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterReplay, BatchSequence]]) -> None:
-    """Settle locked letters as replayed, each by its batch; dying before COMMIT leaves them waiting."""
+    """Settle locked dead letters as replayed, each by its batch; dying before COMMIT leaves them waiting."""
     rows = [
         {"letter_id": one.letter_id, "principal": one.principal, "corrected": one.corrected, "sequence": sequence}
         for one, sequence in settled
@@ -206,13 +206,13 @@ def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterRepla
 def discard_letters(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, first: int, last: int, principal: str
 ) -> int:
-    """Discard the waiting letters of a generation with ids from `first` to `last`; return how many."""
+    """Discard the waiting dead letters of a generation with ids from `first` to `last`; return how many."""
     parameters = {"table_id": table_id, "generation": generation, "first": first, "last": last}
     return connection.execute(DISCARD, parameters | {"principal": principal}).rowcount
 
 
 def renew_errors(connection: sa.Connection, letter_id: int, problems: Sequence[Problem]) -> None:
-    """Record why a waiting letter was rejected again."""
+    """Record why a waiting dead letter was rejected again."""
     connection.execute(RENEW_ERRORS, {"letter_id": letter_id, "errors": json.dumps(errors_of(problems))})
 
 
@@ -225,7 +225,7 @@ def list_letters(
 
 
 def newest_letters(connection: sa.Connection, wanted: LetterFilter, turn: Turn, limit: int) -> list[StoredLetter]:
-    """Return up to `limit` matching letters of a page, newest first."""
+    """Return up to `limit` matching dead letters of a page, newest first."""
     with_error = None if wanted.code is None else json.dumps([{"code": wanted.code}])
     parameters = {"table_ids": list(wanted.table_ids), "state": wanted.state, "with_error": with_error, "limit": limit}
     if turn.after is not None:
@@ -235,19 +235,19 @@ def newest_letters(connection: sa.Connection, wanted: LetterFilter, turn: Turn, 
 
 
 def find_letters(connection: sa.Connection, letter_ids: Collection[int]) -> list[StoredLetter]:
-    """Return the letters with these ids, of any table, in order; missing ones are left out."""
+    """Return the dead letters with these ids, of any table, in order; missing ones are left out."""
     rows = connection.execute(SELECT_ANY, {"letter_ids": list(letter_ids)})
     return [_letter(row) for row in rows]
 
 
 def find_letter(connection: sa.Connection, name: TableName, letter_id: int) -> StoredLetter | None:
-    """Return a letter of a table that has or had this name."""
+    """Return a dead letter of a table that has or had this name."""
     row = connection.execute(SELECT_LETTER, {"folded_name": name.folded, "letter_id": letter_id}).one_or_none()
     return None if row is None else _letter(row)
 
 
 def read_message(connection: sa.Connection, letter_id: int) -> WrittenMessage:
-    """Return the message of an existing letter."""
+    """Return the message of an existing dead letter."""
     row = connection.execute(SELECT_MESSAGE, {"letter_id": letter_id}).one()
     return WrittenMessage(LetterFormat(row.format), bytes(row.message), row.reading)
 
@@ -255,18 +255,18 @@ def read_message(connection: sa.Connection, letter_id: int) -> WrittenMessage:
 def next_waiting(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, after: int, limit: int
 ) -> list[int]:
-    """Return the ids of the next waiting letters of a generation after letter `after`, in order."""
+    """Return the ids of the next waiting dead letters of a generation after dead letter `after`, in order."""
     parameters = {"table_id": table_id, "generation": generation, "after": after, "limit": limit}
     return list(connection.execute(SELECT_NEXT, parameters).scalars())
 
 
 def discard_ended(connection: sa.Connection) -> int:
-    """Discard the waiting letters of ended generations, which no replay can stage any more; return how many."""
+    """Discard the waiting dead letters of ended generations, which no replay can stage any more; return how many."""
     return connection.execute(DISCARD_ENDED).rowcount
 
 
 def purge_letters(connection: sa.Connection, *, settled_before_seconds: float, limit: int) -> int:
-    """Delete up to `limit` letters that were settled long enough ago; return how many."""
+    """Delete up to `limit` dead letters that were settled long enough ago; return how many."""
     return connection.execute(PURGE_LETTERS, {"seconds": settled_before_seconds, "limit": limit}).rowcount
 
 

@@ -129,7 +129,7 @@ _LOCKED_REMEDY: Final = (
     "End the sessions with long transactions on the gateway's tables (pg_stat_activity, pg_locks), such as a dump or a "
     "forgotten psql, then run `mirrorgate migrate` again."
 )
-"""How long a migration is tried again while tables are locked."""
+"""How long a migration is retried while tables are locked."""
 
 _OURS: Final = re.compile(r"r\d{4}", re.ASCII)
 
@@ -153,7 +153,7 @@ def migrate(
     Returns the revisions before and after; the first is None for a database without our schema.
 
     All steps are one transaction: a process that dies here leaves the old revision. The transaction waits only briefly
-    for a lock, because requests queue behind it. It is tried again for `retry_seconds`, then this raises
+    for a lock, because requests queue behind it. It is retried for `retry_seconds`, then this raises
     TemporarilyUnavailable `table_busy`. Raises Misconfigured for a pooler that mixes sessions.
     """
     engine = open_engine(database_url, silence_seconds=_STATEMENT_SECONDS)

@@ -30,7 +30,7 @@ _HOLDS_PUBLICATION: Final = frozenset({"table_quarantined", "table_failing", "ta
 _HOLDS_FABRIC: Final = "fabric_table"
 
 _REFRESH_REMEDY: Final = (
-    "The drain tries again within a minute. Its identity needs the role Contributor; `mirrorgate fabric refresh` shows "
+    "The drain retries within a minute. Its identity needs the role Contributor; `mirrorgate fabric refresh` shows "
     "what the endpoint says of each table."
 )
 

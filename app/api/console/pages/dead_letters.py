@@ -34,7 +34,7 @@ router = APIRouter()
 
 PATH: Final = "/console/dead-letters"
 CODES: Final = tuple(sorted(KEPT))
-"""The codes that a letter can have, for the filter."""
+"""The codes that a dead letter can have, for the filter."""
 
 MAX_ROWS: Final = 50
 """Letters of a page of the list."""
@@ -47,7 +47,7 @@ MAX_SHOWN_BYTES: Final = 128 * 2**10
 
 _MAX_ID: Final = 2**63 - 1
 _SELECTED: Final = "letter-"
-"""Start of the names of the checkboxes in the list; the id of the letter follows."""
+"""Start of the names of the checkboxes in the list; the id of the dead letter follows."""
 
 _Id = Annotated[int | None, Query(ge=0, le=_MAX_ID)]
 _LetterId = Annotated[int, Path(ge=1, le=_MAX_ID)]
@@ -55,12 +55,12 @@ _LetterId = Annotated[int, Path(ge=1, le=_MAX_ID)]
 
 @dataclass(frozen=True, slots=True)
 class SeenLetter:
-    """A letter of a table that the user may read."""
+    """A dead letter of a table that the user may read."""
 
     letter: StoredLetter
     table: NamedTable
     administers: bool
-    """True if the user may read, replay and discard the letters of the table."""
+    """True if the user may read, replay and discard the dead letters of the table."""
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ def letters(
 
 
 def _named(tables: Mapping[TableId, NamedTable], wanted: str) -> NamedTable | None:
-    """Return the one table that the list is filtered by, all of whose waiting letters the user may settle."""
+    """Return the one table that the list is filtered by, all of whose waiting dead letters the user may settle."""
     return next((one for one in tables.values() if one.is_live and one.name.folded == wanted.casefold()), None)
 
 
@@ -148,7 +148,7 @@ def one_letter(
     message: Annotated[str, Query(max_length=1)] = "",
     done: Annotated[str, Query(max_length=1)] = "",
 ) -> Response:
-    """Show a letter with its errors, and its message if that is asked for and allowed."""
+    """Show a dead letter with its errors, and its message if that is asked for and allowed."""
     return _letter_page(request, user, gateway, letter_id, with_message=bool(message), done=bool(done))
 
 
@@ -166,7 +166,7 @@ def download(letter_id: _LetterId, user: ConsoleUser, gateway: GatewayDep) -> Re
 async def replay(
     request: Request, letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep
 ) -> Response:
-    """Replay a letter, with the corrected message if the form has another one than was kept."""
+    """Replay a dead letter, with the corrected message if the form has another one than was kept."""
     principal = user.require(Right.ADMIN)
     seen, _ = await asyncio.to_thread(_found, user, gateway, letter_id)
     typed, correction = form.raw("message"), None
@@ -194,7 +194,7 @@ async def replay(
 
 @router.post(PATH + "/{letter_id:int}/discard")
 def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
-    """Discard a letter after its id was typed in."""
+    """Discard a dead letter after its id was typed in."""
     principal = user.require(Right.ADMIN)
     if form.number("dead_letter") != letter_id:
         raise RejectedInput(Code.BAD_REQUEST, f"the typed text is not {letter_id}", remedy="Go back, and type the id.")
@@ -205,7 +205,7 @@ def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway:
 
 @router.post(PATH + "/replay")
 async def replay_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
-    """Replay the selected letters in order; one that is rejected again does not hold the others back."""
+    """Replay the selected dead letters in order; one that is rejected again does not hold the others back."""
     principal = user.require(Right.ADMIN)
     chosen = await asyncio.to_thread(_selected, user, gateway, form)
 
@@ -218,7 +218,7 @@ async def replay_selected(request: Request, user: ConsoleUser, form: ConsoleForm
 
 @router.post(PATH + "/discard")
 async def discard_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
-    """Ask first, then discard the selected letters."""
+    """Ask first, then discard the selected dead letters."""
     principal = user.require(Right.ADMIN)
     chosen = await asyncio.to_thread(_selected, user, gateway, form)
     if not form.optional("confirmed"):
@@ -233,7 +233,7 @@ async def discard_selected(request: Request, user: ConsoleUser, form: ConsoleFor
 
 @router.post(PATH + "/replay-table")
 async def replay_table(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
-    """Replay the oldest waiting letters of a table, and offer to continue after the last one."""
+    """Replay the oldest waiting dead letters of a table, and offer to continue after the last one."""
     principal, name = user.require(Right.ADMIN), form.text("table")
     after = form.number("after") if form.optional("after") else 0
     done = await replay_waiting(gateway, name, principal, after=after, limit=MAX_REPLAYED)
@@ -270,7 +270,7 @@ def _letter_page(
     correction: str | None = None,
     status: int = 200,
 ) -> Response:
-    """Return the page of a letter; `correction` is what the user has typed, after a replay that was rejected."""
+    """Return the page of a dead letter; `correction` is what the user has typed, after a replay that was rejected."""
     (seen, names), message = _found(user, gateway, letter_id), None
     if with_message and seen.administers:
         message = letter_message(gateway, seen.name, letter_id, user.require(Right.ADMIN)).content
@@ -302,7 +302,7 @@ def _seen(letter: StoredLetter, table: NamedTable, user: SignedIn) -> SeenLetter
 
 
 def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[SeenLetter, Mapping[str, str]]:
-    """Return a letter of a table that the user may see, and the names of its keys, by id.
+    """Return a dead letter of a table that the user may see, and the names of its keys, by id.
 
     Raises RejectedInput `unknown_dead_letter`.
     """
@@ -316,7 +316,7 @@ def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[SeenLetter
 
 
 def _selected(user: SignedIn, gateway: Gateway, form: Form) -> list[SeenLetter]:
-    """Return the letters whose boxes are checked, oldest first, without those that the user may not see."""
+    """Return the dead letters whose boxes are checked, oldest first, without those that the user may not see."""
     numbers = (name.removeprefix(_SELECTED) for name in form.fields if name.startswith(_SELECTED))
     ids = [int(number) for number in numbers if number.isascii() and number.isdigit() and len(number) <= 18]
     if not ids:
@@ -356,7 +356,7 @@ async def _each(
         except TemporarilyUnavailable as error:
             rest = chosen[len(outcomes) + 1 :]
             outcomes.append(_failed(request, seen, error))
-            return [*outcomes, *(LetterOutcome(left, False, "Not tried.", "Try again later.") for left in rest)]
+            return [*outcomes, *(LetterOutcome(left, False, "Not tried.", "Retry later.") for left in rest)]
     return outcomes
 
 
@@ -366,7 +366,7 @@ def _failed(request: Request, seen: SeenLetter, error: MirrorgateError) -> Lette
 
 
 def _done(request: Request, user: SignedIn, title: str, outcomes: Sequence[LetterOutcome]) -> Response:
-    """Return the page that says what an action did, with the letters that it failed for first."""
+    """Return the page that says what an action did, with the dead letters that it failed for first."""
     failed = sum(not outcome.is_ok for outcome in outcomes)
     return page(
         request,

@@ -311,7 +311,7 @@ class Partition:
         return Position(offset, log.topic_id if log else None, log.partitions if log else None).text()
 
     def _until_possible(self, call: Callable[[], _Result]) -> _Result:
-        """Return the result of `call`, tried again while the gateway rejects it or the brokers do not answer."""
+        """Return the result of `call`, retried while the gateway rejects it or the brokers do not answer."""
         return call_with_retries(call, None, self._pause, self._on_wait, _may_pass)
 
     def _after_conflict(self, producer: Producer, conflict: ProducerConflict) -> None:
