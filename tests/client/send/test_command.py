@@ -155,7 +155,10 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
         (["--format", "csv", "--table", "t", "--mode", "snapshot"], "columns_required"),
         (["--format", "arcion", "nowhere.json"], "nowhere.json cannot be read: No such file"),
         (["--format", "arcion", "--from-message", "2", "docs"], "--from-message is for one file"),
-        (["--format", "rows", "--table", "t", "--load", "full", "--producer", "p"], "--load does not accept --producer"),
+        (
+            ["--format", "rows", "--table", "t", "--load", "full", "--producer", "p"],
+            "--load does not accept --producer",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_rejected(arguments: list[str], said: str) -> None:
