@@ -126,11 +126,16 @@ def test_the_schema_of_an_arrow_stream_registers_its_table(gateway: Gateway) -> 
     assert schema(gateway) == ["id:int32!", "name:string", "seen:timestamp"]
     problem(post(gateway, rows, register=True, key_columns="name"), 409, "incompatible_schema")
     problem(post(gateway, rows, register=True), 400, "bad_request")
-    problem(
-        post(gateway, pa.table({"id": [1], "x": [None]}), table="shop.x", register=True, key_columns="id"),
-        422,
-        "bad_type",
-    )
+
+
+def test_a_column_without_a_value_declares_nothing_and_fits_any_column(gateway: Gateway) -> None:
+    empty = pa.table({"id": [1], "seen": [None]})
+    problem(post(gateway, empty, register=True, key_columns="id"), 422, "unknown_column")
+    assert schema(gateway) == ["id:int64!"]
+    typed = pa.table({"id": [1], "seen": pa.array([None], pa.date32())})
+    post(gateway, typed, register=True, key_columns="id").raise_for_status()
+    post(gateway, empty, register=True, key_columns="id").raise_for_status()
+    assert schema(gateway) == ["id:int64!", "seen:date"]
 
 
 def test_a_stream_can_declare_the_types_of_its_table_instead(gateway: Gateway) -> None:
