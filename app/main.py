@@ -1,4 +1,4 @@
-"""Starts the API: checks the machine and the database, then runs uvicorn with one or several processes.
+"""Start the API: check the machine and the database, then run uvicorn with one or several processes.
 
 `mirrorgate api` and `python -m app.main` call `serve`; uvicorn calls `served_app` in each process.
 """

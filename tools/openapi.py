@@ -1,4 +1,4 @@
-"""Writes openapi/mirrorgate.v1.yaml, the committed HTTP contract, from the app: `make openapi`.
+"""Write openapi/mirrorgate.v1.yaml, the committed HTTP contract, from the app: `make openapi`.
 
 A test compares the committed file with the app, so that no change of the contract goes unnoticed.
 """

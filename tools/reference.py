@@ -1,4 +1,4 @@
-"""Writes the generated tables of the pages in docs/: `make docs`.
+"""Write the generated tables of the pages in docs/: `make docs`.
 
 A page keeps its own text before and after the two comments `BEGIN` and `END`; what is between them is generated. A test
 compares the committed pages with the code.

@@ -1,4 +1,4 @@
-"""Builds everything that a release publishes, and tries it as a user would: `make release ARGS=--dry-run`.
+"""Build everything that a release publishes, and try it as a user would: `make release ARGS=--dry-run`.
 
 The wheels and source archives of both distributions, a bill of materials for each image, the site, whose links into the
 repository lead to the version's tag, and, where buildah or Docker is there, the images. Then both wheels are installed

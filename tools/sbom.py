@@ -1,4 +1,4 @@
-"""Writes a CycloneDX bill of materials for each image from its lock file: `make sbom`.
+"""Write a CycloneDX bill of materials for each image from its lock file: `make sbom`.
 
 A bill has every Python package of the image with its version and the SHA-256 of its files. Packages of the base image
 and of Debian, such as Java, are not in it: only the built image knows them. Invariant: the same lock files give the

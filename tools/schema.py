@@ -1,4 +1,4 @@
-"""Writes migrations/schema.sql, the whole database schema with its comments, from a migrated database: `make schema`.
+"""Write migrations/schema.sql, the whole database schema with its comments, from a migrated database: `make schema`.
 
 Until the first release the baseline revision reads this file, so that `make schema` brings an edit into pg_dump's form.
 

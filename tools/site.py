@@ -1,4 +1,4 @@
-"""Builds the documentation's site from docs/ and mkdocs.yml into build/site: `make site`.
+"""Build the documentation's site from docs/ and mkdocs.yml into build/site: `make site`.
 
 MkDocs reads build/docs: the pages with links out of docs/ turned into addresses of the repository, and the pages that
 only the site has, such as one for each error code. Beside each page of

@@ -1,4 +1,4 @@
-"""Puts the application together: routes, error handlers, and the entry in front of them."""
+"""Put the application together: routes, error handlers, and the entry in front of them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

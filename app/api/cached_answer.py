@@ -1,4 +1,4 @@
-"""Keeps an answer for a moment, so that frequent callers cost few queries."""
+"""Keep an answer for a moment, so that frequent callers cost few queries."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Opens the database and starts the threads of an API process, and closes all of them at its end.
+"""Open the database and start the threads of an API process, and close all of them at its end.
 
 Invariant: every thread that the API starts is started here and joined here, so a test can prove that none is left.
 docs/contribute/architecture.md lists the threads.

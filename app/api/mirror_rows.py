@@ -1,4 +1,4 @@
-"""Reads rows of mirrored tables for the API, on two separate threads and within a time limit.
+"""Read rows of mirrored tables for the API, on two separate threads and within a time limit.
 
 Other routes therefore never wait behind a slow object store, and few pages are in memory at a time. The packages that
 read Delta tables are imported only if a target is configured: they take memory, and the extra `mirror`.

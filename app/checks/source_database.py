@@ -1,4 +1,4 @@
-"""Runs the queries of `mirrorgate tables check` in a source: connects by its SQLAlchemy address, and writes nothing."""
+"""Run the queries of `mirrorgate tables check` in a source: connect by its SQLAlchemy address, and write nothing."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator

@@ -1,4 +1,4 @@
-"""Registers the table that a request of plain rows declares, or adds the columns that the table lacks."""
+"""Register the table that a request of plain rows declares, or add the columns that the table lacks."""
 
 from typing import Final
 

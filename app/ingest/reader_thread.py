@@ -1,4 +1,4 @@
-"""Reads bodies on the columnar path: short ones in the staging thread, long ones in the reader thread beside it.
+"""Read bodies on the columnar path: short ones in the staging thread, long ones in the reader thread beside it.
 
 Short bodies wait unread for their transaction, and those that wait together are read together. A long one is read
 while another transaction runs. Two bodies that share an interpreter take longer in parallel than in sequence, and more

@@ -1,4 +1,4 @@
-"""Reads columns of a whole mirrored table as typed Arrow batches.
+"""Read columns of a whole mirrored table as typed Arrow batches.
 
 Reads the first rows of a mirrored table at a version, as JSON: enough to see what is in the table.
 

@@ -1,4 +1,4 @@
-"""Keeps a library from logging what its caller reports itself."""
+"""Keep a library from logging what its caller reports itself."""
 
 import logging
 from collections.abc import Iterator

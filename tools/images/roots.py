@@ -1,4 +1,4 @@
-"""Builds stages as overlay layers on a Debian root file system, and runs their containers in namespaces.
+"""Build stages as overlay layers on a Debian root file system, and run their containers in namespaces.
 
 Every mount happens in a mount namespace that ends with its command, so nothing remains mounted after a crash. Root is
 needed: `mount`, `chroot` and `debootstrap` need it.

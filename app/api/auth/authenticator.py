@@ -1,4 +1,4 @@
-"""Turns API keys and tokens into credentials, and caches keys for a few seconds.
+"""Turn API keys and tokens into credentials, and cache keys for a few seconds.
 
 A key is looked up in Postgres once per CACHE_SECONDS. The cache can return a deleted, expired or rotated key for that
 long, and never a key whose secret was not checked against its hash.

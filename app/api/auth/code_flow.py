@@ -1,4 +1,4 @@
-"""Signs people in at an OpenID Connect issuer: the authorization code flow with PKCE, state and nonce.
+"""Sign people in at an OpenID Connect issuer: the authorization code flow with PKCE, state and nonce.
 
 The issuer's token is verified like one that a caller shows, and its roles grant the same rights (decision 0058). It is
 used once and kept nowhere. No address, code, token or secret is logged or repeated in an error.

@@ -1,4 +1,4 @@
-"""Reads the public keys of an OpenID Connect issuer from its discovery document, and caches them.
+"""Read the public keys of an OpenID Connect issuer from its discovery document, and cache them.
 
 The issuer is asked by one request at a time; no other request waits for the answer.
 

@@ -1,4 +1,4 @@
-"""Builds from the settings what verifies OpenID Connect tokens and what signs people in, if they name an issuer.
+"""Build from the settings what verifies OpenID Connect tokens and what signs people in, if they name an issuer.
 
 Verifies tokens of an OpenID Connect issuer, such as Entra ID, and returns what they grant.
 """

@@ -1,4 +1,4 @@
-"""Reads the forms of the console, and rejects those that another site made the browser send.
+"""Read the forms of the console, and reject those that another site made the browser send.
 
 A form of a session carries the session's token, which no other site can read. In addition the headers in which
 browsers name the origin of a request must name this server; they also protect the sign-in form, which has no session.

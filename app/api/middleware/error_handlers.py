@@ -1,4 +1,4 @@
-"""Answers every exception of the application, including the framework's own, with problem details.
+"""Answer every exception of the application, including the framework's own, with problem details.
 
 Each rejection is recorded for the log line of the request and, if the audit keeps it, for the audit. Exceptions that
 are not expected pass on to `request_entry`, which answers 500.

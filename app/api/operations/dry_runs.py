@@ -1,4 +1,4 @@
-"""Tries messages as their change endpoint takes them, and stages nothing."""
+"""Try messages as their change endpoint takes them, and stage nothing."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Compares the rows of a table with counts and checksums of its source."""
+"""Compare the rows of a table with counts and checksums of its source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Finds what changes need of their table's schema: new string columns, or the row marker."""
+"""Find what changes need of their table's schema: new string columns, or the row marker."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

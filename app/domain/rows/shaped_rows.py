@@ -1,4 +1,4 @@
-"""Turns the changes of several requests into rows of source values at once, or declines.
+"""Turn the changes of several requests into rows of source values at once, or decline.
 
 Invariant: the rows are those of `row_builder` for the same changes, request after request. It declines whatever cannot
 land; `row_builder` then says why.

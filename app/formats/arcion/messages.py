@@ -358,7 +358,7 @@ class CursorFacts(NamedTuple):
     """The cursor as it was written."""
     time: SourceTime = None
     extracted: SourceTime = None
-    """When Replicant read the change in the log."""
+    """Time at which Replicant read the change in the log."""
     log_position: LogPosition | None = None
 
 

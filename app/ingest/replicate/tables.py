@@ -1,4 +1,4 @@
-"""Applies the metadata messages of a Replicate request, then routes its data messages to tables.
+"""Apply the metadata messages of a Replicate request, then route its data messages to tables.
 
 Invariant: a metadata message takes effect in its own transaction and remains in effect, whether or not the data
 messages are accepted. Sending the request again repeats it without a change.

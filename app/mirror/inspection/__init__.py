@@ -1,4 +1,4 @@
-"""Reads the Delta tables of a mirror: history, differences, queries and health; and maintains their files.
+"""Read the Delta tables of a mirror: history, differences, queries and health; and maintain their files.
 
 Input is a `MirrorTarget`, never a landing zone. `opening` finds a table and opens it at a version or a time; `history`
 explains each version; `difference` says by key what happened between two versions; `query` runs SQL of DuckDB;

@@ -1,4 +1,4 @@
-"""Finds a mirrored table by its name and opens it at a version or a time, with errors that say what exists.
+"""Find a mirrored table by its name and open it at a version or a time, with errors that say what exists.
 
 Every command on mirrored tables starts here, so that a misspelled name, a version that is gone and a target that
 cannot be read have the same answer everywhere. A time means the newest version that was committed at or before it, by

@@ -1,4 +1,4 @@
-"""Runs SQL of a user over mirrored tables with DuckDB, read only.
+"""Run SQL of a user over mirrored tables with DuckDB, read only.
 
 Tables are visible as `schema.table` and as `table`, at a version or a time with Delta's forms: `t VERSION AS OF 2`,
 `t TIMESTAMP AS OF '…'`, `t@v2` and `t@yyyyMMddHHmmssSSS`. DuckDB does not know these, so each becomes a name of this
@@ -213,7 +213,7 @@ def _long_point(word: str, token: Any) -> PointInTime:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """When the tables of a query are read."""
+    """Points in time at which the tables of a query are read."""
 
     at: PointInTime
     """For tables whose place in the SQL gives no point."""

@@ -124,12 +124,12 @@ _MAX_PAUSE_SECONDS: Final = 2.0
 """The longest pause between two attempts."""
 
 _RETRY_SECONDS: Final = 120.0
+"""Seconds for which a migration is retried while tables are locked."""
 _UNCHANGED: Final = "the database is unchanged"
 _LOCKED_REMEDY: Final = (
     "End the sessions with long transactions on the gateway's tables (pg_stat_activity, pg_locks), such as a dump or a "
     "forgotten psql, then run `mirrorgate migrate` again."
 )
-"""How long a migration is retried while tables are locked."""
 
 _OURS: Final = re.compile(r"r\d{4}", re.ASCII)
 

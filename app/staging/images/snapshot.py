@@ -1,4 +1,4 @@
-"""Reads the row images of all present rows of a table as they were at one moment, while changes continue."""
+"""Read the row images of all present rows of a table as they were at one moment, while changes continue."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Writes the lines of the landing ledger (W4), before the files that they describe are built.
+"""Write the lines of the landing ledger (W4), before the files that they describe are built.
 
 A line binds a file number to consecutive batches and never changes. A later owner of the table builds the same file,
 so a crash between planning and publication never moves a batch to another number (decision 0003).

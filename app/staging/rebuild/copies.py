@@ -1,4 +1,4 @@
-"""Copies row images into a table's next generation, part by part, all from one snapshot of the database.
+"""Copy row images into a table's next generation, part by part, all from one snapshot of the database.
 
 A part is a range of keys. One transaction stages its rows as one block under a new sequence, and stores their
 new images. So parts can be copied in any order, by several processes, and each of them once.

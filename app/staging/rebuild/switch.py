@@ -1,4 +1,4 @@
-"""Makes the rebuilt generation of a table the current one.
+"""Make the rebuilt generation of a table the current one.
 
 From the commit on, changes are typed by the new schema and queue behind the rebuilt rows. The table is `rebuilding`
 until the folder of the generation before is gone; then `drop_completion` makes it active, or paused as it was before.

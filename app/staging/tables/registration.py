@@ -1,4 +1,4 @@
-"""Registers tables: creates them, evolves their columns, sets their options.
+"""Register tables: create them, evolve their columns, set their options.
 
 A batch is typed under a table's schema, options and routes. All of them change only under the sequence lock, so that no
 batch is staged under old rules beside the change.

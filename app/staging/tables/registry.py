@@ -1,4 +1,4 @@
-"""Reads which tables exist, under which names, and notes their trouble.
+"""Read which tables exist, under which names, and note their trouble.
 
 A `Table` is a snapshot of one moment. Before a change depends on it, take the sequence lock and read it again.
 

@@ -99,7 +99,7 @@ class GroupTransaction:
 log = structlog.get_logger()
 
 DEADLINE_SECONDS: Final = 5.0
-"""How long a group's transaction may wait for Postgres. A request may wait twice as long for its transaction to begin,
+"""Seconds that a group's transaction may wait for Postgres. A request may wait twice that for its transaction to begin,
 which covers the transaction before it."""
 
 

@@ -1,4 +1,4 @@
-"""Reads Delta tables of any writer as hashes of keys and rows.
+"""Read Delta tables of any writer as hashes of keys and rows.
 
 deltalake's DataFusion engine reads deletion vectors and column mapping, which Fabric's tables have; its PyArrow
 datasets reject both. Invariant: nothing here writes to a Delta table.

@@ -48,7 +48,7 @@ class FileBlocks:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the file has another size or modification time than when it was opened."""
+        """True if the file has another size or modification time than when it was opened."""
         return self._present() != self._state
 
     def __iter__(self) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ class TableRegistration:
     key: Sequence[str]
     patience: Patience
     keeps_images: bool = False
-    """Whether a new table keeps row images, which load sessions need."""
+    """True if a new table keeps row images, which load sessions need."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Parameters of requests with the rows, which add columns that the table lacks."""
 

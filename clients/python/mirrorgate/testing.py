@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class RunningEmulator:
-    """Where an emulator is, and what a test does with it beside publishing."""
+    """Addresses of an emulator, and what a test does with it besides publishing."""
 
     onelake: str
     """Address of OneLake's DFS and blob service, for clients that take one."""

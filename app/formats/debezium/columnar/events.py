@@ -1,4 +1,4 @@
-"""Decodes the parts of all events of a body except for their images.
+"""Decode the parts of all events of a body except for their images.
 
 A body is decoded without its schemas (`schemas`) and without its images, which `images` decodes table by table.
 Envelopes and flattened rows are read, with and without a schema, as elements themselves or as the values of records

@@ -1,4 +1,4 @@
-"""Cuts the Connect schemas out of a body of events.
+"""Cut the Connect schemas out of a body of events.
 
 JsonConverter repeats the schema in each event, and it takes five times the bytes of the payload. The same schema is
 written with the same bytes, so it is read once; finding it again compares bytes, without decoding them.
