@@ -20,6 +20,7 @@ ADMIN_KEY_FILE: Final = "admin.key"
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
 ANSWER_SECONDS: Final = 60.0
 """Seconds for which a call waits for the next bytes of its answer."""
+_TOO_LARGE: Final = 413
 _NOT_ALL_OK: Final = 503
 """The status of `/statusz` while something needs attention; the answer says what it is."""
 
@@ -182,9 +183,18 @@ def checked(answer: httpx.Response) -> httpx.Response:
     try:
         problem = answer.json()
     except json.JSONDecodeError:
-        problem = {}
+        problem = _problem_of_a_proxy(answer.status_code)
     seconds = answer.headers.get("Retry-After", "")
     raise RejectedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)
+
+
+def _problem_of_a_proxy(status: int) -> dict[str, Any]:
+    """Return problem details for an error answer that is not JSON, and so not an answer of the gateway."""
+    detail = f"a proxy answered {status} in place of the gateway"
+    if status != _TOO_LARGE:
+        return {"detail": detail, "remedy": "Look for the reason in the log of the proxy in front of the gateway."}
+    remedy = "Raise the limit of the proxy to MIRRORGATE_MAX_BODY_BYTES, or send smaller requests."
+    return {"code": Code.BODY_TOO_LARGE, "detail": f"{detail}: the request exceeds its limit", "remedy": remedy}
 
 
 def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:

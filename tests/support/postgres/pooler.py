@@ -15,9 +15,13 @@ from tests.support.http.server import free_port
 from tests.support.postgres.swallowing_proxy import swallowing_proxy
 from tests.support.waiting import wait_until
 
-PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+def _pgbouncer() -> str | None:
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
 needs_pgbouncer = pytest.mark.skipif(
-    PGBOUNCER is None, reason="PgBouncer is not installed: apt-get install --no-install-recommends pgbouncer"
+    _pgbouncer() is None, reason="PgBouncer is not installed: apt-get install --no-install-recommends pgbouncer"
 )
 
 IGNORE_OPTIONS = "ignore_startup_parameters = options"
@@ -48,13 +52,14 @@ def _pooler(url: sa.URL, folder: Path, mode: str, *lines: str) -> Iterator[str]:
         f"pool_mode = {mode}",
         *lines,
     ]
-    assert PGBOUNCER is not None
+    program = _pgbouncer()
+    assert program is not None
     configuration = folder / "pgbouncer.ini"
     configuration.write_text("\n".join(settings))
     with (folder / "pgbouncer.log").open("w") as log:
         account = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
         with configuration.open() as given:
-            command = [PGBOUNCER, *account, f"/dev/fd/{given.fileno()}"]
+            command = [program, *account, f"/dev/fd/{given.fileno()}"]
             process = subprocess.Popen(command, stderr=log, pass_fds=[given.fileno()])
         try:
             wait_until(lambda: _listens(port) or process.poll() is not None, within=30, what="PgBouncer listens")
