@@ -22,6 +22,7 @@ from app.bridge.settings_file import Section
 from app.domain.fabric import STATES
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.emulator.exercises import EXERCISES, STEPS
 from app.emulator.faults import FaultRates
 from app.emulator.rules import DIFFERENCES, RULES
 from app.settings import PREFIX
@@ -94,6 +95,15 @@ def emulator_tables() -> str:
     lines += [f"| {rule} | {source} |" for rule, source in RULES.items()]
     lines += ["", "## Where it differs from Fabric", "", "| subject | emulator | Fabric |", "|---|---|---|"]
     lines += [f"| {subject} | {ours} | {fabrics} |" for subject, (ours, fabrics) in DIFFERENCES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def certify_tables() -> str:
+    """Return the steps and the exercises of `mirrorgate certify`, as Markdown."""
+    lines = ["## Steps", "", "| step | what it publishes |", "|---|---|"]
+    lines += [f"| `{step}` | {about} |" for step, about in STEPS.items()]
+    lines += ["", "## Exercises", "", "| exercise | what happens, and what has to be true | source |", "|---|---|---|"]
+    lines += [f"| `{one.name}` | {one.about} | {one.source} |" for one in EXERCISES]
     return "\n".join(lines) + "\n"
 
 
@@ -341,6 +351,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "reference" / "options.md": options_tables(),
         DOCS / "reference" / "verify-findings.md": findings_tables(),
         DOCS / "operate/emulator.md": emulator_tables(),
+        DOCS / "operate/certify.md": certify_tables(),
         DOCS / "reference/limits.md": limits_tables(),
         DOCS / "reference/types.md": types_tables(),
         **{DOCS / f"reference/{name}.md": parameters_table(name) for name in FORMATS},

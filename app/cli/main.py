@@ -7,6 +7,7 @@ import typer
 from app.cli import administration, fabric, fabric_setup, messages, processes
 from app.cli.bridge.kafka import kafka as bridge_kafka
 from app.cli.bridge.objects import objects as bridge_objects
+from app.cli.certify import certify
 from app.cli.doctor import doctor
 from app.cli.mirror import inspection, upkeep
 from app.cli.mirror import rows as mirrored_rows
@@ -117,6 +118,7 @@ def add_commands(root: typer.Typer) -> None:
     root.command("api", rich_help_panel=_TO_RUN)(processes.api)
     root.command("drain", rich_help_panel=_TO_RUN)(processes.drain)
     root.command("emulator", rich_help_panel=_TO_RUN)(processes.emulator)
+    root.command("certify", rich_help_panel=_TO_RUN)(certify)
     root.command("migrate", rich_help_panel=_TO_RUN)(processes.migrate)
     root.command("settings", rich_help_panel=_TO_RUN)(processes.list_settings)
     root.command("doctor", rich_help_panel=_TO_RUN)(doctor)

@@ -201,7 +201,7 @@ def emulator(
     from pydantic import ValidationError
 
     from app.emulator.emulator import running
-    from app.emulator.faults import FaultRates
+    from app.emulator.faults import FaultRates, Faults
 
     try:
         rates = FaultRates.model_validate(named_values("--fault", faults or []))
@@ -216,7 +216,7 @@ def emulator(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         suppress(KeyboardInterrupt),
-        running(directory, port=port, rates=rates, retention_seconds=retention_days * 86_400) as started,
+        running(directory, port=port, faults=Faults(rates=rates), retention_seconds=retention_days * 86_400) as started,
     ):
         found = started.addresses
         if as_json:

@@ -131,10 +131,10 @@ class Addresses:
 class Emulator:
     """A running emulator; `running` opens one."""
 
-    def __init__(self, folder: Path, trust: Trust, *, rates: FaultRates, retention_seconds: float) -> None:
+    def __init__(self, folder: Path, trust: Trust, *, faults: Faults, retention_seconds: float) -> None:
         """Open the databases of a folder, or create the first one."""
         self._kept = folder / "databases.json"
-        faults = Faults(rates=rates, lasting_tokens=frozenset({TOKEN}))
+        faults.lasting_tokens = frozenset({TOKEN})
         self.service = FabricService(WORKSPACE[1], faults=faults, fixed_token=TOKEN, remembers=False)
         self.service.storage_tokens.add(TOKEN)
         self._read_databases()
@@ -207,7 +207,7 @@ def running(
     directory: Path | None = None,
     *,
     port: int = 0,
-    rates: FaultRates | None = None,
+    faults: Faults | None = None,
     retention_seconds: float = RETENTION_SECONDS,
 ) -> Iterator[Emulator]:
     """Run an emulator while the block runs, in a folder that is kept, or in a temporary one.
@@ -221,17 +221,17 @@ def running(
         folder.mkdir(parents=True, exist_ok=True)
         folder = folder.resolve()
         trust = stack.enter_context(certificates(folder))
-        emulator = Emulator(folder, trust, rates=rates or FaultRates(), retention_seconds=retention_seconds)
+        emulator = Emulator(folder, trust, faults=faults or Faults(), retention_seconds=retention_seconds)
         try:
             emulator.onelake.server.start(trust.server, port)
         except OSError as error:
             raise Misconfigured(Code.BAD_SETTING, f"--port {port}: {error.strerror}") from error
         stack.callback(emulator.onelake.server.stop)
-        faults = emulator.service.faults
+        met = emulator.service.faults
         stack.enter_context(
             PeriodicThread(
                 "replicator",
-                lambda: faults.rates.slow_replication or _LOOK_SECONDS,
+                lambda: met.rates.slow_replication or _LOOK_SECONDS,
                 emulator.replicator.run_once,
                 on_failure=lambda error: log.warning("emulator_round_failed", detail=str(error)),
             )

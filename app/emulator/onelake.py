@@ -2,7 +2,7 @@
 
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,8 @@ class OneLake:
     seen: list[Request] = field(default_factory=list)
     """Every request that was let in, in the order of arrival, with `remembers`."""
     remembers: bool = True
+    on_done: Callable[[Request, Response], object] | None = None
+    """Called with each request that was carried out, before another one is; for a journal."""
 
     def __post_init__(self) -> None:
         if self.account:
@@ -130,6 +132,14 @@ class OneLake:
 
     def answer(self, request: Request) -> Response:
         """Do what is asked and answer it."""
+        if self.on_done is None:
+            return self._carry_out(request)
+        with self.tree.lock:
+            response = self._carry_out(request)
+            self.on_done(request, response)
+            return response
+
+    def _carry_out(self, request: Request) -> Response:
         try:
             service = self.dfs if request.service == "dfs" else self.blob
             return service.answer(request)

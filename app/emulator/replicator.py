@@ -68,12 +68,15 @@ class Replicator:
         self._progress: dict[tuple[str, PublishedTable], _Progress] = {}
         self._starts: dict[str, int] = {}
         self._monitored_at: dict[str, float] = {}
+        self.looks = 0
+        """How often `run_once` has ended."""
 
     def run_once(self) -> None:
         """Look at each database once. A file that vanishes meanwhile is looked for again the next time."""
         for database in [*self._service.databases.values()]:
             if not self._service.faults.is_paused and database.polled().startswith("Running"):
                 self._replicate(database)
+        self.looks += 1
 
     def _replicate(self, database: Database) -> None:
         root = self._onelake.tree.root / database.id

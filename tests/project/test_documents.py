@@ -51,6 +51,7 @@ DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
         "reference/replicate.md",
         "reference/arcion.md",
         "reference/verify-findings.md",
+        "operate/certify.md",
         "contribute/seeds.md",
         "reference/options.md",
         "operate/fabric-database.md",

@@ -1,0 +1,162 @@
+"""`mirrorgate certify`: a careful publisher passes every exercise, a careless one fails those that it breaks."""
+
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from app.emulator.exercises import EXERCISES, STEPS, Event, Exercise, Observation, Step, Verdict, judge, start_of
+from app.emulator.faults import answer
+from mirrorgate.cli.main import app
+
+PUBLISHERS = Path(__file__).parent / "publishers"
+BROKEN = {
+    "atomic_files",
+    "lost_request",
+    "crash_during_upload",
+    "crash_before_publish",
+    "crash_before_checkpoint",
+    "second_file_fails",
+    "two_publishers",
+    "throttled",
+    "upload_fails",
+    "expired_token",
+    "old_rows_again",
+    "change_type",
+}
+"""What tests/emulator/publishers/bad.py does wrong."""
+WORK = {
+    "load-1": (4, {"id": [1, 2], "v": ["a", "b"]}),
+    "load-2": (4, {"id": [3], "v": ["c"]}),
+    "change-1": (4, {"id": [2, 4], "v": ["B", "d"]}),
+    "change-2": (2, {"id": [1], "v": ["a"]}),
+    "add_column-1": (4, {"id": [5], "v": ["e"], "more": ["f"]}),
+    "change_type-1": (4, {"id": [1, 2, 3], "v": [1, 2, 3]}),
+}
+"""The files of both publishers, by step: a row marker and columns."""
+FILE = "t/00000000000000000001.parquet"
+NEXT = "t/00000000000000000002.parquet"
+RUNNER = CliRunner()
+
+
+@pytest.mark.parametrize(("name", "broken"), [("good", set()), ("bad", BROKEN)])
+def test_a_publisher_fails_exactly_the_exercises_that_it_breaks(
+    name: str, broken: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FILES", str(tmp_path))
+    for file, (marker, columns) in WORK.items():
+        markers = pa.array([marker] * len(columns["id"]), pa.int32())
+        pq.write_table(pa.table({**columns, "__rowMarker__": markers}), tmp_path / file)
+    outputs = [tmp_path / "results.json", tmp_path / "page.md"]
+    options = ["--json", str(outputs[0]), "--page", str(outputs[1])]
+    ended = RUNNER.invoke(app, ["certify", *options, "--", sys.executable, str(PUBLISHERS / f"{name}.py")])
+    results = json.loads(outputs[0].read_text())["exercises"]
+    failed = {one["name"]: one["evidence"] for one in results if one["verdict"] == "failed"}
+    assert failed.keys() == broken, failed
+    assert {one["verdict"] for one in results} == {"passed"} | ({"failed"} if broken else set())
+    assert ended.exit_code == (1 if broken else 0)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", outputs[1].read_text(), re.MULTILINE)
+    assert rows == [(one["name"], one["verdict"]) for one in results]
+
+
+def test_a_step_that_the_command_does_not_have_is_not_exercised(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    command = [
+        "certify",
+        "--json",
+        str(file),
+        "--only",
+        "rows_arrive",
+        "--",
+        sys.executable,
+        "-c",
+        "raise SystemExit(77)",
+    ]
+    assert RUNNER.invoke(app, command).exit_code == 0
+    (result,) = json.loads(file.read_text())["exercises"]
+    assert (result["verdict"], result["evidence"]) == ("not exercised", ["the command does not have the step load"])
+
+
+def test_a_command_that_fails_is_told_with_its_last_line(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    command = ["certify", "--json", str(file), "--only", "rows_arrive", "--", sys.executable, "-c", "exit('no source')"]
+    assert RUNNER.invoke(app, command).exit_code == 1
+    (result,) = json.loads(file.read_text())["exercises"]
+    assert result["evidence"] == ["load: after 5 starts exit status 1: no source"]
+
+
+@pytest.mark.parametrize("arguments", [["--only", "unknown", "--", "true"], []])
+def test_a_wrong_call_is_told(arguments: list[str]) -> None:
+    assert RUNNER.invoke(app, ["certify", *arguments]).exit_code == 2
+
+
+def test_the_list_has_every_step_and_every_exercise() -> None:
+    listed = RUNNER.invoke(app, ["certify", "--list"]).output
+    assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == [*STEPS, *(exercise.name for exercise in EXERCISES)]
+
+
+def exercise(name: str) -> Exercise:
+    return next(one for one in EXERCISES if one.name == name)
+
+
+def published(path: str, digest: str = "a", at: float = 0.0, operation: str = "rename") -> Event:
+    return Event(at, operation, path, "t/_hidden" if operation == "rename" else "", 201, files=((path, digest),))
+
+
+METADATA = published("t/_metadata.json", '["id"]', operation="flush")
+PLAIN = Observation([METADATA, published(FILE)], [(Step.LOAD, {"t": Counter(["{}"])})], landed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "events", "evidence"),
+    [
+        ("atomic_files", [METADATA, published(FILE, operation="put")], f"put {FILE}: 201"),
+        ("immutable_files", [METADATA, published(FILE), published(FILE, "b")], "(other content)"),
+        ("immutable_files", [METADATA, published(FILE), Event(1.0, "delete", FILE, status=200)], "(a published file)"),
+        ("dense_numbers", [METADATA, published(NEXT)], "(the file before it was 0)"),
+        ("dense_numbers", [METADATA, published("t/guid.parquet")], "(no number of 20 digits)"),
+        ("metadata_first", [published(FILE), METADATA], "(no _metadata.json yet)"),
+        ("metadata_first", [METADATA, published("t/_metadata.json", '["v"]'), published(FILE)], "(other keyColumns)"),
+    ],
+)
+def test_the_journal_shows_what_is_wrong(name: str, events: list[Event], evidence: str) -> None:
+    result = judge(exercise(name), replace(PLAIN, events=events), PLAIN)
+    assert result.verdict is Verdict.FAILED
+    assert evidence in result.evidence[0]
+    assert judge(exercise(name), PLAIN, PLAIN).verdict is Verdict.PASSED
+
+
+def test_a_folder_that_was_deleted_begins_again_with_metadata_and_file_1() -> None:
+    again = [METADATA, published(FILE), Event(1.0, "delete", "t", status=200), METADATA, published(FILE, "b")]
+    for name in ("immutable_files", "dense_numbers", "metadata_first"):
+        assert judge(exercise(name), replace(PLAIN, events=again), PLAIN).verdict is Verdict.PASSED
+    del again[3]
+    assert judge(exercise("metadata_first"), replace(PLAIN, events=again), PLAIN).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(0.2, Verdict.FAILED), (1.1, Verdict.PASSED)])
+def test_a_throttled_request_waits(after: float, verdict: Verdict) -> None:
+    fault = answer(429, "TooManyRequests", retry_after="1")
+    met = Event(5.0, "rename", FILE, fault=fault, what="answered with 429")
+    seen = replace(PLAIN, events=[METADATA, met, published(FILE, at=5.0 + after)], rows=[(Step.CHANGE, {})])
+    assert judge(exercise("throttled"), seen, replace(PLAIN, rows=[*PLAIN.rows, (Step.CHANGE, {})])).verdict is verdict
+
+
+def test_without_a_request_that_meets_the_fault_there_is_no_verdict() -> None:
+    result = judge(exercise("second_file_fails"), PLAIN, PLAIN)
+    assert (result.verdict, result.evidence) == (
+        Verdict.NOT_EXERCISED,
+        ["no request met the fault: there is no file 2"],
+    )
+
+
+def test_a_schema_change_that_publishes_nothing_has_no_verdict() -> None:
+    seen = replace(PLAIN, events=[*PLAIN.events, start_of(Step.CHANGE_TYPE, 9.0)])
+    assert judge(exercise("change_type"), seen, PLAIN).verdict is Verdict.NOT_EXERCISED
