@@ -143,6 +143,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 		--output-file requirements/bridge.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 	@$(COMPILE) tests/real/requirements.in --upgrade --output-file requirements/real.lock
+	@$(COMPILE) tests/real/fabric_clients.in --upgrade --output-file requirements/real-fabric.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
 	@rm -rf .venv build dist .bench .chaos .demo .fuzz .model .soak mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -25,7 +25,7 @@ def test_a_lock_pins_every_direct_dependency_within_its_bounds(lock: str) -> Non
             assert requirement.specifier.contains(pins[requirement.name]), f"{requirement} in {lock}; run `make lock`"
 
 
-@pytest.mark.parametrize("lock", [*EXTRAS, "sdk.lock", "real.lock"])
+@pytest.mark.parametrize("lock", [*EXTRAS, "sdk.lock", "real.lock", "real-fabric.lock"])
 def test_a_lock_names_packages_and_their_hashes_only_and_no_place_to_get_them_from(lock: str) -> None:
     hashed = 0
     for line in (REPOSITORY / "requirements" / lock).read_text().splitlines():
@@ -37,7 +37,7 @@ def test_a_lock_names_packages_and_their_hashes_only_and_no_place_to_get_them_fr
     assert hashed >= len(locked_versions(lock))
 
 
-@pytest.mark.parametrize("lock", [*EXTRAS, "sdk.lock", "real.lock"])
+@pytest.mark.parametrize("lock", [*EXTRAS, "sdk.lock", "real.lock", "real-fabric.lock"])
 def test_every_pinned_file_has_its_hash(lock: str) -> None:
     text = (REPOSITORY / "requirements" / lock).read_text()
     blocks = re.split(r"^(?=[a-z0-9._-]+==)", text, flags=re.MULTILINE)[1:]

@@ -9,9 +9,12 @@ import psycopg
 import pytest
 
 from app.local.embedded import PrivatePostgres
+from mirrorgate.testing import _emulator_process, mirrorgate_emulator
 from tests.model.gateway import Gateway, small_gateway
 from tests.real.debezium import PostgresSource
 from tests.real.report import Report, write_page
+
+__all__ = ["_emulator_process", "mirrorgate_emulator"]
 
 _REPORT = pytest.StashKey[Report]()
 _NUMBERS = itertools.count(1)

@@ -13,11 +13,23 @@ from tests.sdk.toolchains import python_environment
 from tests.support.processes import REPOSITORY
 
 LOCK: Final = REPOSITORY / "requirements" / "real.lock"
+FABRIC_LOCK: Final = REPOSITORY / "requirements" / "real-fabric.lock"
 
 
 def real_python() -> Path:
     """Return the Python that has the packages of requirements/real.lock. Skips if no registry has them."""
     return python_environment("real", LOCK) / "python"
+
+
+def fabric_python() -> Path:
+    """Return the Python that has Fabric's clients, whose packages do not fit those of the gateway."""
+    return python_environment("real-fabric", FABRIC_LOCK) / "python"
+
+
+def package_version(python: Path, package: str) -> str:
+    """Return the version of a package of another Python."""
+    command = [str(python), "-c", f"from importlib.metadata import version; print(version({package!r}))"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
 
 
 def debezium_version() -> str:
