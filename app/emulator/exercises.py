@@ -12,6 +12,7 @@ from typing import Final
 
 from app.emulator.faults import Effect, Fault, answer
 from app.landing.publish import METADATA
+from app.published.table_files import SCHEMA_SUFFIX
 
 MAX_EVIDENCE: Final = 5
 """Lines of one result."""
@@ -139,9 +140,10 @@ Check = Callable[[Observation, Observation], Iterator[str]]
 
 
 def is_data(path: str) -> bool:
-    """Return whether mirroring reads the file of this path as data of a table."""
-    folder, _, name = path.rpartition("/")
-    return bool(folder and name) and not any(part.startswith(("_", ".")) for part in path.split("/"))
+    """Return whether mirroring reads a file of this path as data of a table: below its folder, and not hidden."""
+    parts = path.split("/")
+    depth = 2 if parts[0].lower().endswith(SCHEMA_SUFFIX) else 1
+    return len(parts) > depth and not any(part.startswith(("_", ".")) for part in parts)
 
 
 def is_metadata(path: str) -> bool:

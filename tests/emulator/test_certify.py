@@ -1,7 +1,9 @@
 """`mirrorgate certify`: a careful publisher passes every exercise, a careless one fails those that it breaks."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -10,11 +12,24 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from typer.testing import CliRunner
 
-from app.emulator.exercises import EXERCISES, STEPS, Event, Exercise, Observation, Step, Verdict, judge, start_of
+from app.emulator.exercises import (
+    EXERCISES,
+    STEPS,
+    Event,
+    Exercise,
+    Observation,
+    Step,
+    Verdict,
+    is_data,
+    judge,
+    start_of,
+)
 from app.emulator.faults import answer
 from mirrorgate.cli.main import app
+from tests.project.facts import REPOSITORY
 
 PUBLISHERS = Path(__file__).parent / "publishers"
 BROKEN = {
@@ -102,6 +117,20 @@ def test_the_list_has_every_step_and_every_exercise() -> None:
     assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == [*STEPS, *(exercise.name for exercise in EXERCISES)]
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("t/1.parquet", True),
+        ("s.schema/t/1.parquet", True),
+        ("s.schema/t", False),
+        ("t/_1.parquet", False),
+        ("t", False),
+    ],
+)
+def test_a_data_file_is_visible_in_the_folder_of_a_table(path: str, expected: bool) -> None:
+    assert is_data(path) is expected
+
+
 def exercise(name: str) -> Exercise:
     return next(one for one in EXERCISES if one.name == name)
 
@@ -139,6 +168,22 @@ def test_a_folder_that_was_deleted_begins_again_with_metadata_and_file_1() -> No
         assert judge(exercise(name), replace(PLAIN, events=again), PLAIN).verdict is Verdict.PASSED
     del again[3]
     assert judge(exercise("metadata_first"), replace(PLAIN, events=again), PLAIN).verdict is Verdict.FAILED
+
+
+def test_the_action_for_github_runs_the_command_and_shows_the_page(tmp_path: Path) -> None:
+    action = yaml.safe_load((REPOSITORY / ".github/actions/certify/action.yml").read_text())
+    step = action["runs"]["steps"][-1]
+    given = {"command": "echo no source; exit 3", "only": "rows_arrive atomic_files"}
+    inputs = {name: given.get(name, said.get("default", "")) for name, said in action["inputs"].items()}
+    variables = {name: inputs[value[len("${{ inputs.") : -len(" }}")]] for name, value in step["env"].items()}
+    programs = tmp_path / "mirrorgate" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "mirrorgate").symlink_to(Path(sys.executable).parent / "mirrorgate")
+    variables |= {"RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    ended = subprocess.run(["bash", "-ec", step["run"]], cwd=tmp_path, env=os.environ | variables, timeout=120)
+    assert ended.returncode == 1
+    assert "exit status 3: no source" in (tmp_path / "summary").read_text()
+    assert len(json.loads((tmp_path / "certified.json").read_text())["exercises"]) == 2
 
 
 @pytest.mark.parametrize(("after", "verdict"), [(0.2, Verdict.FAILED), (1.1, Verdict.PASSED)])
