@@ -16,7 +16,7 @@ _HEAD: Final = """\
 `make test-real` runs the gateway against programs that others wrote, and compares what lands with their data. It
 installs them below `build/` and, as root, from Debian. No other target runs it. A green run writes this page.
 
-| counterpart | what was compared | rows |
+| counterpart | what was compared | rows or cases |
 |---|---|---|
 """
 
@@ -30,7 +30,7 @@ class Report:
     _now: list[tuple[str, int]] = field(default_factory=list)
 
     def add(self, counterpart: str, rows: int) -> None:
-        """Count rows that the running test has compared with those of a counterpart, named with its version."""
+        """Count rows, or cases such as rules, that the running test has compared with a counterpart and its version."""
         self._now.append((counterpart, rows))
 
     def ended(self, item: pytest.Item, outcome: pytest.TestReport) -> None:

@@ -66,7 +66,7 @@ def version() -> str:
     """Return the name and version of the installed nginx."""
     program = debian_program("nginx-light", "nginx")
     answer = subprocess.run([program, "-v"], capture_output=True, text=True, timeout=30, check=True)
-    return answer.stderr.strip().rpartition(": ")[2]
+    return answer.stderr.strip().rpartition(": ")[2].replace("/", " ")
 
 
 @contextmanager
