@@ -6,12 +6,14 @@ request, `batch` (events per request; 0 posts the event alone, not in an array) 
 values). All connectors run side by side in one JVM.
 
 A request is repeated until the gateway acknowledges it. Only then the engine may commit its offset, so a killed process
-posts the unconfirmed events again. A rejected request ends the process with status 3 and its answer on standard output.
+posts the unconfirmed events again. With `kills`, a seed, the process kills itself at a random point of such a cycle, on
+average in every fifteenth request. A rejected request ends the process with status 3 and its answer on standard output.
 """
 
 import http.client
 import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -31,12 +33,13 @@ UNKNOWN = (408, 429, 500, 502, 503, 504)
 class Sink:
     """Posts events over one connection."""
 
-    def __init__(self, url: str, key: str, connector: dict[str, Any]) -> None:
+    def __init__(self, url: str, key: str, connector: dict[str, Any], kills: int | None) -> None:
         address = urlsplit(url)
         self._connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
         self._path = f"/v1/changes/debezium?{connector.get('parameters', '')}"
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._batch, self._keyed = connector.get("batch", 200), connector.get("keyed", False)
+        self._dice, self._kills = random.Random(kills), kills is not None
 
     def take(self, records: Any, committer: Any) -> None:
         """Post the events of a batch, and mark each when the gateway has it. The sink drops tombstones."""
@@ -60,17 +63,24 @@ class Sink:
             committer.markProcessed(record)
         waiting.clear()
         texts.clear()
+        self._may_die()
+
+    def _may_die(self) -> None:
+        if self._kills and self._dice.random() < 1 / 45:  # three points in a cycle
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _post(self, body: bytes) -> None:
         while True:
             try:
                 self._connection.request("POST", self._path, body, self._headers)
+                self._may_die()
                 answer = self._connection.getresponse()
                 text = answer.read().decode()
             except (OSError, http.client.HTTPException):
                 self._connection.close()
             else:
                 if answer.status < 300:
+                    self._may_die()
                     return
                 if answer.status not in UNKNOWN:
                     sys.stdout.write(f"{text}\n")
@@ -105,7 +115,7 @@ def main() -> None:
         properties = properties_class()
         for name, value in connector["properties"].items():
             properties.setProperty(name, str(value))
-        consumer = Consumer(Sink(given["url"], given["key"], connector))
+        consumer = Consumer(Sink(given["url"], given["key"], connector, given.get("kills")))
         engine.create(form).using(properties).notifying(consumer).build().run()
         os._exit(4)  # an engine that ends by itself has failed; its log says why
 
