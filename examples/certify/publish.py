@@ -80,6 +80,7 @@ def main() -> None:
     step, folder = os.environ["MIRRORGATE_STEP"], Path(os.environ["MIRRORGATE_STATE"]) / "gateway"
     own = ("MIRRORGATE_STEP", "MIRRORGATE_STATE", "MIRRORGATE_EXERCISE", "MIRRORGATE_TOKEN")
     variables = {name: value for name, value in os.environ.items() if name not in own}
+    variables.setdefault("MIRRORGATE_MAX_DELAY_SECONDS", "0")  # each request becomes a file at once
     command = [sys.executable, "-m", "mirrorgate.cli", "up", "--data-dir", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as gateway:
         try:
