@@ -248,9 +248,8 @@ class RowsParameters(ChangeParameters):
         """Return what `columns` declares. Raises RejectedInput `bad_request`, `bad_type` or `bad_schema`."""
         if self.columns is None:
             if self.key_columns is not None:
-                raise RejectedInput(
-                    Code.BAD_REQUEST, "key_columns needs `columns`, or register=true for an Arrow stream"
-                )
+                detail = "`key_columns` needs `columns` with names and types, such as `id:int64,name:string`"
+                raise RejectedInput(Code.BAD_REQUEST, f"{detail}; an Arrow stream has them, with `register=true`")
             return None
         self.check_keys()
         return parse_declaration(self.columns, self.key_columns)
