@@ -1,5 +1,6 @@
 """Install the programs that this suite talks to; skip with a reason where one cannot be had."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,11 +10,12 @@ from typing import Final
 
 import pytest
 
-from tests.sdk.toolchains import python_environment
+from tests.sdk.toolchains import npm_packages, python_environment
 from tests.support.processes import REPOSITORY
 
 LOCK: Final = REPOSITORY / "requirements" / "real.lock"
 FABRIC_LOCK: Final = REPOSITORY / "requirements" / "real-fabric.lock"
+AZURITE: Final = Path(__file__).with_name("azurite") / "package.json"
 
 
 def real_python() -> Path:
@@ -24,6 +26,16 @@ def real_python() -> Path:
 def fabric_python() -> Path:
     """Return the Python that has Fabric's clients, whose packages do not fit those of the gateway."""
     return python_environment("real-fabric", FABRIC_LOCK) / "python"
+
+
+def azurite() -> Path:
+    """Return the program of Azurite's Blob service. Skips without Node."""
+    return npm_packages("azurite", [AZURITE], ["install"], "Azurite does not run") / ".bin" / "azurite-blob"
+
+
+def azurite_version() -> str:
+    """Return the version of Azurite that is installed."""
+    return str(json.loads(AZURITE.read_text())["dependencies"]["azurite"])
 
 
 def package_version(python: Path, package: str) -> str:

@@ -49,18 +49,24 @@ def python_environment(name: str, lock: Path) -> Path:
 
 def node_modules() -> Path:
     """Return the `node_modules` with openapi-typescript, openapi-fetch and TypeScript. Skips without Node."""
+    needed = "the TypeScript client is not generated"
+    return npm_packages("typescript", NPM_FILES, ["ci"], needed)
+
+
+def npm_packages(name: str, made_from: list[Path], command: list[str], needed: str) -> Path:
+    """Return the `node_modules` that an npm command makes in a folder of some files. Skips without Node."""
     if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("Node and npm are not installed: the TypeScript client is not generated")
+        pytest.skip(f"Node and npm are not installed: {needed}")
     version = _output(["node", "--version"]).removeprefix("v")
     if int(version.partition(".")[0]) < OLDEST_NODE:
-        pytest.skip(f"Node {version} is older than {OLDEST_NODE}: the TypeScript client is not generated")
-    folder = _folder("typescript", NPM_FILES)
+        pytest.skip(f"Node {version} is older than {OLDEST_NODE}: {needed}")
+    folder = _folder(name, made_from)
     if not (folder / ".complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        for file in NPM_FILES:
+        for file in made_from:
             shutil.copy(file, folder)
-        _install(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "1"], folder)
+        _install(["npm", *command, "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "1"], folder)
         (folder / ".complete").touch()
     return folder / "node_modules"
 
@@ -74,7 +80,7 @@ def _install(command: list[str], folder: Path = REPOSITORY) -> None:
     """Run an installer; skips where no registry gives it the packages, fails for anything else."""
     reason = "no package registry can be reached, or it lacks a package"
     try:
-        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip(reason)
     if ran.returncode != 0 and any(sign in ran.stderr for sign in _NO_REGISTRY):
