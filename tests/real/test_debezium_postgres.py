@@ -9,7 +9,7 @@ import pytest
 
 from tests.model.gateway import Gateway
 from tests.real.counterparts import debezium_version
-from tests.real.debezium import Engine, PostgresSource, compare, engine, pass_fence, verify_zone
+from tests.real.debezium import Engine, PostgresSource, compare, engine, landed, pass_fence, verify_zone
 from tests.real.report import Report
 from tests.support.waiting import wait_until
 
@@ -120,6 +120,11 @@ def shop(source: PostgresSource) -> PostgresSource:
     return source
 
 
+def is_recreated(gateway: Gateway, table: str) -> bool:
+    status = gateway.call("GET", f"/v1/tables/{table}").json()
+    return bool(status["generation"] == 2 and status["state"] == "active")
+
+
 def signal_snapshot(source: PostgresSource, number: int) -> None:
     data = """{"data-collections": ["public.items", "public.pairs"], "type": "incremental"}"""
     source.run(f"INSERT INTO signals VALUES ('{number}', 'execute-snapshot', '{data}')")
@@ -213,4 +218,29 @@ def test_with_source_order_each_change_lands_once_although_the_engine_is_killed(
     rows = compare(gateway, shop, "public.items", "id")
     files = sorted((gateway.zone / "public.schema" / "items").glob("*.parquet"))
     assert sum(pq.read_metadata(file).num_rows for file in files) == workload.events
+    report.add(f"Debezium {debezium_version()}, Postgres", rows)
+
+
+def test_a_truncate_is_rejected_and_a_recreated_table_gets_its_rows_from_an_incremental_snapshot(
+    gateway: Gateway, shop: PostgresSource, tmp_path: Path, report: Report
+) -> None:
+    shop.run("INSERT INTO items SELECT i, 'n' FROM generate_series(1, 200) i")
+    with engine(gateway, tmp_path) as running:
+        add_shop(running, shop, keyed=True, **{"skipped.operations": "none"})
+        running.start()
+        pass_fence(shop, running)
+        shop.run("TRUNCATE items", "INSERT INTO items SELECT i, 'm' FROM generate_series(100, 250) i")
+        assert running.rejection() == "truncate_unsupported"
+        running.connectors[0]["properties"]["skipped.operations"] = "t"
+        running.start()
+        pass_fence(shop, running)
+        assert gateway.call("POST", "/v1/tables/public.items/recreate?generation=1").status_code == 202
+        gateway.until(lambda: is_recreated(gateway, "public.items"), "the table is recreated")
+        assert not landed(gateway, "public.items", "id")
+        signal_snapshot(shop, 1)
+        wanted = shop.rows("SELECT id FROM items", "id").keys()
+        gateway.until(lambda: landed(gateway, "public.items", "id").keys() == wanted, "a snapshot")
+        running.check()
+    rows = compare(gateway, shop, "public.items", "id")
+    verify_zone(gateway)
     report.add(f"Debezium {debezium_version()}, Postgres", rows)
