@@ -10,11 +10,12 @@ from typing import Final
 
 import pytest
 
-from tests.sdk.toolchains import npm_packages, python_environment
+from tests.sdk.toolchains import npm_packages, python_environment, python_packages
 from tests.support.processes import REPOSITORY
 
 LOCK: Final = REPOSITORY / "requirements" / "real.lock"
 FABRIC_LOCK: Final = REPOSITORY / "requirements" / "real-fabric.lock"
+PANDAS: Final = Path(__file__).with_name("pandas.txt")
 AZURITE: Final = Path(__file__).with_name("azurite") / "package.json"
 
 
@@ -26,6 +27,11 @@ def real_python() -> Path:
 def fabric_python() -> Path:
     """Return the Python that has Fabric's clients, whose packages do not fit those of the gateway."""
     return python_environment("real-fabric", FABRIC_LOCK) / "python"
+
+
+def pandas_folder() -> Path:
+    """Return a folder with pandas, which the project's environment lacks: PyArrow imports it wherever it is."""
+    return python_packages("pandas", PANDAS)
 
 
 def azurite() -> Path:

@@ -47,6 +47,17 @@ def python_environment(name: str, lock: Path) -> Path:
     return folder / "bin"
 
 
+def python_packages(name: str, listed: Path) -> Path:
+    """Return a folder with these packages alone, which any Python finds through PYTHONPATH."""
+    folder = _folder(name, [listed])
+    if not (folder / ".complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        _install([*uv, "--python", sys.executable, "--requirements", str(listed)])
+        (folder / ".complete").touch()
+    return folder
+
+
 def node_modules() -> Path:
     """Return the `node_modules` with openapi-typescript, openapi-fetch and TypeScript. Skips without Node."""
     needed = "the TypeScript client is not generated"
