@@ -7,6 +7,10 @@ import pytest
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from app.emulator.emulator import TOKEN
+from app.landing.adls.address import StorageAddress, StorageOptions
+from app.landing.adls.client import AdlsClient
+from app.landing.adls.retries import TransientStorageError
+from mirrorgate.errors import Code
 from tests.emulator.conftest import Publisher
 
 
@@ -46,6 +50,23 @@ def test_a_token_expires_after_so_many_requests(publisher: Publisher) -> None:
     fabric = publisher.emulator.addresses.fabric.replace("https:", "http:")
     answers = [httpx.get(f"{fabric}/workspaces", headers=bearer, trust_env=False).status_code for _ in range(4)]
     assert answers == [200, 200, 401, 401]
+
+
+def test_the_landing_zone_gets_a_new_token_after_one_that_is_revoked(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = publisher.emulator.addresses
+    for name, value in addresses.environment.items():
+        monkeypatch.setenv(name, value)
+    publisher.declare("orders", "id")
+    options = StorageOptions(addresses.onelake, authority_file=addresses.certificate)
+    client = AdlsClient(StorageAddress.parse(addresses.landing_zone), options)
+    assert [*client.listed("")] == ["orders"]
+    publisher.emulator.service.storage_tokens.clear()
+    with pytest.raises(TransientStorageError) as rejected:
+        client.listed("")
+    assert rejected.value.meaning is Code.STORAGE_CREDENTIAL
+    assert [*client.listed("")] == ["orders"]
 
 
 def test_a_paused_capacity_hides_onelake_and_stops_the_replicator(publisher: Publisher) -> None:

@@ -7,7 +7,7 @@ whose answer was lost, and report that the source is missing (decision 0007). It
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 from azure.core import MatchConditions
-from azure.core.credentials import TokenCredential
+from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.identity import CredentialUnavailableError, DefaultAzureCredential
 from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
@@ -95,6 +95,25 @@ class PathProperties:
     modified: datetime | None = None
 
 
+class _RenewableCredential:
+    """A credential that can be made anew: the SDK's own ones return a token until it ends, also a rejected one."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+        self._made: TokenCredential | None = None
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        """Return a token of the present credential. Two threads may make one each; one of them is kept."""
+        made = self._made
+        if made is None:
+            self._made = made = cast("TokenCredential", self._make())
+        return made.get_token(*scopes, **options)
+
+    def renew(self) -> None:
+        """Ask the next token of a new credential."""
+        self._made = None
+
+
 class AdlsClient:
     """One folder of OneLake or ADLS Gen2. Threads may share it.
 
@@ -104,13 +123,13 @@ class AdlsClient:
     def __init__(self, address: StorageAddress, options: StorageOptions) -> None:
         self._address = address
         self._endpoint = urlsplit(options.endpoint).netloc if options.endpoint else None
-        credential = cast("TokenCredential", options.credential()) if options.credential else DefaultAzureCredential()
+        self._credential = _RenewableCredential(options.credential or DefaultAzureCredential)
         self._version = options.api_version
         version = {"api_version": self._version} if self._version else {}
         try:
             service = DataLakeServiceClient(
                 f"https://{address.host}",
-                credential=credential,
+                credential=self._credential,
                 retry_total=0,
                 connection_timeout=options.connect_seconds,
                 read_timeout=options.answer_seconds,
@@ -124,7 +143,7 @@ class AdlsClient:
 
     def head(self, path: str) -> PathProperties | None:
         """Return what is at a path, None if nothing is."""
-        with _translated_errors("read properties of", path):
+        with self._translated_errors("read properties of", path):
             try:
                 found = self._at(path).get_file_properties()
             except HttpResponseError as error:
@@ -138,7 +157,7 @@ class AdlsClient:
 
     def listed(self, folder: str) -> dict[str, PathProperties]:
         """Return what is in a folder by name, in any order, as far as a listing shows it: without attempts."""
-        with _translated_errors("list", folder):
+        with self._translated_errors("list", folder):
             try:
                 paths = list(self._files.get_paths(self._address.path(folder), recursive=False))
             except HttpResponseError as error:
@@ -150,28 +169,28 @@ class AdlsClient:
     def create_file(self, path: str, attempt: str | None) -> str:
         """Create an empty file, with its attempt's name in the metadata if given, never replacing; return its ETag."""
         metadata = {_ATTEMPT: attempt} if attempt is not None else None
-        with _translated_errors("create", path):
+        with self._translated_errors("create", path):
             return str(self._at(path).create_file(metadata=metadata, **_NEW_ONLY)["etag"])
 
     def create_folder(self, path: str) -> None:
         """Create a folder and its parents, never replacing."""
-        with _translated_errors("create folder", path):
+        with self._translated_errors("create folder", path):
             self._files.get_directory_client(self._address.path(path)).create_directory(**_NEW_ONLY)
 
     def append(self, path: str, data: bytes, position: int) -> None:
         """Append a block at a position; `flush` makes it visible."""
-        with _translated_errors("append to", path):
+        with self._translated_errors("append to", path):
             self._at(path).append_data(data, position, length=len(data))
 
     def flush(self, path: str, size: int, etag: str) -> str:
         """Make the first `size` appended bytes the content of the file with this ETag; return its new ETag."""
-        with _translated_errors("flush", path):
+        with self._translated_errors("flush", path):
             unchanged: dict[str, Any] = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
             return str(self._at(path).flush_data(size, **unchanged)["etag"])
 
     def read(self, path: str, start: int, length: int, etag: str) -> bytes:
         """Return a range of the file while it has this ETag."""
-        with _translated_errors("read", path):
+        with self._translated_errors("read", path):
             unchanged: dict[str, Any] = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
             data = self._at(path).download_file(start, length, **unchanged).readall()
         if len(data) != length:
@@ -180,7 +199,7 @@ class AdlsClient:
 
     def rename(self, source: str, target: str, source_etag: str, *, new_only: bool) -> None:
         """Move a file or folder that has this ETag. Without `new_only` a file at the target is replaced."""
-        with _translated_errors("rename", source):
+        with self._translated_errors("rename", source):
             self._at(source).rename_file(
                 f"{self._address.file_system}/{self._address.path(target)}",
                 source_etag=source_etag,
@@ -192,11 +211,22 @@ class AdlsClient:
     def delete(self, path: str, found: PathProperties) -> None:
         """Delete what was found, a folder with its contents, and nothing that has replaced it since."""
         unchanged: dict[str, Any] = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
-        with _translated_errors("delete", path):
+        with self._translated_errors("delete", path):
             if found.folder:
                 self._files.get_directory_client(self._address.path(path)).delete_directory(**unchanged)
             else:
                 self._at(path).delete_file(**unchanged)
+
+    @contextmanager
+    def _translated_errors(self, doing: str, path: str) -> Iterator[None]:
+        """Raise what the module's function does; after a rejected token the next request has a new one."""
+        try:
+            with _translated_errors(doing, path):
+                yield
+        except TransientStorageError as error:
+            if error.meaning is Code.STORAGE_CREDENTIAL:
+                self._credential.renew()
+            raise
 
     def _at(self, path: str) -> DataLakeFileClient:
         return self._files.get_file_client(self._address.path(path))
@@ -248,7 +278,7 @@ def _translated(doing: str, path: str, error: HttpResponseError) -> StorageRejec
     if status == 429 or code in _TRANSIENT_CODES:
         return TransientStorageError(text, unclear=False, retry_after=retry_after, status=status)
     if status == 401:
-        # The SDK has dropped the rejected token: the next attempt uses a new one.
+        # The client has dropped the rejected token: the next attempt uses a new one.
         return TransientStorageError(text, unclear=False, few=True, status=status)
     if status in (0, 200, 206, 408) or status >= 500:
         return TransientStorageError(text, unclear=True, retry_after=retry_after, status=status)
