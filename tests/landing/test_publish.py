@@ -129,7 +129,7 @@ def test_a_file_of_the_table_with_other_content_is_one_that_the_ledger_lost(zone
         make_visible(zone, table().name, build(zone, other, "other"))
     assert rejection.value.code == Code.LEDGER_BEHIND_ZONE
     assert "the ledger ends at file 0" in rejection.value.detail
-    assert ": 1; the database has gone back" in rejection.value.detail
+    assert ": 1; the database is in an earlier state" in rejection.value.detail
 
 
 def test_a_copy_of_a_file_of_the_table_under_another_number_is_foreign(zone: LocalZone, tmp_path: Path) -> None:

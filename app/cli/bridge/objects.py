@@ -35,7 +35,7 @@ def objects(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder, s3://bucket/prefix, gs://… or abfss://…, instead of --config.",
+            help="A folder, s3://bucket/prefix, gs://…, az://… or abfss://…, instead of --config.",
             show_default=False,
         ),
     ] = None,
