@@ -234,8 +234,8 @@ def emulator(
                 sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
             say("\nready. Paste these lines into the shell of a publisher. Ctrl-C stops the emulator.")
         sys.stdout.flush()
-        while True:  # in slices: a signal that another thread gets does not end a wait
-            time.sleep(_SLICE_SECONDS)
+        while True:
+            time.sleep(_SLICE_SECONDS)  # a slice, because a signal to another thread does not end this wait
 
 
 @_is_program

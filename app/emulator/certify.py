@@ -181,7 +181,7 @@ class _Run:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._second: subprocess.Popen[bytes] | None = None
-        """The second command, if it still runs when the first one goes on."""
+        """The second command, if it is still running when the first one continues."""
         self._was_killed = self._second_failed = False
         journal.at_fault = self._at_fault
         self._step = Step.LOAD
@@ -237,13 +237,11 @@ class _Run:
         return next((line.strip()[:_MAX_OUTPUT] for line in reversed(lines) if line.strip()), "no output")
 
     def settle(self) -> None:
-        """Wait until the replicator has nothing left to apply."""
+        """Let the replicator apply all that has landed."""
         before, now = None, self._states()
         while before != now:
-            before, looks = now, self._emulator.replicator.looks
-            while self._emulator.replicator.looks < looks + 2:  # the first one may have begun before
-                time.sleep(_LOOK_SECONDS)
-            now = self._states()
+            self._emulator.replicator.run_once()
+            before, now = now, self._states()
 
     def _states(self) -> list[object]:
         return [_lasting(table) for table in self._tables]

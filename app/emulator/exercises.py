@@ -380,7 +380,7 @@ EXERCISES: Final = (
         "crash_during_upload",
         "The command is killed while it writes a file. The next start leaves no partial file and no gap.",
         (*_SAME, writes_aside),
-        "Write under a hidden name, so that nobody reads what a crash leaves. Delete it at the next start.",
+        "Write each file under a hidden name. Delete the hidden files of a crash at the next start.",
         scenario=Scenario(when=When.UPLOAD, fault=_RESET_BEFORE, kills=True),
     ),
     Exercise(
@@ -445,7 +445,7 @@ EXERCISES: Final = (
     ),
     Exercise(
         "add_column",
-        "A column is added. The table goes on and has it.",
+        "The publisher adds a column. The table gets the column and keeps its rows.",
         (ends, replicates, changes_no_file, counts, has_new_column),
         "Write the new column into the next file, nullable, and keep all others.",
         _FORMATS,

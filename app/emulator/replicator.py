@@ -9,6 +9,7 @@ A process that dies anywhere loses nothing: the Delta tables know their last fil
 
 import json
 import shutil
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -57,7 +58,7 @@ class _Progress:
 
 
 class Replicator:
-    """Applies what has landed in the running databases of a service. One thread calls it."""
+    """Applies what has landed in the running databases of a service. Threads share it."""
 
     def __init__(
         self, onelake: OneLake, service: FabricService, *, retention_seconds: float = RETENTION_SECONDS
@@ -68,15 +69,14 @@ class Replicator:
         self._progress: dict[tuple[str, PublishedTable], _Progress] = {}
         self._starts: dict[str, int] = {}
         self._monitored_at: dict[str, float] = {}
-        self.looks = 0
-        """How often `run_once` has ended."""
+        self._lock = threading.Lock()
 
     def run_once(self) -> None:
         """Look at each database once. A file that vanishes meanwhile is looked for again the next time."""
-        for database in [*self._service.databases.values()]:
-            if not self._service.faults.is_paused and database.polled().startswith("Running"):
-                self._replicate(database)
-        self.looks += 1
+        with self._lock:
+            for database in [*self._service.databases.values()]:
+                if not self._service.faults.is_paused and database.polled().startswith("Running"):
+                    self._replicate(database)
 
     def _replicate(self, database: Database) -> None:
         root = self._onelake.tree.root / database.id
@@ -98,13 +98,14 @@ class Replicator:
         states = [status for table in tables if (status := self._progress[database.id, table].status)]
         database.tables = states
         now = time.monotonic()
-        if states and now - self._monitored_at.get(database.id, -_MONITORING_SECONDS) >= _MONITORING_SECONDS:
+        is_due = now - self._monitored_at.get(database.id, -_MONITORING_SECONDS) >= _MONITORING_SECONDS
+        if is_due and (states or database.id in self._monitored_at):
             self._monitored_at[database.id] = now
             content = json.dumps({"tables": [_monitored(state) for state in states]}).encode()
             self._onelake.tree.write_inside(f"{database.id}/Files/Monitoring/tables.json", content)
 
     def _forget(self, database: Database, root: Path) -> None:
-        """Begin a database anew, as a start after a stop does."""
+        """Delete the Delta tables of a database that was stopped and started, so that all files are applied again."""
         shutil.rmtree(root / "Tables", ignore_errors=True)
         (root / "Tables").mkdir(exist_ok=True)
         for key in [key for key in self._progress if key[0] == database.id]:

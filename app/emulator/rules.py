@@ -12,7 +12,7 @@ RULES: Final = {
     "Applied files move to `_ProcessedFiles` and `_FilesReadyToDelete`; the last one stays; 7 days": (
         "Microsoft Learn, *Landing zone requirements and formats*"
     ),
-    "A table disappears with its folder; a start after a stop begins anew": (
+    "Deleting a folder drops its table; stopping and starting the database reloads all tables": (
         "Microsoft Learn, *Best practices for open mirroring*"
     ),
     "States of tables, `Files/Monitoring/tables.json`": (

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mirrorgate import GatewayClient, RejectedByGateway
+from mirrorgate.parameters import Stage
+from mirrorgate.stages import wait_until
 
 TABLE: Final = "sales.orders"
 PATH: Final = f"/v1/tables/{TABLE}"
@@ -39,22 +41,17 @@ def status(client: GatewayClient) -> dict[str, Any] | None:
         raise
 
 
-def wait_for(client: GatewayClient, is_reached: Any) -> None:
-    """Wait for a status of the table."""
-    give_up = time.monotonic() + SECONDS
-    while not is_reached(found := status(client)):
-        if time.monotonic() > give_up:
-            sys.exit(f"not published: {found}")
-        time.sleep(0.1)
-
-
 def drop(client: GatewayClient) -> None:
     """Drop the table, and wait until its folder is gone."""
     found = status(client)
     if found is not None and found["state"] != "dropped":
         if found["state"] != "dropping":
             client.delete(PATH, generation=found["generation"])
-        wait_for(client, lambda seen: seen is None or seen["state"] == "dropped")
+        give_up = time.monotonic() + SECONDS
+        while (found := status(client)) is not None and found["state"] != "dropped":
+            if time.monotonic() > give_up:
+                sys.exit(f"not dropped: {found}")
+            time.sleep(0.1)  # HTTP offers no notification
 
 
 def publish(client: GatewayClient, step: str) -> None:
@@ -71,7 +68,7 @@ def publish(client: GatewayClient, step: str) -> None:
     for number, rows in enumerate(ROWS[step]):
         body, key = json.dumps(rows).encode(), f"{generation}-{step}-{number}"
         client.post_changes("rows", body, table=TABLE, parameters={"op": "upsert"}, key=key)
-        wait_for(client, lambda seen: seen is not None and seen["published_through"] >= seen["last_sequence"])
+        wait_until(client, TABLE, Stage.PUBLISHED, timeout=SECONDS)
     return None
 
 
@@ -81,6 +78,7 @@ def main() -> None:
     own = ("MIRRORGATE_STEP", "MIRRORGATE_STATE", "MIRRORGATE_EXERCISE", "MIRRORGATE_TOKEN")
     variables = {name: value for name, value in os.environ.items() if name not in own}
     variables.setdefault("MIRRORGATE_MAX_DELAY_SECONDS", "0")  # each request becomes a file at once
+    variables.setdefault("MIRRORGATE_FABRIC_POLL_SECONDS", "1")  # a dropped table waits until Fabric has dropped it
     command = [sys.executable, "-m", "mirrorgate.cli", "up", "--data-dir", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as gateway:
         try:

@@ -47,11 +47,13 @@ def test_the_states_of_tables_are_in_the_api_and_beside_the_landing_zone(publish
     monitoring = f"{publisher.emulator.addresses.database}/Files/Monitoring/tables.json"
     file = publisher.store.get_file_client(monitoring)
 
-    def monitored() -> tuple[str, str, int]:
-        (entry,) = json.loads(file.download_file().readall())["tables"]
-        return entry["sourceTableName"], entry["status"], entry["processedRowCount"]
+    def monitored() -> list[tuple[str, str, int]]:
+        entries = json.loads(file.download_file().readall())["tables"]
+        return [(entry["sourceTableName"], entry["status"], entry["processedRowCount"]) for entry in entries]
 
-    wait_until(lambda: monitored() == ("orders", "Replicating", 2), within=30, what="tables.json has the state")
+    wait_until(lambda: monitored() == [("orders", "Replicating", 2)], within=30, what="tables.json has the state")
+    publisher.drop("orders")
+    wait_until(lambda: monitored() == [], within=30, what="tables.json no longer has the table")
 
 
 def test_a_table_that_cannot_be_applied_fails_alone_with_fabrics_word(publisher: Publisher) -> None:

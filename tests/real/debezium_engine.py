@@ -86,7 +86,7 @@ class Sink:
                     sys.stdout.write(f"{text}\n")
                     sys.stdout.flush()
                     os._exit(3)
-            time.sleep(RETRY_SECONDS)
+            time.sleep(RETRY_SECONDS)  # as Debezium Server pauses before it repeats a request
 
 
 def main() -> None:

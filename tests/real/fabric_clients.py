@@ -82,10 +82,10 @@ def repeated(call: Callable[[], Any]) -> Any:
     while True:
         try:
             return call()
-        except Exception:
+        except Exception:  # each SDK has its own errors; the last one is raised
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.2)
+            time.sleep(0.2)  # the REST API offers no notification
 
 
 if __name__ == "__main__":

@@ -107,8 +107,11 @@ def registered(gateway: Gateway) -> None:
 
 def published(gateway: Gateway) -> dict[Any, dict[str, Any]]:
     """Return the rows that have landed once everything is published. Fails if a row is inserted twice."""
-    pending = lambda: gateway.call("GET", f"/v1/tables/{TABLE}").json()["lag"]["batches"]  # noqa: E731
-    gateway.until(lambda: pending() == 0, "all batches are published")
+
+    def is_published() -> bool:
+        return bool(gateway.call("GET", f"/v1/tables/{TABLE}").json()["lag"]["batches"] == 0)
+
+    gateway.until(is_published, "all batches are published")
     return landed(gateway, TABLE, "id")
 
 

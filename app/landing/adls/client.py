@@ -96,7 +96,7 @@ class PathProperties:
 
 
 class _RenewableCredential:
-    """A credential that can be made anew: the SDK's own ones return a token until it ends, also a rejected one."""
+    """A credential that can be replaced. The SDK's credentials return a token until it ends, even after a rejection."""
 
     def __init__(self, make: Callable[[], object]) -> None:
         self._make = make

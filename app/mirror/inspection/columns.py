@@ -86,7 +86,7 @@ def _measured(engine: SqlEngine, source: str, column: pa.Field, file_bytes: int)
     width = "coalesce(sum(octet_length(CAST(v AS BLOB))), 0)" if has_lengths else "0"
     [(distinct, length, rows, values)] = engine.run(
         # S608: the column's name is quoted by `identifier`, and `source` is a name that the engine chose.
-        f"SELECT count(v), {width}, coalesce(sum(n), 0), coalesce(sum(n) FILTER (v IS NOT NULL), 0) "  # noqa: S608
+        f"SELECT count(v), {width}, coalesce(sum(n), 0), coalesce(sum(n) FILTER (v IS NOT NULL), 0) "  # noqa: S608  # see above
         f"FROM (SELECT {name} AS v, count(*) AS n FROM {source} GROUP BY 1)"
     )
     dictionary = int(length) if has_lengths else distinct * max(1, column.type.bit_width // 8)

@@ -250,7 +250,7 @@ def _opened(data: Any) -> _Rows:
 
 
 def _of_spark(data: Any) -> "pa.RecordBatchReader":
-    """Return a reader of the rows of Spark 3, which come in pieces by the types of their columns."""
+    """Return a reader of a Spark 3 frame. It converts the rows in pieces, by the frame's schema."""
     import pyarrow as pa
 
     schema = pa.schema([pa.field(field.name, _of_spark_type(field.dataType)) for field in data.schema.fields])

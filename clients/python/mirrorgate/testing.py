@@ -1,6 +1,6 @@
 """A pytest fixture with Fabric open mirroring: add `pytest_plugins = ["mirrorgate.testing"]` to a conftest.
 
-The emulator is a process of its own, which starts with the first test that uses it and runs until the session ends.
+The first test that uses the emulator starts its process. The end of the session stops it.
 It requires `mirrorgate-gateway[emulator]` in the same environment.
 """
 
@@ -64,7 +64,7 @@ class RunningEmulator:
                 found = str(error)
             if time.monotonic() > give_up:
                 raise TimeoutError(f"{sql}: after {seconds:g} s it is {found}")
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_PAUSE_SECONDS)  # SQL over HTTP offers no notification
 
     def _ask(self, method: str, path: str, **content: Any) -> dict[str, Any]:
         address = self.onelake.replace("https:", "http:")

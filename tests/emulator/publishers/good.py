@@ -11,7 +11,8 @@ from pathlib import Path
 
 STEP, STATE = os.environ["MIRRORGATE_STEP"], Path(os.environ["MIRRORGATE_STATE"])
 HOST = urllib.parse.urlsplit(os.environ["MIRRORGATE_STORAGE_ENDPOINT"]).netloc
-ZONE = f"/{os.environ['MIRRORGATE_FABRIC_WORKSPACE']}/{os.environ['MIRRORGATE_FABRIC_DATABASE']}/Files/LandingZone"
+WORKSPACE, DATABASE = os.environ["MIRRORGATE_FABRIC_WORKSPACE"], os.environ["MIRRORGATE_FABRIC_DATABASE"]
+ZONE = f"/{WORKSPACE}/{DATABASE}/Files/LandingZone"
 
 
 def call(method: str, path: str, query: str = "", body: bytes = b"", **headers: str) -> int:
@@ -28,7 +29,7 @@ def call(method: str, path: str, query: str = "", body: bytes = b"", **headers: 
             return 0
         if answer.status not in (401, 429, 500, 503):
             return answer.status
-        time.sleep(float(answer.headers.get("Retry-After", 0)))
+        time.sleep(float(answer.headers.get("Retry-After", 0)))  # the pause that the service asks for
 
 
 def upload(path: str, content: bytes) -> None:
@@ -50,6 +51,17 @@ def publish(number: int, content: bytes) -> None:
         pass
 
 
+def wait_until_dropped() -> None:
+    """Ask Fabric until its list of tables is empty."""
+    address = f"/v1/workspaces/{WORKSPACE}/mirroredDatabases/{DATABASE}/getTablesMirroringStatus"
+    bearer = {"Authorization": f"Bearer {os.environ['MIRRORGATE_TOKEN']}"}
+    while True:
+        connection = http.client.HTTPConnection(HOST, timeout=30)
+        connection.request("POST", address, headers=bearer)
+        if json.loads(connection.getresponse().read())["data"] == []:
+            return
+
+
 def main() -> None:
     lock = (STATE / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,7 +74,7 @@ def main() -> None:
         if STEP == "change_type":
             number = 0
             call("DELETE", "orders", "?recursive=true")
-            time.sleep(0.5)
+            wait_until_dropped()
         if number == 0:
             upload("orders/_metadata.json", b'{"keyColumns": ["id"]}')
         for file in sorted(Path(os.environ["FILES"]).glob(f"{STEP}-*")):
