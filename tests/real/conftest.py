@@ -32,8 +32,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Write the page after a green run of the whole suite."""
-    if exitstatus == 0 and session.config.args == ["tests/real"] and not session.config.option.keyword:
-        write_page(session.config.stash[_REPORT])
+    report, is_whole = session.config.stash[_REPORT], session.config.args == ["tests/real"]
+    if exitstatus == 0 and report.compared and is_whole and not session.config.option.keyword:
+        write_page(report)
 
 
 @pytest.fixture
