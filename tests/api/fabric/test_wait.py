@@ -295,7 +295,7 @@ def test_the_command_prints_what_is_reached_and_its_status_says_what_happened(wa
 def test_a_reason_is_printed_once_while_the_command_waits(way: Way, terminal: Terminal) -> None:
     way.send(1)
     quarantine(way)
-    ended = terminal.run("wait", TABLE, "--timeout", "0.2")
+    ended = terminal.run("wait", TABLE, "--timeout", "3")
     assert ended.errors.count("waiting: Foreign_file: seen.") == 1
     assert "tables release" in ended.errors
 
