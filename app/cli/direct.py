@@ -19,7 +19,8 @@ from app.zone_settings import zone_address
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
     """Return the settings, completed from the data directory: its settings file, and a gateway that runs on it."""
-    from app.local.embedded import apply_settings_file, running_url
+    from app.local.data_directory import apply_settings_file
+    from app.local.embedded import running_url
 
     apply_settings_file(data_dir, os.environ)
     settings = Settings.from_environment(landing_zone=landing_zone)
@@ -67,7 +68,8 @@ def _engine(settings: Settings, data_dir: Path) -> Iterator[Engine]:
 
 @contextmanager
 def _database_url(settings: Settings, data_dir: Path) -> Iterator[str]:
-    from app.local.embedded import DataDirectory, PrivatePostgres
+    from app.local.data_directory import DataDirectory
+    from app.local.embedded import PrivatePostgres
 
     if settings.database_url is not None or not (data_dir / "postgres").is_dir():
         yield settings.require_database_url()

@@ -78,7 +78,8 @@ def fabric_settings(
     Raise Misconfigured.
     """
     require_extras(f"fabric {command}", "server", "onelake")
-    from app.local.embedded import apply_settings_file, running_url
+    from app.local.data_directory import apply_settings_file
+    from app.local.embedded import running_url
     from app.observability.telemetry import configure_logging
     from app.settings import Settings
 
@@ -94,7 +95,7 @@ def fabric_settings(
 
 def fabric_data_dir(given: Path | None) -> Path:
     """Return the data directory of the gateway: the given one, else that of `fabric init` here, else that of `up`."""
-    from app.local.embedded import SETTINGS_FILE
+    from app.local.data_directory import SETTINGS_FILE
 
     if given is not None:
         return given

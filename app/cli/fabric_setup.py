@@ -188,7 +188,7 @@ def init(
 def _say_next(status: "DatabaseStatus", data_dir: Path, command: str, *, starts: bool) -> None:
     """Print what happens next; the last line starts the gateway."""
     from app.domain.fabric import DatabaseState
-    from app.local.embedded import read_settings_file
+    from app.local.data_directory import read_settings_file
 
     say("")
     if status.state is DatabaseState.INITIALIZED:
@@ -286,7 +286,7 @@ def _probe(settings: "Settings", made: "MirroredDatabase") -> Finding:
 
 
 def _write_settings(data_dir: Path, made: "MirroredDatabase", *, starts: bool, with_secret: bool) -> str:
-    from app.local.embedded import SETTINGS_FILE, write_settings_file
+    from app.local.data_directory import SETTINGS_FILE, write_settings_file
 
     names = (*_CARRIED, _SECRET) if with_secret else _CARRIED
     variables = {name: value for name in names if (value := os.environ.get(name))}
@@ -310,7 +310,7 @@ def _overridden(made: "MirroredDatabase") -> Finding | None:
 
 def _require_unused(settings: "Settings", data_dir: Path) -> None:
     """Raise Misconfigured for a data directory whose gateway was not made by this command: it publishes elsewhere."""
-    from app.local.embedded import SETTINGS_FILE
+    from app.local.data_directory import SETTINGS_FILE
 
     if settings.database_url is None and (data_dir / "postgres").is_dir() and not (data_dir / SETTINGS_FILE).exists():
         raise _used(data_dir, "has a gateway that publishes into another landing zone")
@@ -319,7 +319,7 @@ def _require_unused(settings: "Settings", data_dir: Path) -> None:
 def _require_same_database(client: "FabricClient", name: str, data_dir: Path) -> None:
     """Raise Misconfigured for a data directory that has been used and was made for another database."""
     from app.fabric.client import is_id
-    from app.local.embedded import read_settings_file
+    from app.local.data_directory import read_settings_file
 
     known = read_settings_file(data_dir).get(_DATABASE)
     if known is None or not (data_dir / "postgres").is_dir():
@@ -445,7 +445,8 @@ def delete(
         mirrorgate fabric delete --workspace "Sales" --database orders
     """
     settings = fabric_settings("delete", workspace, database, data_dir)
-    from app.local.embedded import SETTINGS_FILE, read_settings_file, running_url
+    from app.local.data_directory import SETTINGS_FILE, read_settings_file
+    from app.local.embedded import running_url
 
     folder = fabric_data_dir(data_dir)
     with opened(settings) as client:

@@ -104,7 +104,7 @@ def up(
 
 def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None, *, mirror: bool) -> None:
     require_extras("up --mirror" if mirror else "up", "embedded", *(["mirror"] if mirror else []))
-    from app.local.embedded import apply_settings_file
+    from app.local.data_directory import apply_settings_file
     from app.local.log_files import configure_up_logging
     from app.local.up import up as run_up
     from app.settings import Settings

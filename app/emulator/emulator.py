@@ -6,8 +6,6 @@ as the managed identity of Azure's App Service, `POST /sql` and `PUT /_emulator/
 """
 
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,6 +21,8 @@ from app.emulator.fabric_api import Answer, Database, FabricService, definition_
 from app.emulator.faults import FaultRates, Faults
 from app.emulator.onelake import OneLake, Trust, certificates
 from app.emulator.replicator import RETENTION_SECONDS, Replicator
+from app.local.data_directory import DataDirectory
+from app.local.locked_tempdir import locked_tempdir
 from app.mirror.inspection.query import run_query
 from app.mirror.target import MirrorTarget
 from app.observability.periodic_thread import PeriodicThread
@@ -212,14 +212,13 @@ def running(
 ) -> Iterator[Emulator]:
     """Run an emulator while the block runs, in a folder that is kept, or in a temporary one.
 
-    Raise Misconfigured `bad_setting` if the port is taken.
+    Raise Misconfigured: `bad_setting` if the port is taken, `already_running` if another emulator has the folder.
     """
     with ExitStack() as stack:
-        folder = directory or Path(tempfile.mkdtemp(prefix="mirrorgate-emulator-"))
         if directory is None:
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        folder = folder.resolve()
+            folder = stack.enter_context(locked_tempdir("emulator"))
+        else:
+            folder = stack.enter_context(DataDirectory(directory, owner="emulator")).path.resolve()
         trust = stack.enter_context(certificates(folder))
         emulator = Emulator(folder, trust, faults=faults or Faults(), retention_seconds=retention_seconds)
         try:

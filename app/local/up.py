@@ -30,7 +30,8 @@ from app.domain.access.api_key import ApiKey, format_key
 from app.landing.open_zone import ZoneAddress
 from app.local import supervisor
 from app.local.child_process import find_start_failure
-from app.local.embedded import DataDirectory, PrivatePostgres, find_java, find_programs, require_java, write_private
+from app.local.data_directory import DataDirectory, write_private
+from app.local.embedded import PrivatePostgres, find_java, find_programs, require_java
 from app.local.log_files import ChildLog, Rotation
 from app.local.supervisor import Child
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit

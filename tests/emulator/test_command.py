@@ -80,6 +80,17 @@ def test_a_port_that_is_taken_ends_the_command(mirrorgate_emulator: RunningEmula
     assert f"--port {port}" in ended.stderr
 
 
+def test_a_folder_has_one_emulator(tmp_path: Path) -> None:
+    command = [*COMMAND, "--port", "0", "--json", "--directory", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        process.terminate()
+    assert second.returncode != 0
+    assert f"emulator with pid {process.pid} is running" in second.stderr
+
+
 def test_sigterm_ends_the_command_and_removes_its_files() -> None:
     with subprocess.Popen([*COMMAND, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

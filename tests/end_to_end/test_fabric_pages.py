@@ -10,7 +10,7 @@ import pytest
 
 from app.emulator.fabric_api import table
 from app.emulator.onelake import ITEM, OneLake, Trust, served
-from app.local.embedded import read_settings_file
+from app.local.data_directory import read_settings_file
 from demo.gateway import running_gateway
 from tests.support.documents import blocks
 from tests.support.fabric.endpoint import Fabric

@@ -14,7 +14,7 @@ import pytest
 from app.cli.direct import direct_settings
 from app.emulator.fabric_api import WORKSPACE_ID
 from app.emulator.onelake import ITEM, OneLake
-from app.local.embedded import read_settings_file, write_settings_file
+from app.local.data_directory import read_settings_file, write_settings_file
 from mirrorgate.errors import Misconfigured
 from tests.fabric.conftest import Terminal
 from tests.support.fabric.endpoint import Fabric

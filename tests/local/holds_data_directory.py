@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from app.local.embedded import DataDirectory
+from app.local.data_directory import DataDirectory
 
 if __name__ == "__main__":
     with DataDirectory(Path(sys.argv[1])):

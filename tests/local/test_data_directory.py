@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.local.embedded import DataDirectory
+from app.local.data_directory import DataDirectory
 from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import read_line, started
 

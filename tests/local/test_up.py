@@ -20,7 +20,8 @@ from app.domain.access.api_key import ApiKey
 from app.landing.open_zone import ZoneAddress
 from app.local import supervisor, up
 from app.local.child_process import CANNOT_START
-from app.local.embedded import DataDirectory, PrivatePostgres
+from app.local.data_directory import DataDirectory
+from app.local.embedded import PrivatePostgres
 from app.local.log_files import ChildLog, Rotation
 from app.local.supervisor import Child
 from app.local.up import UpPlan

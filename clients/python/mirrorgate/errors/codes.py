@@ -616,8 +616,8 @@ class Code(StrEnum):
         "in session mode: `pool_mode = session` in pgbouncer.ini.",
     )
     ALREADY_RUNNING = Kind.MISCONFIGURED.code(
-        "Another gateway is running on this data directory.",
-        "Stop it, or choose another --data-dir.",
+        "Another process is running on this data directory.",
+        "Stop it, or choose another --data-dir (or --directory of the emulator).",
     )
     DATABASE_NOT_MIGRATED = Kind.MISCONFIGURED.code(
         "The schema revision of the database does not fit this program version.",

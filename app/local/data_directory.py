@@ -1,4 +1,4 @@
-"""The data directory of `mirrorgate up`: locked so that only one gateway uses it, and closed to other accounts.
+"""The data directory of `mirrorgate up` or an emulator: locked so that one process uses it, closed to other accounts.
 
 Its file `settings.env`, which `mirrorgate fabric init` writes, has variables of this gateway. `mirrorgate up` and the
 commands with `--data-dir` take from it what their environment does not set. Only MIRRORGATE_* and AZURE_* are allowed,
@@ -27,8 +27,10 @@ class DataDirectory:
     last owner.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, owner: str = "gateway") -> None:
+        """Name the directory, and the `owner` that errors name as using it."""
         self.path = path.absolute()
+        self._owner = owner
         self._descriptor: int | None = None
         self._has_other_folders = False
 
@@ -51,7 +53,7 @@ class DataDirectory:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise Misconfigured(
-                Code.ALREADY_RUNNING, f"a gateway with pid {holder} is running on the data directory {self.path}"
+                Code.ALREADY_RUNNING, f"a {self._owner} with pid {holder} is running on the data directory {self.path}"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
