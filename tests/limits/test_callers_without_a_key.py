@@ -49,8 +49,19 @@ def test_the_connection_of_a_rejected_caller_is_closed_after_it_got_its_answer(s
         assert client.is_closed()
 
 
+@pytest.mark.parametrize(("key", "status"), [(WRONG_KEY, 401), (ADMIN_KEY, 413)])
+def test_a_rejected_caller_that_sends_its_whole_body_first_gets_its_answer(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, key: str, status: int
+) -> None:
+    monkeypatch.setattr(http_protocol, "MAX_LINGER_SECONDS", 60)
+    gateway = serve(max_body_bytes=MIB)
+    with connected(str(gateway.base_url)) as client:
+        client.send(head(PATH, key, f"Content-Length: {32 * MIB}") + b" " * (32 * MIB))  # more than sockets buffer
+        assert client.answer().status == status
+
+
 def test_a_rejected_caller_that_goes_on_sending_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "MAX_DISCARDED_BYTES", 1_000)
+    monkeypatch.setattr(http_protocol, "MAX_LINGER_SECONDS", 0.1)
     gateway = serve()
     with connected(str(gateway.base_url)) as client:
         client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {2**40}"))

@@ -32,9 +32,6 @@ from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 MAX_LINGER_SECONDS: Final = 2.0
 """Seconds for which a rejected caller can still send before its connection is closed."""
 
-MAX_DISCARDED_BYTES: Final = 2**20
-"""Bytes of a rejected caller that are discarded before its connection is closed."""
-
 MAX_FLUSH_SECONDS: Final = 10.0
 """Seconds that a caller can take to read the rest of an answer from a connection that is closed."""
 
@@ -47,7 +44,6 @@ class CallerTransport(asyncio.Transport):
         self._transport = transport
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._discarded = 0
         self.is_peer_sending = False
         """True while the peer has not sent all of its request."""
         self.is_lingering = False
@@ -82,7 +78,7 @@ class CallerTransport(asyncio.Transport):
         return self._timer is not None or self._transport.is_closing()
 
     def close(self) -> None:
-        """Close now; if the peer is still sending, close after the time or the bytes allowed for it."""
+        """Close now; if the peer is still sending, close after the time allowed for it."""
         if not self.is_peer_sending or self._transport.is_closing():
             self._end()
         elif self._timer is None:
@@ -94,12 +90,6 @@ class CallerTransport(asyncio.Transport):
     def abort(self) -> None:
         """Close at once, and drop what the peer has not taken."""
         self._transport.abort()
-
-    def discard(self, data: bytes) -> None:
-        """Discard bytes that were received while the connection lingers."""
-        self._discarded += len(data)
-        if self._discarded > MAX_DISCARDED_BYTES:
-            self._end()
 
     def cancel_timer(self) -> None:
         """Stop the timer, because the connection has ended."""
@@ -268,8 +258,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and reject a head that is too large before its end arrives."""
-        if self.transport.is_lingering:
-            self.transport.discard(data)
+        if self.transport.is_lingering:  # a proxy that gets a reset while it sends answers 502 instead
             return
         self._bytes_outside_bodies += len(data)
         if not self.transport.is_peer_sending:
