@@ -251,6 +251,13 @@ def test_settings_and_the_files_of_bridges_reach_their_pods_as_written() -> None
     assert bridge["health"] == {"host": "0.0.0.0", "port": 9480}
 
 
+def test_bodies_up_to_the_limit_of_the_gateway_pass_the_ingress() -> None:
+    name = "nginx.ingress.kubernetes.io/proxy-body-size"
+    assert int(VALUES["api"]["ingress"]["annotations"][name].removesuffix("m")) * 2**20 == Settings().max_body_bytes
+    ingress = of_kind(rendered("everything-values.yaml"), "Ingress")["mirrorgate-api"]
+    assert set(ingress["metadata"]["annotations"]) == {name, "nginx.ingress.kubernetes.io/backend-protocol"}
+
+
 def test_rows_from_a_volume_are_rejected_with_what_to_set() -> None:
     with pytest.raises(subprocess.CalledProcessError) as failed:
         render(helm(), "--set", "mirror.enabled=true,mirror.rowsOverHttp=true")
