@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -40,6 +40,7 @@ from app.emulator.exercises import (
     is_metadata,
     judge,
     meets,
+    other_uploads,
     start_of,
 )
 from app.emulator.faults import Effect, Fault, FaultRates, Faults
@@ -66,15 +67,15 @@ Told: TypeAlias = Callable[[Exercise, Result | None], object]
 class Journal(Faults):
     """The requests of one scenario below the landing zone, and the fault that some of them meet."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        """Begin without requests."""
+    def __init__(self, scenario: Scenario, other_uploads: Set[str]) -> None:
+        """Begin without requests. `other_uploads`: shapes of paths whose upload meets no fault."""
         super().__init__(rates=FaultRates(slow_replication=_LOOK_SECONDS))
         self.events: list[Event] = []
         self.at_fault: Callable[[Scenario], object] = lambda _scenario: None
         """Called when a request meets the fault, which waits for it."""
         self.database = ""
         """The id of the mirrored database."""
-        self._scenario = scenario
+        self._scenario, self._other_uploads = scenario, other_uploads
         self._paths: list[str] = []
         self._left = scenario.times
         self._choosing = threading.Lock()
@@ -82,7 +83,9 @@ class Journal(Faults):
     def next(self, operation: str, path: str) -> Fault | None:
         """Return the fault of a request if it is the one of the scenario."""
         below, scenario = self._below(path), self._scenario
-        if scenario.when is None or not below or not meets(scenario.when, operation, below):
+        if scenario.when is None or not below:
+            return None
+        if not meets(scenario.when, operation, below, self._other_uploads):
             return None
         with self._choosing:
             if below not in self._paths:
@@ -320,9 +323,12 @@ def _descendants(pid: int) -> list[int]:
     return found[1:]
 
 
-def observe(publisher: Publisher, exercise: Exercise) -> Observation:
-    """Run the scenario of an exercise on a fresh emulator. Raise OSError if the command cannot be started."""
-    scenario, journal = exercise.scenario, Journal(exercise.scenario)
+def observe(publisher: Publisher, exercise: Exercise, plain: Observation) -> Observation:
+    """Run the scenario of an exercise on a fresh emulator. Raise OSError if the command cannot be started.
+
+    `plain`: the run without faults, which shows what its uploads are for; without events, if this is that run.
+    """
+    scenario, journal = exercise.scenario, Journal(exercise.scenario, other_uploads(plain.events))
     with ExitStack() as stack:
         folder = tempfile.TemporaryDirectory(prefix="mirrorgate-certify-", ignore_cleanup_errors=True)
         emulator = stack.enter_context(running(Path(stack.enter_context(folder)), faults=journal))
@@ -353,8 +359,8 @@ def certify(publisher: Publisher, exercises: Sequence[Exercise], tell: Told) -> 
     for exercise in exercises:
         tell(exercise, None)
         if plain is None:
-            plain = observe(publisher, EXERCISES[0])
-        seen = plain if exercise.scenario == Scenario() else observe(publisher, exercise)
+            plain = observe(publisher, EXERCISES[0], Observation())
+        seen = plain if exercise.scenario == Scenario() else observe(publisher, exercise, plain)
         result = judge(exercise, seen, plain)
         results.append(result)
         tell(exercise, result)

@@ -4,8 +4,9 @@ Nothing here runs a command: `app.emulator.certify` does, and gives a judgement 
 the Delta tables, and what `mirrorgate verify` finds. Evidence has names and numbers, and no row value.
 """
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -20,6 +21,7 @@ SKIPPED: Final = 77
 """Exit status of a command that does not have a step, as of Automake's tests."""
 
 _START: Final = "start"
+_UPLOADS: Final = frozenset({"append", "put"})
 _RESET_BEFORE, _RESET_AFTER = Fault(Effect.RESET_BEFORE), Fault(Effect.RESET_AFTER)
 _BEST: Final = "Microsoft Learn, *Best practices for open mirroring*"
 _FORMATS: Final = "Microsoft Learn, *Landing zone requirements and formats*"
@@ -152,11 +154,24 @@ def is_metadata(path: str) -> bool:
     return name == METADATA and bool(folder) and not any(part.startswith("_") for part in folder.split("/"))
 
 
-def meets(when: When, operation: str, path: str) -> bool:
-    """Return whether a request meets the faults of a scenario."""
+def meets(when: When, operation: str, path: str, other_uploads: Set[str] = frozenset()) -> bool:
+    """Return whether a request meets the faults of a scenario. `other_uploads`: those of the run without faults."""
     if when is When.PUBLISH:
         return operation in ("rename", "flush", "put") and is_data(path)
-    return operation in ("append", "put") and not path.endswith(".json")
+    return operation in _UPLOADS and not path.endswith(".json") and _shape(path) not in other_uploads
+
+
+def other_uploads(events: Sequence[Event]) -> frozenset[str]:
+    """Return the shapes of the paths that were uploaded and did not become data, such as probes and metadata."""
+    sources = {event.source or event.path for event in events if any(is_data(path) for path, _ in event.files)}
+    data = {_shape(source) for source in sources}
+    uploaded = {_shape(event.path) for event in events if event.operation in _UPLOADS}
+    return frozenset(shape for shape in uploaded - data if shape.rpartition("/")[0] not in data)
+
+
+def _shape(path: str) -> str:
+    """Return a path without what differs between runs: numbers, ids and hashes."""
+    return re.sub(r"[0-9a-f-]*[0-9][0-9a-f-]*", "#", path)
 
 
 @dataclass(frozen=True, slots=True)

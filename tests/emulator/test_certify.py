@@ -23,8 +23,11 @@ from app.emulator.exercises import (
     Observation,
     Step,
     Verdict,
+    When,
     is_data,
     judge,
+    meets,
+    other_uploads,
     start_of,
 )
 from app.emulator.faults import answer
@@ -56,6 +59,7 @@ WORK = {
     "change_type-1": (4, {"id": [1, 2, 3], "v": [1, 2, 3]}),
 }
 """The files of both publishers, by step: a row marker and columns."""
+ID = "6293e521-0c07-4dd9-b395-3f0c6e2a3d69"
 FILE = "t/00000000000000000001.parquet"
 NEXT = "t/00000000000000000002.parquet"
 RUNNER = CliRunner()
@@ -186,6 +190,19 @@ def test_the_action_for_github_runs_the_command_and_shows_the_page(tmp_path: Pat
     assert len(json.loads((tmp_path / "certified.json").read_text())["exercises"]) == 2
 
 
+def test_an_upload_that_never_becomes_data_meets_no_fault() -> None:
+    plain = [
+        Event(0.0, "append", f"_scratch/{ID}/probe", status=202),
+        Event(0.0, "append", f"_scratch/{ID}/1/{ID}", status=202),
+        Event(0.0, "rename", FILE, f"_scratch/{ID}/1/{ID}", 201, files=((FILE, "a"),)),
+    ]
+    others = other_uploads(plain)
+    other = ID.replace("b", "3")
+    assert not meets(When.UPLOAD, "append", f"_scratch/{other}/probe", others)
+    assert meets(When.UPLOAD, "append", f"_scratch/{other}/2/{other}", others)
+    assert meets(When.UPLOAD, "append", "t/_abcdef", others)
+
+
 @pytest.mark.parametrize(("after", "verdict"), [(0.2, Verdict.FAILED), (1.1, Verdict.PASSED)])
 def test_a_throttled_request_waits(after: float, verdict: Verdict) -> None:
     fault = answer(429, "TooManyRequests", retry_after="1")
@@ -205,3 +222,18 @@ def test_without_a_request_that_meets_the_fault_there_is_no_verdict() -> None:
 def test_a_schema_change_that_publishes_nothing_has_no_verdict() -> None:
     seen = replace(PLAIN, events=[*PLAIN.events, start_of(Step.CHANGE_TYPE, 9.0)])
     assert judge(exercise("change_type"), seen, PLAIN).verdict is Verdict.NOT_EXERCISED
+
+
+def test_the_published_table_has_every_exercise_passed() -> None:
+    published = (REPOSITORY / "docs/contribute/certified.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+?) \|", published, re.MULTILINE)
+    assert rows == [(exercise.name, "passed", exercise.about) for exercise in EXERCISES]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+def test_mirrorgates_own_gateway_passes_every_exercise(tmp_path: Path) -> None:
+    page, publisher = tmp_path / "page.md", REPOSITORY / "examples/certify/publish.py"
+    command = ["certify", "--timeout", "400", "--page", str(page), "--", sys.executable, str(publisher)]
+    assert RUNNER.invoke(app, command).exit_code == 0, page.read_text()
+    assert f": {len(EXERCISES)} passed." in page.read_text()
