@@ -17,6 +17,7 @@ LOCK: Final = REPOSITORY / "requirements" / "real.lock"
 FABRIC_LOCK: Final = REPOSITORY / "requirements" / "real-fabric.lock"
 PANDAS: Final = Path(__file__).with_name("pandas.txt")
 AZURITE: Final = Path(__file__).with_name("azurite") / "package.json"
+IDENTITY: Final = [Path(__file__).with_name("identity") / name for name in ("package.json", "provider.mjs")]
 
 
 def real_python() -> Path:
@@ -42,6 +43,17 @@ def azurite() -> Path:
 def azurite_version() -> str:
     """Return the version of Azurite that is installed."""
     return str(json.loads(AZURITE.read_text())["dependencies"]["azurite"])
+
+
+def identity_provider() -> Path:
+    """Return the script that runs oidc-provider. Skips without Node."""
+    needed = "the identity provider does not run"
+    return npm_packages("identity", IDENTITY, ["install"], needed).with_name("provider.mjs")
+
+
+def identity_version() -> str:
+    """Return the version of oidc-provider that is installed."""
+    return str(json.loads(IDENTITY[0].read_text())["dependencies"]["oidc-provider"])
 
 
 def package_version(python: Path, package: str) -> str:

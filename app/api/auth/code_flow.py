@@ -119,18 +119,30 @@ class CodeFlow:
             "client_id": known.client_id,
             "code_verifier": attempt.verifier,
         }
-        headers = {"Accept": "application/json"}
-        if known.client_secret is not None:
-            methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-            if isinstance(methods, list) and "client_secret_basic" in methods:
-                headers["Authorization"] = _basic(known.client_id, known.client_secret)
-            else:
-                fields["client_secret"] = known.client_secret
         address = named_address(document, "token_endpoint")
-        status, answer = exchange_json(client, "POST", address, data=fields, headers=headers)
+        for proof, headers in self._proofs(document):
+            given = {"Accept": "application/json"} | headers
+            status, answer = exchange_json(client, "POST", address, data=fields | proof, headers=given)
+            if answer.get("error") != "invalid_client":
+                break
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise ValueError(f"status {status}")
         return status, answer
+
+    def _proofs(self, document: dict[str, Any]) -> list[tuple[dict[str, str], dict[str, str]]]:
+        """Return the fields and headers that prove who the client is, in the order in which to try them.
+
+        A provider can support both places for the secret, and accept for a registration only one of them.
+        """
+        name, secret = self._registration.client_id, self._registration.client_secret
+        if secret is None:
+            return [({}, {})]
+        supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        in_header: tuple[dict[str, str], dict[str, str]] = ({}, {"Authorization": _basic(name, secret)})
+        in_form: tuple[dict[str, str], dict[str, str]] = ({"client_secret": secret}, {})
+        if not isinstance(supported, list) or "client_secret_basic" not in supported:
+            return [in_form]
+        return [in_header, in_form] if "client_secret_post" in supported else [in_header]
 
     def _document(self, client: httpx.Client) -> dict[str, Any]:
         """Return the discovery document; two threads that find it old both read it."""

@@ -5,6 +5,7 @@ The issuer is asked by one request at a time; no other request waits for the ans
 Reads the documents of an OpenID Connect issuer over https, bounded in time and size.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -91,23 +92,29 @@ class IssuerKeys:
     def find(self, key_id: str) -> jwt.PyJWK | None:
         """Return the key of this id, or None if the issuer publishes no such key.
 
-        Raises TemporarilyUnavailable `issuer_unavailable` if that is unknown because the keys cannot be read now.
+        Raises TemporarilyUnavailable `issuer_unavailable` if that is unknown because the keys cannot be read now: the
+        issuer does not answer, or they were read a moment ago, and it has perhaps rotated them since.
         """
         key = self._keys.get(key_id)
         if key is not None and self._clock() - self._read_at < KEYS_SECONDS:
             return key
+        was_read = False
         if self._lock.acquire(blocking=False):  # one request reads; the others do not wait for it
             try:
                 if self._is_due(key_id):
-                    self._read()
+                    was_read = self._read()
             finally:
                 self._lock.release()
         key = self._keys.get(key_id)
-        if key is None and self._read_at < self._tried_at:
+        if key is None and not was_read:
+            answers = self._read_at == self._tried_at
+            wait = RETRY_SECONDS - (self._clock() - self._tried_at) if answers else RETRY_WITHOUT_KEYS_SECONDS
             raise TemporarilyUnavailable(
                 Code.ISSUER_UNAVAILABLE,
-                "the token issuer does not answer",
-                retry_after=int(RETRY_WITHOUT_KEYS_SECONDS),
+                "the issuer's keys were read a moment ago, without that of the token"
+                if answers
+                else "the token issuer does not answer",
+                retry_after=max(1, math.ceil(wait)),
             )
         return key
 
@@ -123,16 +130,18 @@ class IssuerKeys:
         pause = RETRY_SECONDS if self._keys else RETRY_WITHOUT_KEYS_SECONDS
         return not fresh and now - self._tried_at >= pause
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read the keys; return False, and keep those that are known, if that fails."""
         self._tried_at = self._clock()
         try:
             keys = _published_keys(self._issuer)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             log.warning("issuer_keys_read_failed", error=type(error).__name__, kept=len(self._keys))
-            return
+            return False
         self._keys = keys
         self._read_at = self._tried_at
         log.info("issuer_keys_read", keys=len(keys))
+        return True
 
 
 def _published_keys(issuer: str) -> dict[str, jwt.PyJWK]:

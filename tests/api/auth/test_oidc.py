@@ -230,19 +230,23 @@ def test_while_one_request_asks_the_issuer_no_other_waits(issuer: Issuer, clock:
     clock.now += KEYS_SECONDS
     with keys._lock:  # as the request that asks holds it
         assert keys.find("one") is not None
-        assert keys.find("two") is None
+        with pytest.raises(TemporarilyUnavailable):
+            keys.find("two")
     assert issuer.asked[KEYS] == 1
 
 
-def test_a_new_key_is_asked_for_at_most_once_a_minute(issuer: Issuer, verifier: OidcVerifier, clock: Clock) -> None:
+def test_a_new_key_is_asked_for_at_most_once_a_minute_and_its_tokens_are_to_be_tried_again(
+    issuer: Issuer, verifier: OidcVerifier, clock: Clock
+) -> None:
     verifier.credential(issuer.token("one", []))
     issuer.new_key("two")
-    clock.now += RETRY_SECONDS - 1
+    clock.now += RETRY_SECONDS - 2.5
     for _ in range(3):
-        with rejected():
+        with pytest.raises(TemporarilyUnavailable) as early:
             verifier.credential(issuer.token("two", []))
+        assert (early.value.code, early.value.retry_after) == (Code.ISSUER_UNAVAILABLE, 3)
     assert issuer.asked[KEYS] == 1
-    clock.now += 1
+    clock.now += 2.5
     for key_id in ("two", "one", "two"):
         verifier.credential(issuer.token(key_id, []))
     assert (issuer.asked[DISCOVERY], issuer.asked[KEYS]) == (2, 2)

@@ -169,7 +169,7 @@ CASES: dict[str, tuple[str, int, dict[str, Any], Any]] = {
     "another issuer": ("another issuer", 401, {"iss": "https://evil.example"}, None),
     "an expired token": ("has expired", 401, {"exp": 1_000_000}, None),
     "a token that expires now": ("has expired", 401, {"exp": int(time.time()) - 5}, None),
-    "a forged token": ("does not publish", 401, {"key_id": "forger"}, None),
+    "a forged token": ("is not valid", 401, {"key_id": "forger", "headers": {"kid": "one"}}, None),
     "a hostile subject": ("1 to 200 visible ASCII characters", 401, {"sub": "a\nb<script>"}, None),
     "no role": ("none of the roles of oidc:&lt;b&gt;", 403, {"roles": [], "sub": "<b>"}, None),
 }
@@ -262,12 +262,25 @@ def test_a_session_loses_the_rights_that_the_settings_withdraw(
         assert browser.get("/console/keys").status_code == status
 
 
-@pytest.mark.parametrize("secret", [None, CLIENT_SECRET])
-def test_a_public_client_sends_no_secret_and_another_one_where_the_provider_wants_it(
-    secret: str | None, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+BASIC, POST = "client_secret_basic", "client_secret_post"
+
+
+@pytest.mark.parametrize(
+    ("supported", "registered", "secret"),
+    [
+        ([BASIC], BASIC, CLIENT_SECRET),
+        ([POST], POST, CLIENT_SECRET),
+        ([POST, BASIC], BASIC, CLIENT_SECRET),
+        ([POST, BASIC], POST, CLIENT_SECRET),
+        ([POST, BASIC, "none"], "none", None),
+    ],
+)
+def test_a_secret_is_where_the_registration_expects_it_and_a_public_client_sends_none(
+    supported: list[str], registered: str, secret: str | None, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    methods = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    methods = {"token_endpoint_auth_methods_supported": supported}
     monkeypatch.setattr(issuer, "discovery", issuer.discovery | methods)
+    monkeypatch.setattr(issuer, "client_method", registered)
     monkeypatch.setattr(issuer, "client_secret", secret)
     grants = {"operator": Grant(frozenset({Right.ADMIN}), ("*",))}
     keys = IssuerKeys(issuer.url)

@@ -35,12 +35,15 @@ class Issuer:
             "jwks_uri": f"{address}{KEYS}",
             "authorization_endpoint": f"{address}{AUTHORIZE}?policy=x",
             "token_endpoint": f"{address}{TOKEN}",
+            "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
         }
         self.keys: list[dict[str, Any]] = []
         self.answers_with = 200
         self.asked: Counter[str] = Counter()
         self.client_secret: str | None = CLIENT_SECRET
         """The secret that the token endpoint requires; None for a public client."""
+        self.client_method = "client_secret_basic"
+        """Where the registration of the client says that its secret is; anywhere else is rejected."""
         self.gateway: str | None = None
         """Where a browser is sent back to, with the roles of `operator`; None if no browser comes."""
         self.tokens: list[str] = []
@@ -78,14 +81,16 @@ class Issuer:
         code = f"code-{len(self._codes)}-{hashlib.sha256(asked['state'].encode()).hexdigest()}"
         self._codes[code] = (asked, self.token(key_id, roles, **(person | claims)))
         back = urlsplit(asked["redirect_uri"])
-        return f"{back.path}?{urlencode({'code': code, 'state': asked['state'], 'session_state': 'x'})}"
+        return (
+            f"{back.path}?{urlencode({'code': code, 'state': asked['state'], 'session_state': 'x', 'iss': self.url})}"
+        )
 
     def redeem(self, body: bytes, authorization: str | None) -> tuple[int, dict[str, Any]]:
         """Answer the token endpoint: the client, the code, the redirect address and the verifier must be right."""
         sent = {name: value for name, [value] in parse_qs(body.decode()).items()}
-        asked, token = self._codes.pop(sent.get("code", ""), ({}, ""))
         if not self._is_client(sent, authorization):
             return 401, {"error": "invalid_client", "error_description": "<b>secret</b>"}
+        asked, token = self._codes.pop(sent.get("code", ""), ({}, ""))
         digest = hashlib.sha256(sent["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         expected = (challenge, sent["redirect_uri"], "authorization_code")
@@ -97,7 +102,7 @@ class Issuer:
     def _is_client(self, sent: dict[str, str], authorization: str | None) -> bool:
         if self.client_secret is None:
             return authorization is None and "client_secret" not in sent
-        if "client_secret_post" in self.discovery.get("token_endpoint_auth_methods_supported", ()):
+        if self.client_method == "client_secret_post":
             return authorization is None and sent.get("client_secret") == self.client_secret
         scheme, _, pair = (authorization or "").partition(" ")
         known = [unquote(part) for part in base64.b64decode(pair).decode().split(":")]

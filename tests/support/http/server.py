@@ -19,12 +19,14 @@ from tests.support.waiting import wait_until
 
 
 @contextmanager
-def served(settings: Settings, *, in_front: bool = True, send_buffer: int | None = None) -> Iterator[str]:
+def served(
+    settings: Settings, *, port: int = 0, in_front: bool = True, send_buffer: int | None = None
+) -> Iterator[str]:
     """Run the API in a thread, and yield its address. Without `in_front` the framework answers change requests too.
 
     With `send_buffer` the kernel takes only about so many bytes of an answer that nobody reads.
     """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         if send_buffer is not None:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         config = uvicorn.Config(
