@@ -163,8 +163,8 @@ class Code(StrEnum):
         f"{RETRY} An administrator can raise the limit with `PATCH /v1/keys/{{key_id}}`.",
     )
     ISSUER_UNAVAILABLE = Kind.UNAVAILABLE.code(
-        "The gateway cannot fetch the OpenID Connect issuer's keys, which it needs to verify the token, or it fetched them "
-        "less than a minute ago, without the key of the token.",
+        "The gateway cannot fetch the OpenID Connect issuer's keys, which it needs to verify the token, or it fetched "
+        "them less than a minute ago, without the key of the token.",
         f"{RETRY} If the error persists, ask the operator to look for `issuer_keys_read_failed` in the log.",
     )
 
