@@ -17,6 +17,7 @@ The states are listed in "Appendix A. PostgreSQL Error Codes" of the Postgres do
 A pool of connections that knows how many threads wait for one, which SQLAlchemy's pool does not tell.
 """
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -319,7 +320,7 @@ def check_database_url(database_url: str) -> None:
 
 def _parsed(database_url: str) -> sa.URL:
     try:
-        return sa.make_url(database_url)
+        return sa.make_url(_HOSTS.sub(_hosts_as_parameters, database_url, count=1))
     except (sa.exc.ArgumentError, ValueError):  # not chained: their messages contain the password
         raise Misconfigured(
             Code.BAD_SETTING,
@@ -327,6 +328,25 @@ def _parsed(database_url: str) -> sa.URL:
             remedy="Use postgresql://user:password@host:port/database. Encode special characters of the password: "
             "%40 for @, %2F for /, %3A for : and %25 for %.",
         ) from None
+
+
+_HOSTS: Final = re.compile(r"^(\w+://(?:[^/?]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?(?:\?|$)")
+"""An address that names several hosts, up to its parameters."""
+
+
+def _hosts_as_parameters(address: re.Match[str]) -> str:
+    """Name the hosts of a primary and its standbys in parameters: only libpq reads them as `host:port,host:port`."""
+    hosts = [_host_and_port(host) for host in address[2].split(",")]
+    names, ports = ",".join([host for host, _ in hosts]), ",".join([port for _, port in hosts])
+    return f"{address[1]}{address[3] or '/'}?host={names}&port={ports}&"
+
+
+def _host_and_port(text: str) -> tuple[str, str]:
+    """Return a host without brackets, and its port or the default. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = text, ""
+    return host.strip("[]"), str(int(port or 5432))
 
 
 def _choose_format(_: object, cursor: Any, __: str, ___: object, context: Any, ____: bool) -> None:

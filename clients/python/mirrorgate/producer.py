@@ -35,15 +35,19 @@ class ChangeRequest:
 
 
 class ProducerConflict(MirrorgateError):
-    """Another process sends under the name of this producer. `Producer.refresh` tells how far it is."""
+    """The gateway knows other requests of this producer than it has sent. `Producer.refresh` tells how far it is.
+
+    More of them are of another process; fewer, if a failover or a restore has lost requests (`producer_gap`).
+    """
 
     def __init__(self, name: str, cause: RejectedByGateway) -> None:
-        remedy = "Let one process at a time use the name, or give this one another name. To continue, read the position"
-        super().__init__(
-            cause.code,
-            f"another process sends as the producer {name}: {cause.detail}",
-            remedy=f"{remedy} again.",
-        )
+        if cause.code is Code.PRODUCER_GAP:
+            detail = f"the gateway lacks requests of the producer {name} that it had accepted"
+            remedy = "Its database is in an earlier state, as after a failover. Send again what follows the position."
+        else:
+            detail = f"another process sends as the producer {name}"
+            remedy = "Let one process at a time use the name, or give this one another name. Then read the position."
+        super().__init__(cause.code, f"{detail}: {cause.detail}", remedy=remedy)
 
 
 class RequestNames(Protocol):

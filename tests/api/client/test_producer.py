@@ -153,6 +153,7 @@ def test_two_processes_of_one_name_are_told_apart(client: GatewayClient, api_eng
     with pytest.raises(ProducerConflict) as gap:
         other.send(row(3))
     assert gap.value.code is Code.PRODUCER_GAP
+    assert "the gateway lacks requests of the producer p" in gap.value.detail
     assert staged(api_engine, "t") == [(1,), (2,)]
 
 

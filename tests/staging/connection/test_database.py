@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
 
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import (
@@ -61,6 +62,23 @@ def test_an_engine_speaks_to_either_spelling_and_in_utc(database_url: str, schem
     assert sql.value(engine, "SHOW lock_timeout") == "2s"
     assert driver_url(engine).startswith("postgresql://")
     engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://g:p,q@one:5432,two:5433/db?target_session_attrs=read-write",
+        "postgresql://g:p@[::1]:5432,10.0.0.2:5433/db",
+        "postgresql://one:5433,two:5432?sslmode=verify-full",
+        "postgresql://g:p,q@one:5433/db?sslmode=verify-full",
+    ],
+)
+def test_an_address_of_several_hosts_means_what_libpq_reads_in_it(address: str) -> None:
+    engine = open_engine(address)
+    _, used = engine.dialect.create_connect_args(engine.url)
+    read = conninfo_to_dict(address)
+    assert conninfo_to_dict(driver_url(engine)) == read
+    assert {name: str(value) for name, value in used.items() if name != "context"} == read
 
 
 def test_an_exhausted_pool_is_a_passing_condition(database_url: str) -> None:

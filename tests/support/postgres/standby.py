@@ -1,4 +1,4 @@
-"""A primary with a streaming standby behind one address, as a cluster with a failover has them."""
+"""A primary with a streaming standby, behind one address or under one that names both hosts."""
 
 import subprocess
 from collections.abc import Iterator
@@ -21,9 +21,11 @@ _SECONDS = 60.0
 class Cluster:
     """The primary, its standby, and the address that leads to the one or the other."""
 
-    def __init__(self, primary: PrivatePostgres, standby: "Standby", address: SwallowingProxy) -> None:
+    def __init__(
+        self, primary: PrivatePostgres, standby: "Standby", url: str, address: SwallowingProxy | None = None
+    ) -> None:
         self._primary, self._standby, self._address = primary, standby, address
-        self.url = address.url
+        self.url = url
         """The address for drains and writers: of the primary, and after the failover of the standby."""
 
     def let_commits_wait(self) -> None:
@@ -44,18 +46,20 @@ class Cluster:
         wait_until(lambda: ask(self._standby.url, receiving), within=_SECONDS, what="the standby is left behind")
 
     def fail_over(self) -> None:
-        """Kill the primary, promote the standby and lead the address to it."""
+        """Kill the primary and promote the standby; an address of one host then leads to it."""
         self._primary.process.kill()
         self._primary.process.wait()
-        self._address.end_connections()
+        if self._address is not None:
+            self._address.end_connections()
         ask(self._standby.url, "SELECT pg_promote(true, 60)")
-        self._address.lead_to(self._standby.url)
+        if self._address is not None:
+            self._address.lead_to(self._standby.url)
 
 
 class Standby:
     """A hot standby made from a base backup of a running primary."""
 
-    def __init__(self, primary: PrivatePostgres, place: Path) -> None:
+    def __init__(self, primary: PrivatePostgres, place: Path, listen: str = "") -> None:
         programs, data = find_programs(), place / "postgres"
         account = choose_account(data)
         data.mkdir(parents=True, mode=0o700)
@@ -67,7 +71,7 @@ class Standby:
         settings = {
             **_QUICK,
             "unix_socket_directories": f'"{folder}"',
-            "listen_addresses": "",
+            "listen_addresses": listen,
             "max_connections": "100",
         }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
@@ -103,7 +107,23 @@ def cluster(place: Path) -> Iterator[Cluster]:
         standby = Standby(primary, place / "standby")
         try:
             with swallowing_proxy(primary.url) as address:
-                yield Cluster(primary, standby, address)
+                yield Cluster(primary, standby, address.url, address)
+        finally:
+            standby.stop()
+
+
+@contextmanager
+def cluster_of_hosts(place: Path, primary_host: str, standby_host: str) -> Iterator[Cluster]:
+    """Yield a cluster whose address names both hosts, of which libpq chooses the one that accepts writes."""
+    settings = {**_QUICK, "max_connections": "100", "listen_addresses": primary_host}
+    with PrivatePostgres(place / "primary", settings) as primary:
+        with (place / "primary" / "postgres" / "pg_hba.conf").open("w") as rules:  # its owner remains
+            rules.write("local all all trust\nlocal replication all trust\nhost all all 127.0.0.0/8 trust\n")
+        ask(primary.administration_url, "SELECT pg_reload_conf()")
+        standby = Standby(primary, place / "standby", standby_host)
+        hosts = f"{primary_host}:5432,{standby_host}:5432"
+        try:
+            yield Cluster(primary, standby, f"postgresql://gateway@{hosts}/mirrorgate?target_session_attrs=read-write")
         finally:
             standby.stop()
 

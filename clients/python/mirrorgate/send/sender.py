@@ -28,6 +28,10 @@ _ONE_PROCESS: Final = (
     "Let one process at a time send for a producer: end the other one and run the same command again, or give this one "
     "another --producer."
 )
+_SEND_AGAIN: Final = (
+    "The database of the gateway is in an earlier state, as after a failover. Run the same command again: it continues "
+    "after the last request that the gateway has."
+)
 
 
 class SendFailed(MirrorgateError):
@@ -126,7 +130,8 @@ class Sender:
     def _rejected(self, error: MirrorgateError, chunk: Chunk) -> SendFailed:
         meaning = self.names.meaning_of(error) if isinstance(error, RejectedByGateway) else error
         if isinstance(meaning, ProducerConflict):
-            return SendFailed(error, meaning.detail, remedy=_ONE_PROCESS, errors=[])
+            remedy = _SEND_AGAIN if meaning.code is Code.PRODUCER_GAP else _ONE_PROCESS
+            return SendFailed(error, meaning.detail, remedy=remedy, errors=[])
         errors = self.cutter.located(chunk, getattr(error, "errors", []))
         detail = errors[0]["detail"] if errors else in_stream(error.detail, chunk)
         return SendFailed(error, detail, remedy=self._and_resume(_SMALLER.get(error.code, error.remedy)), errors=errors)
