@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import trustme
 
 from mirrorgate import BufferLimits, ChangeWriter, GatewayClient, RejectedByGateway
-from mirrorgate.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError
 from tests.api.calls import ADMIN_KEY
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
 from tests.model.gateway import Gateway
@@ -88,7 +88,7 @@ class Kind:
     repeats_when_down: list[str]
     """Lines to repeat, at the other gateway, what could not be sent."""
     impatient: list[str]
-    """Lines to wait a second for an answer."""
+    """Lines to wait five seconds for an answer."""
 
 
 KINDS: Final = {
@@ -103,7 +103,7 @@ KINDS: Final = {
         never=["proxy_next_upstream off;"],
         repeats=["proxy_next_upstream error timeout non_idempotent;"],
         repeats_when_down=["proxy_next_upstream error;"],
-        impatient=["proxy_read_timeout 1s;"],
+        impatient=["proxy_read_timeout 5s;"],
     ),
     "haproxy": Kind(
         "haproxy",
@@ -114,9 +114,9 @@ KINDS: Final = {
         streamed=[],
         stored=["option http-buffer-request"],
         never=["retries 0"],
-        repeats=["retries 3", "retry-on conn-failure empty-response junk-response response-timeout"],
+        repeats=["retries 3", "option http-buffer-request", "retry-on conn-failure empty-response response-timeout"],
         repeats_when_down=["retries 3", "option redispatch 1"],
-        impatient=["timeout server 1s"],
+        impatient=["timeout server 5s"],
     ),
 }
 
@@ -182,7 +182,7 @@ def run(kind: Kind, folder: Path, lines: list[str], *gateways: str) -> Iterator[
 def _answers(client: GatewayClient) -> bool:
     try:
         return bool(client.parts())
-    except TemporarilyUnavailable:
+    except MirrorgateError:
         return False
 
 
@@ -290,7 +290,8 @@ def test_rows_land_once_whether_the_writer_or_the_proxy_repeats_a_request_that_b
         faulty.faults = [Fault.LOST, Fault.NONE, Fault.DROPPED, Fault.NONE, Fault.FAILED, Fault.NONE, Fault.LOST]
         write(proxy.client, rows, producer=producer, limits=BufferLimits(request_rows=20))
     assert not faulty.faults
-    assert proxy.statuses() == {"202", "500"} | (set() if is_repeated else {"502"})
+    # On a kept connection HAProxy closes without an answer, and nginx answers 502.
+    assert proxy.statuses() == {"202", "500"} | ({"502"} if kind.program == "nginx" and not is_repeated else set())
     assert any(repeated for _, _, repeated in proxy.log()) == is_repeated
     assert published(gateway) == by_key(rows)
     report.add(version_of(kind), len(rows))
@@ -308,7 +309,7 @@ def test_rows_land_once_if_the_proxy_does_not_wait_for_an_answer(
             wait_for_a_held_commit(engine)
             wait_until(lambda: "504" in proxy.statuses(), within=30, what="the proxy answers 504")
         written.result(60)
-    assert {"202", "504"} <= proxy.statuses()
+    assert "504" in proxy.statuses()
     assert published(gateway) == by_key(rows)
     commit_freely(engine)
     report.add(version_of(kind), len(rows))
