@@ -88,7 +88,7 @@ class Kind:
     repeats_when_down: list[str]
     """Lines to repeat, at the other gateway, what could not be sent."""
     impatient: list[str]
-    """Lines to wait five seconds for an answer."""
+    """Lines to wait a second for an answer."""
 
 
 KINDS: Final = {
@@ -103,7 +103,7 @@ KINDS: Final = {
         never=["proxy_next_upstream off;"],
         repeats=["proxy_next_upstream error timeout non_idempotent;"],
         repeats_when_down=["proxy_next_upstream error;"],
-        impatient=["proxy_read_timeout 5s;"],
+        impatient=["proxy_read_timeout 1s;"],
     ),
     "haproxy": Kind(
         "haproxy",
@@ -116,7 +116,7 @@ KINDS: Final = {
         never=["retries 0"],
         repeats=["retries 3", "option http-buffer-request", "retry-on conn-failure empty-response response-timeout"],
         repeats_when_down=["retries 3", "option redispatch 1"],
-        impatient=["timeout server 5s"],
+        impatient=["timeout server 1s"],
     ),
 }
 
